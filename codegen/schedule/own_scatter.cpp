@@ -15,13 +15,6 @@ namespace {
 using tile::Builder;
 using V = tile::ValueId;
 
-int power_at_most(const SymExpr& size, int most) {
-  const auto n = size.as_const();
-  int p = 1;
-  while (p < most && (!n || p < *n)) p *= 2;
-  return p;
-}
-
 class ScatterLowering {
 public:
   ScatterLowering(const Graph& graph, const Node& node, const Target& device, const std::string& name)
@@ -75,17 +68,15 @@ private:
 
   void choose_tile() {
     const SymExpr slices = env_.simplify(data_.shape[2]), rows = env_.simplify(updates_type_.shape[1]);
-    constexpr int kThreadElements = 4, kThreads = 256;
+    const BlockSize block = block_size(device_, std::max<int>(4, static_cast<int>(byte_size(data_.dtype, 1))));
     const int lanes = std::max(1, device_.vector_bytes / 4);
-    const int most = gpu() ? kThreads * kThreadElements : lanes * std::max(1, device_.unroll);
+    const int most = gpu() ? block.threads * block.elements : lanes * std::max(1, device_.unroll);
     width_ = power_at_most(slices, most);
     if (at_once_ && gpu()) height_ = power_at_most(rows, most / width_);
     if (at_once_ && !gpu() && width_ == 1) height_ = power_at_most(rows, lanes);
     if (height_ > 1) shape_.push_back(height_);
     if (width_ > 1) shape_.push_back(width_);
-    if (!gpu()) return;
-    constexpr int kWarp = 32;
-    out_.kernel.config["warps"] = std::max(1, height_ * width_ / (kWarp * kThreadElements));
+    if (gpu()) out_.kernel.config["warps"] = block_warps(height_ * width_ / block.elements);
   }
 
   V size(const char* name, const SymExpr& given) {
@@ -187,6 +178,11 @@ private:
     out_.work_per_program =
         at_once_ ? SymExpr(height_ * width_) : env_.simplify(updates_type_.shape[1] * SymExpr(width_) * tiles_);
     out_.scratch_bytes = 0;
+    // Elements of the data are copied where they are not taken over; those that are updated are read and written.
+    const int64_t bytes = byte_size(data_.dtype, 1);
+    out_.predicted = time_of_bytes(env_, device_,
+                                   updates_type_.count() * (reduction_ == "none" ? 2 : 3) * bytes +
+                                       targets_type_.count() * byte_size(targets_type_.dtype, 1));
   }
 
   const ShapeEnv& env_;
@@ -210,7 +206,8 @@ private:
 Result<std::vector<ScheduledKernel>> lower_scatter(const Graph& graph, const Node& node, const Target& device,
                                                    const std::string& name) {
   std::vector<ScheduledKernel> kernels;
-  kernels.push_back(ScatterLowering(graph, node, device, name).run());
+  kernels.push_back(node.op->name == "scatter_segments" ? lower_segments(graph, node, device, name)
+                                                        : ScatterLowering(graph, node, device, name).run());
   return kernels;
 }
 

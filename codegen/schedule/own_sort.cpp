@@ -1,9 +1,11 @@
-// Sorting by integer keys: a host sorts a row by digits, a block of threads a tile by a network.
+// Sorting by integer keys: a host sorts a row by digits, or lists the few that are wanted; a block of threads sorts a tile
+// by a network.
 #include "codegen/schedule/own_kernels.h"
 #include "graph/ops/op.h"
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 
 namespace tessera {
 namespace {
@@ -78,6 +80,8 @@ protected:
     out_.buffers = {node_.operands[0], node_.results[0]};
     out_.buffer_written = {false, true};
     out_.may_overwrite.resize(2);
+    out_.predicted = time_of_bytes(
+        env_, device_, x_type_.count() * byte_size(x_type_.dtype, 1) + y_type_.count() * byte_size(y_type_.dtype, 1));
   }
 
   const ShapeEnv& env_;
@@ -139,11 +143,12 @@ private:
   // About as many buckets as elements, and no more than the level-1 cache has room for.
   void choose_selecting_digit(const SymExpr& n, bool selects) {
     if (!selects) return;
-    constexpr int kLeast = 4, kMost = 11;
+    // Counters of a digit take a quarter of the cache, and at least one vector.
+    const auto bits = [](int64_t n) { return static_cast<int>(std::bit_width(static_cast<uint64_t>(n))) - 1; };
+    const int64_t counter = byte_size(DType::I32, 1);
+    const int most = bits(std::max<int64_t>(2 * lanes_, device_.l1_bytes / (4 * counter))), least = bits(lanes_);
     const auto known = env_.simplify(n).as_const();
-    const int elements =
-        known ? static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(1, *known)))) : kMost;
-    selecting_ = std::clamp(elements - 2, kLeast, kMost);
+    selecting_ = std::clamp(known ? bits(std::max<int64_t>(1, *known)) - 1 : most, least, most);
   }
 
   V scratch(DType dtype, const SymExpr& count, V elements) {
@@ -254,6 +259,113 @@ private:
   V n_ = -1, k_ = -1, base_ = -1, keys_ = -1, index_ = -1, counts_ = -1;
 };
 
+// The few least keys of a row, in order, as a list in memory: a tile of keys is compared with the last one of the list,
+// and what is less is inserted.
+class RowSelect : SortLowering {
+public:
+  RowSelect(const Graph& graph, const Node& node, const Target& device, const std::string& name)
+      : SortLowering(graph, node, device, name), lanes_(std::max(1, device.vector_bytes / 4)) {}
+
+  // Whether this takes less time than digits do. Cycles of a core for rows of n elements of which k are wanted; elements
+  // in random order replace k (1 + log(n / k)) times one of those that are the least so far.
+  static bool pays(const Graph& graph, const Node& node, const Target& device) {
+    constexpr double kTile = 8, kInserted = 60, kMoved = 16; // of a tile; of an element, and of a tile of the list
+    constexpr double kCounted = 5, kPass = 600; // by digits: of an element, and of a pass over what is left
+    const ShapeEnv& env = graph.env();
+    const TensorType& x = graph.type(node.operands[0]);
+    const auto wanted = env.simplify(graph.type(node.results[0]).shape.back()).as_const();
+    if (!wanted || *wanted < 1) return false;
+    const SymExpr size = env.simplify(x.shape.back());
+    const auto hint = env.hint(size);
+    const int64_t in_cache = device.l1_bytes / byte_size(DType::U32, 1); // where nothing is known: a row that it holds
+    const auto n = static_cast<double>(size.as_const().value_or(hint.value_or(in_cache)));
+    const auto k = static_cast<double>(*wanted);
+    if (n <= k) return false;
+    const double lanes = std::max(1, device.vector_bytes / 4);
+    const double inserted = k * (1 + std::log(n / k));
+    const double listed = n / lanes * kTile + inserted * (kInserted + std::ceil(k / lanes) * kMoved);
+    return listed < n * kCounted + kPass * key_bits(x.dtype) / 8;
+  }
+
+  ScheduledKernel run() {
+    const SymExpr n = x_type_.shape.back(), k = y_type_.shape.back();
+    pointers(DType::I64);
+    V count = size("n", n);
+    wanted_ = size("k", k);
+    zero_ = constant(0);
+    lanes_value_ = constant(lanes_);
+    // The list begins behind one tile, whose last element is less than every key.
+    const int64_t wide = *env_.simplify(k).as_const();
+    tiles_ = (wide + lanes_ - 1) / lanes_;
+    const int64_t room = (tiles_ + 1) * lanes_;
+    keys_ = b_.scratch(key_, constant(room));
+    index_ = b_.scratch(DType::I32, constant(room));
+    V tile_keys = b_.scratch(key_, lanes_value_);
+    V lane = b_.range(lanes_);
+    b_.store(keys_, lane, b_.broadcast(key_constant(0), {lanes_}));
+    V base = op(ScalarOp::Mul, b_.program_id(0), count);
+    b_.for_loop(zero_, count, lanes_value_, {key_constant(0)}, [&](V i, std::span<const V> c) -> Values {
+      V at = op(ScalarOp::Add, lane, i), mask = op(ScalarOp::Lt, at, count);
+      V keys = key(b_.load(x_, op(ScalarOp::Add, at, base), mask));
+      V less = op(ScalarOp::Or, op(ScalarOp::Lt, keys, c[0]), op(ScalarOp::Lt, at, wanted_));
+      V any = b_.reduce(ReduceKind::Any, op(ScalarOp::And, less, mask), 0);
+      return b_.if_else(
+          any,
+          [&]() -> Values {
+            b_.store(tile_keys, lane, keys);
+            V end = op(ScalarOp::Min, op(ScalarOp::Sub, count, i), lanes_value_);
+            return {b_.for_loop(zero_, end, constant(1), {c[0]}, [&](V l, std::span<const V> d) -> Values {
+              V candidate = b_.load(tile_keys, l), place = op(ScalarOp::Add, i, l);
+              V wanted = op(ScalarOp::Or, op(ScalarOp::Lt, candidate, d[0]), op(ScalarOp::Lt, place, wanted_));
+              return b_.if_else(
+                  wanted, [&]() -> Values { return {insert(candidate, place)}; }, [&]() -> Values { return {d[0]}; });
+            })[0]};
+          },
+          [&]() -> Values { return {c[0]}; });
+    });
+    V out = op(ScalarOp::Mul, b_.program_id(0), wanted_);
+    b_.for_loop(zero_, wanted_, lanes_value_, {}, [&](V i, std::span<const V>) -> Values {
+      V at = op(ScalarOp::Add, lane, i), mask = op(ScalarOp::Lt, at, wanted_);
+      V v = b_.load(index_, op(ScalarOp::Add, at, lanes_value_), mask);
+      b_.store(y_, op(ScalarOp::Add, at, out), b_.cast(v, DType::I64), mask);
+      return {};
+    });
+    describe(ScheduleKind::RowLoop, "the least of a row in a list, into which lesser ones are inserted");
+    SymExpr rows = 1;
+    for (size_t d = 0; d + 1 < x_type_.shape.size(); ++d) rows *= x_type_.shape[d];
+    out_.grid = env_.simplify(rows);
+    out_.work_per_program = n;
+    constexpr int64_t kAligned = 64;
+    auto aligned = [](int64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; };
+    out_.scratch_bytes = aligned(room * byte_size(key_, 1)) + aligned(room * byte_size(DType::I32, 1)) +
+                         aligned(lanes_ * byte_size(key_, 1));
+    return std::move(out_);
+  }
+
+private:
+  // Behind what is no greater; yields the last key of the list. The first `wanted_` elements fill the list.
+  V insert(V candidate, V place) {
+    V length = op(ScalarOp::Min, place, wanted_), number = b_.cast(place, DType::I32);
+    b_.for_loop(zero_, constant(tiles_), constant(1), {}, [&](V t, std::span<const V>) -> Values {
+      V first = op(ScalarOp::Mul, op(ScalarOp::Sub, constant(tiles_ - 1), t), lanes_value_); // the last tile first
+      V p = op(ScalarOp::Add, b_.range(lanes_), first);
+      V here = op(ScalarOp::Add, p, lanes_value_), before = op(ScalarOp::Sub, here, constant(1));
+      V there = b_.load(keys_, here), previous = b_.load(keys_, before);
+      V stays = op(ScalarOp::And, op(ScalarOp::Le, there, candidate), op(ScalarOp::Lt, p, length));
+      V follows = op(ScalarOp::And, op(ScalarOp::Le, previous, candidate), op(ScalarOp::Le, p, length));
+      V old = b_.load(index_, here), older = b_.load(index_, before);
+      b_.store(keys_, here, select(stays, there, select(follows, candidate, previous)));
+      b_.store(index_, here, select(stays, old, select(follows, number, older)));
+      return {};
+    });
+    return b_.load(keys_, op(ScalarOp::Add, wanted_, constant(lanes_ - 1)));
+  }
+
+  const int lanes_;
+  int64_t tiles_ = 1; // of the list
+  V wanted_ = -1, zero_ = -1, lanes_value_ = -1, keys_ = -1, index_ = -1;
+};
+
 // A block sorts a tile in shared memory by Batcher's bitonic network.
 class TileSort : SortLowering {
 public:
@@ -275,8 +387,10 @@ public:
     V kept = op(ScalarOp::Lt, at, keep);
     b_.store(y_, op(ScalarOp::Add, at, op(ScalarOp::Mul, program, keep)), b_.load(memory, at, kept), kept);
 
-    constexpr int kWarp = 32, kThreadPairs = 4, kMostWarps = 16;
-    const int warps = std::clamp(tile / (2 * kWarp * kThreadPairs), 1, kMostWarps);
+    // A thread has two pairs of elements at a time, and a block half of the threads that it may have: the network's
+    // barriers then leave another block running.
+    const int64_t pair = std::max<int64_t>(1, device_.access_bytes / byte_size(DType::U64, 1));
+    const int warps = block_warps(std::min<int64_t>(tile / (4 * pair), device_.block_threads / 2));
     out_.kernel.config["warps"] = warps;
     out_.grid = env_.simplify(y_type_.shape[0] * y_type_.shape[1]);
     if (const int64_t most = env_.range(out_.grid).hi; most <= std::numeric_limits<int32_t>::max())
@@ -319,13 +433,14 @@ public:
   using SortLowering::SortLowering;
 
   ScheduledKernel run() {
-    constexpr int kTile = 1024, kWarps = 8;
+    const BlockSize figures = block_size(device_, 4);
+    const int tile = figures.threads * figures.elements, warps = figures.warps;
     const SymExpr keep = y_type_.shape[2], pairs = y_type_.shape[1];
     pointers(DType::U64);
     runs_ = parameter("runs", x_type_.shape[1]);
     width_ = parameter("width", x_type_.shape[2]);
     V kept = parameter("keep", keep), pair_count = parameter("pairs", pairs),
-      blocks = parameter("blocks", ceildiv(keep, kTile));
+      blocks = parameter("blocks", ceildiv(keep, tile));
     V zero = constant(0), one = constant(1), two = constant(2), program = b_.program_id(0);
     V block = op(ScalarOp::Mod, program, blocks), pair = op(ScalarOp::Div, program, blocks);
     V row = op(ScalarOp::Div, pair, pair_count), run = op(ScalarOp::Mul, op(ScalarOp::Mod, pair, pair_count), two);
@@ -333,7 +448,7 @@ public:
     second_ = op(ScalarOp::Add, first_, width_);
     // The last run of an odd number is merged with an empty one.
     V others = select(op(ScalarOp::Lt, op(ScalarOp::Add, run, one), runs_), width_, zero);
-    V j = op(ScalarOp::Add, b_.range(kTile), op(ScalarOp::Mul, block, constant(kTile)));
+    V j = op(ScalarOp::Add, b_.range(tile), op(ScalarOp::Mul, block, constant(tile)));
     V mask = op(ScalarOp::Lt, j, kept);
     V low = op(ScalarOp::Max, op(ScalarOp::Sub, j, width_), zero), high = op(ScalarOp::Min, j, width_);
     constexpr int kMostSteps = 32; // of bisection: a width has 31 bits
@@ -356,11 +471,11 @@ public:
     V b = element(second_, rest, op(ScalarOp::And, mask, op(ScalarOp::Lt, rest, others)));
     b_.store(y_, op(ScalarOp::Add, j, op(ScalarOp::Mul, pair, kept)), op(ScalarOp::Min, a, b), mask);
 
-    out_.kernel.config["warps"] = kWarps;
-    out_.grid = env_.simplify(y_type_.shape[0] * pairs * ceildiv(keep, kTile));
-    out_.schedule.tile.columns = kTile;
-    out_.schedule.tile.warps = kWarps;
-    out_.work_per_program = kTile;
+    out_.kernel.config["warps"] = warps;
+    out_.grid = env_.simplify(y_type_.shape[0] * pairs * ceildiv(keep, tile));
+    out_.schedule.tile.columns = tile;
+    out_.schedule.tile.warps = warps;
+    out_.work_per_program = tile;
     out_.scratch_bytes = 0;
     describe(ScheduleKind::BlockFlat, "two sorted runs merged by bisection along the merge path");
     return std::move(out_);
@@ -386,6 +501,8 @@ Result<std::vector<ScheduledKernel>> lower_sort(const Graph& graph, const Node& 
     kernels.push_back(RunMerge(graph, node, device, name).run());
   else if (device.is_gpu())
     kernels.push_back(TileSort(graph, node, device, name).run());
+  else if (RowSelect::pays(graph, node, device))
+    kernels.push_back(RowSelect(graph, node, device, name).run());
   else
     kernels.push_back(RowSort(graph, node, device, name).run());
   return kernels;

@@ -122,6 +122,80 @@ OpDef scatter_record() {
   return def;
 }
 
+// ---- scatter_segments
+Status infer_scatter_segments(InferContext& c) {
+  const SymShape data = c.shape(0), order = c.shape(1), updates = c.shape(4);
+  if (data.size() != 3 || order.size() != 2 || c.shape(2).size() != 2 || c.shape(3).size() != 2 || updates.size() != 3)
+    return c.error(ErrorCode::ShapeMismatch,
+                   "scatter_segments takes data [b, t, s], order [b, u], starts and counts [b, t] and updates "
+                   "[b, u, s], not " +
+                       str(data) + ", " + str(order) + " and " + str(updates));
+  for (size_t d : {0, 2})
+    TESSERA_TRY(c.env().require_equal(data[d], updates[d], "data and updates of a scatter", c.node.location));
+  for (size_t d : {0, 1}) {
+    TESSERA_TRY(c.env().require_equal(order[d], updates[d], "order and updates of a scatter", c.node.location));
+    for (int segment : {2, 3})
+      TESSERA_TRY(c.env().require_equal(c.shape(segment)[d], data[d], "segments of a scatter", c.node.location));
+  }
+  return infer_same(c);
+}
+
+Status reference_scatter_segments(ReferenceContext& c) {
+  const Tensor &data = c.operands[0], &order = c.operands[1], &updates = c.operands[4];
+  const int64_t size = data.dims()[1], slices = data.dims()[2], count = order.dims()[1];
+  const std::string reduction = c.node.attributes.s("reduction", "add");
+  TESSERA_ASSIGN(Tensor out, take(data, data.dims(), [](int64_t i) { return i; }));
+  for (int64_t t = 0; t < data.dims()[0] * size; ++t) {
+    const int64_t batch = t / size * count;
+    for (int64_t j = 0; j < c.operands[3].get_i64(t); ++j) {
+      const int64_t update = batch + order.get_i64(batch + c.operands[2].get_i64(t) + j);
+      for (int64_t s = 0; s < slices; ++s) fold_update(out, t * slices + s, updates, update * slices + s, reduction);
+    }
+  }
+  c.results = {out};
+  return {};
+}
+
+OpDef scatter_segments_record() {
+  OpDef def;
+  def.name = "scatter_segments";
+  def.summary =
+      "data with updates combined: those of target t are order[starts[t]], ... order[starts[t] + counts[t] - 1]";
+  def.operands = {{"data", TypeSet::Numeric},
+                  {"order", TypeSet::Index},
+                  {"starts", TypeSet::Index},
+                  {"counts", TypeSet::Index},
+                  {"updates", TypeSet::SameAsFirst}};
+  def.attributes = {{"reduction", AttrKind::String, false, std::string("add")}}; // or mul
+  def.infer = infer_scatter_segments;
+  def.meaning = StructuredOp{Structured::Scatter};
+  def.reference = reference_scatter_segments;
+  def.samples = [] {
+    std::vector<Sample> out;
+    uint64_t seed = 1;
+    const Tensor order = integers(DType::I64, {2, 4}, {2, 0, 3, 1, 0, 1, 2, 3}),
+                 starts = integers(DType::I32, {2, 3}, {0, 2, 2, 0, 0, 3}),
+                 counts = integers(DType::I32, {2, 3}, {2, 0, 1, 0, 3, 1});
+    for (const char* r : {"add", "mul"})
+      for (DType d : {DType::F32, DType::F16, DType::F64, DType::I32, DType::U8}) {
+        const Attributes a = {{"reduction", std::string(r)}};
+        out.push_back(sample({random(d, {2, 3, 5}, seed), order, starts, counts, random(d, {2, 4, 5}, seed + 1)}, a));
+        out.push_back(
+            sample({random(d, {2, 3, 1}, seed + 2), order, starts, counts, random(d, {2, 4, 1}, seed + 3)}, a));
+        out.back().tolerance = tolerance(d);
+        seed += 4;
+      }
+    return out;
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {1, 3, 2}), integers(DType::I64, {1, 1}, {0}), integers(DType::I32, {1, 2}, {0, 0}),
+               integers(DType::I32, {1, 3}, {0, 0, 0}), random(DType::F32, {1, 1, 2})},
+              {}, ErrorCode::ShapeMismatch, "")};
+  };
+  return def;
+}
+
 } // namespace
 
 // NaN is the extreme of max and min.
@@ -149,6 +223,7 @@ void ops::fold_update(Tensor& out, int64_t at, const Tensor& updates, int64_t fr
 void register_scatter_primitives(OpTable& table) {
   table.add(checked_index_record());
   table.add(scatter_record());
+  table.add(scatter_segments_record());
 }
 
 } // namespace tessera
