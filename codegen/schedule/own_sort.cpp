@@ -259,30 +259,31 @@ private:
   V n_ = -1, k_ = -1, base_ = -1, keys_ = -1, index_ = -1, counts_ = -1;
 };
 
-// The few least keys of a row, in order, as a list in memory: a tile of keys is compared with the last one of the list,
-// and what is less is inserted.
+// The few least keys of a row, in order, as a list in memory. A first pass over the row finds the least key of each lane
+// of some tiles; the k-th of these is a limit, since k keys are no greater. A second pass compares tiles with the limit,
+// and inserts what is less. In whichever order a row is, few keys are below its limit.
 class RowSelect : SortLowering {
 public:
   RowSelect(const Graph& graph, const Node& node, const Target& device, const std::string& name)
-      : SortLowering(graph, node, device, name), lanes_(std::max(1, device.vector_bytes / 4)) {}
+      : SortLowering(graph, node, device, name), lanes_(lanes_of(device)) {}
 
-  // Whether this takes less time than digits do. Cycles of a core for rows of n elements of which k are wanted; elements
-  // in random order replace k (1 + log(n / k)) times one of those that are the least so far.
+  // Whether this takes less time than digits do, in cycles of a core for rows of n elements of which k are wanted. Of the
+  // keys below the limit, k (1 + log(samples / k)) are inserted, as of the samples.
   static bool pays(const Graph& graph, const Node& node, const Target& device) {
-    constexpr double kTile = 8, kInserted = 60, kMoved = 16; // of a tile; of an element, and of a tile of the list
+    constexpr double kTile = 20, kInserted = 40,
+                     kMoved = 20;               // of a tile in both passes; of an element, a tile of the list
     constexpr double kCounted = 5, kPass = 600; // by digits: of an element, and of a pass over what is left
     const ShapeEnv& env = graph.env();
     const TensorType& x = graph.type(node.operands[0]);
     const auto wanted = env.simplify(graph.type(node.results[0]).shape.back()).as_const();
     if (!wanted || *wanted < 1) return false;
     const SymExpr size = env.simplify(x.shape.back());
-    const auto hint = env.hint(size);
     const int64_t in_cache = device.l1_bytes / byte_size(DType::U32, 1); // where nothing is known: a row that it holds
-    const auto n = static_cast<double>(size.as_const().value_or(hint.value_or(in_cache)));
+    const auto n = static_cast<double>(size.as_const().value_or(env.hint(size).value_or(in_cache)));
     const auto k = static_cast<double>(*wanted);
-    if (n <= k) return false;
-    const double lanes = std::max(1, device.vector_bytes / 4);
-    const double inserted = k * (1 + std::log(n / k));
+    const double lanes = lanes_of(device), samples = static_cast<double>(groups_of(*wanted, lanes_of(device))) * lanes;
+    if (n <= samples) return false;
+    const double inserted = 2 * k * (1 + std::log(samples / k));
     const double listed = n / lanes * kTile + inserted * (kInserted + std::ceil(k / lanes) * kMoved);
     return listed < n * kCounted + kPass * key_bits(x.dtype) / 8;
   }
@@ -290,42 +291,38 @@ public:
   ScheduledKernel run() {
     const SymExpr n = x_type_.shape.back(), k = y_type_.shape.back();
     pointers(DType::I64);
-    V count = size("n", n);
+    count_ = size("n", n);
     wanted_ = size("k", k);
     zero_ = constant(0);
     lanes_value_ = constant(lanes_);
+    lane_ = b_.range(lanes_);
     // The list begins behind one tile, whose last element is less than every key.
-    const int64_t wide = *env_.simplify(k).as_const();
+    const int64_t wide = *env_.simplify(k).as_const(), groups = groups_of(wide, lanes_);
     tiles_ = (wide + lanes_ - 1) / lanes_;
     const int64_t room = (tiles_ + 1) * lanes_;
     keys_ = b_.scratch(key_, constant(room));
     index_ = b_.scratch(DType::I32, constant(room));
-    V tile_keys = b_.scratch(key_, lanes_value_);
-    V lane = b_.range(lanes_);
-    b_.store(keys_, lane, b_.broadcast(key_constant(0), {lanes_}));
-    V base = op(ScalarOp::Mul, b_.program_id(0), count);
-    b_.for_loop(zero_, count, lanes_value_, {key_constant(0)}, [&](V i, std::span<const V> c) -> Values {
-      V at = op(ScalarOp::Add, lane, i), mask = op(ScalarOp::Lt, at, count);
-      V keys = key(b_.load(x_, op(ScalarOp::Add, at, base), mask));
-      V less = op(ScalarOp::Or, op(ScalarOp::Lt, keys, c[0]), op(ScalarOp::Lt, at, wanted_));
-      V any = b_.reduce(ReduceKind::Any, op(ScalarOp::And, less, mask), 0);
+    tile_keys_ = b_.scratch(key_, constant(groups * lanes_));
+    b_.store(keys_, lane_, b_.broadcast(key_constant(0), {lanes_}));
+    base_ = op(ScalarOp::Mul, b_.program_id(0), count_);
+    V limit = sampled(groups);
+    b_.for_loop(zero_, count_, lanes_value_, {key_constant(0), zero_}, [&](V i, std::span<const V> c) -> Values {
+      auto [keys, mask] = tile(i);
+      V any = b_.reduce(ReduceKind::Any, op(ScalarOp::And, wanted(keys, limit, c), mask), 0);
       return b_.if_else(
           any,
           [&]() -> Values {
-            b_.store(tile_keys, lane, keys);
-            V end = op(ScalarOp::Min, op(ScalarOp::Sub, count, i), lanes_value_);
-            return {b_.for_loop(zero_, end, constant(1), {c[0]}, [&](V l, std::span<const V> d) -> Values {
-              V candidate = b_.load(tile_keys, l), place = op(ScalarOp::Add, i, l);
-              V wanted = op(ScalarOp::Or, op(ScalarOp::Lt, candidate, d[0]), op(ScalarOp::Lt, place, wanted_));
-              return b_.if_else(
-                  wanted, [&]() -> Values { return {insert(candidate, place)}; }, [&]() -> Values { return {d[0]}; });
-            })[0]};
+            b_.store(tile_keys_, lane_, keys);
+            V end = op(ScalarOp::Min, op(ScalarOp::Sub, count_, i), lanes_value_);
+            return insert_all(end, i, limit, c);
           },
-          [&]() -> Values { return {c[0]}; });
+          [&]() -> Values {
+            return {c[0], c[1]};
+          });
     });
     V out = op(ScalarOp::Mul, b_.program_id(0), wanted_);
     b_.for_loop(zero_, wanted_, lanes_value_, {}, [&](V i, std::span<const V>) -> Values {
-      V at = op(ScalarOp::Add, lane, i), mask = op(ScalarOp::Lt, at, wanted_);
+      V at = op(ScalarOp::Add, lane_, i), mask = op(ScalarOp::Lt, at, wanted_);
       V v = b_.load(index_, op(ScalarOp::Add, at, lanes_value_), mask);
       b_.store(y_, op(ScalarOp::Add, at, out), b_.cast(v, DType::I64), mask);
       return {};
@@ -338,18 +335,58 @@ public:
     constexpr int64_t kAligned = 64;
     auto aligned = [](int64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; };
     out_.scratch_bytes = aligned(room * byte_size(key_, 1)) + aligned(room * byte_size(DType::I32, 1)) +
-                         aligned(lanes_ * byte_size(key_, 1));
+                         aligned(groups * lanes_ * byte_size(key_, 1));
     return std::move(out_);
   }
 
 private:
-  // Behind what is no greater; yields the last key of the list. The first `wanted_` elements fill the list.
-  V insert(V candidate, V place) {
-    V length = op(ScalarOp::Min, place, wanted_), number = b_.cast(place, DType::I32);
-    b_.for_loop(zero_, constant(tiles_), constant(1), {}, [&](V t, std::span<const V>) -> Values {
+  static int lanes_of(const Target& device) { return std::max(1, device.vector_bytes / 4); }
+  // Tiles of samples: twice as many as are wanted.
+  static int64_t groups_of(int64_t wanted, int lanes) { return (2 * wanted + lanes - 1) / lanes; }
+
+  std::pair<V, V> tile(V i) { // keys and mask
+    V at = op(ScalarOp::Add, lane_, i), mask = op(ScalarOp::Lt, at, count_);
+    return {key(b_.load(x_, op(ScalarOp::Add, at, base_), mask)), mask};
+  }
+  // Whether keys come into the list: c is its last key once it is full, 0 before; and its length.
+  V wanted(V keys, V limit, std::span<const V> c) {
+    V open = op(ScalarOp::Lt, c[1], wanted_);
+    return op(ScalarOp::Or, op(ScalarOp::Lt, keys, c[0]), op(ScalarOp::And, open, op(ScalarOp::Le, keys, limit)));
+  }
+  Values insert_all(V end, V first, V limit, std::span<const V> c) {
+    return b_.for_loop(zero_, end, constant(1), {c[0], c[1]}, [&](V l, std::span<const V> d) -> Values {
+      V candidate = b_.load(tile_keys_, l);
+      return b_.if_else(
+          wanted(candidate, limit, d), [&]() -> Values { return insert(candidate, op(ScalarOp::Add, first, l), d[1]); },
+          [&]() -> Values {
+            return {d[0], d[1]};
+          });
+    });
+  }
+
+  // The limit: the k-th of the least keys of lanes, tile t of the row being one of group t mod `groups`.
+  V sampled(int64_t groups) {
+    V most = key_constant(~uint64_t{0});
+    b_.for_loop(zero_, constant(groups), constant(1), {}, [&](V g, std::span<const V>) -> Values {
+      V first = op(ScalarOp::Mul, g, lanes_value_);
+      V least = b_.for_loop(first, count_, constant(groups * lanes_), {b_.broadcast(most, {lanes_})},
+                            [&](V i, std::span<const V> c) -> Values {
+                              auto [keys, mask] = tile(i);
+                              return {op(ScalarOp::Min, c[0], select(mask, keys, b_.broadcast(most, {lanes_})))};
+                            })[0];
+      b_.store(tile_keys_, op(ScalarOp::Add, lane_, first), least);
+      return {};
+    });
+    return insert_all(constant(groups * lanes_), zero_, most, std::array{key_constant(0), zero_})[0];
+  }
+
+  // Behind what is no greater in a list of `length` keys; yields its last key if it is full, and its length.
+  Values insert(V candidate, V place, V length) {
+    V number = b_.cast(place, DType::I32), one = constant(1);
+    b_.for_loop(zero_, constant(tiles_), one, {}, [&](V t, std::span<const V>) -> Values {
       V first = op(ScalarOp::Mul, op(ScalarOp::Sub, constant(tiles_ - 1), t), lanes_value_); // the last tile first
-      V p = op(ScalarOp::Add, b_.range(lanes_), first);
-      V here = op(ScalarOp::Add, p, lanes_value_), before = op(ScalarOp::Sub, here, constant(1));
+      V p = op(ScalarOp::Add, lane_, first);
+      V here = op(ScalarOp::Add, p, lanes_value_), before = op(ScalarOp::Sub, here, one);
       V there = b_.load(keys_, here), previous = b_.load(keys_, before);
       V stays = op(ScalarOp::And, op(ScalarOp::Le, there, candidate), op(ScalarOp::Lt, p, length));
       V follows = op(ScalarOp::And, op(ScalarOp::Le, previous, candidate), op(ScalarOp::Le, p, length));
@@ -358,12 +395,15 @@ private:
       b_.store(index_, here, select(stays, old, select(follows, number, older)));
       return {};
     });
-    return b_.load(keys_, op(ScalarOp::Add, wanted_, constant(lanes_ - 1)));
+    V longer = op(ScalarOp::Min, op(ScalarOp::Add, length, one), wanted_);
+    V last = b_.load(keys_, op(ScalarOp::Add, wanted_, constant(lanes_ - 1)));
+    return {select(op(ScalarOp::Lt, longer, wanted_), key_constant(0), last), longer};
   }
 
   const int lanes_;
   int64_t tiles_ = 1; // of the list
-  V wanted_ = -1, zero_ = -1, lanes_value_ = -1, keys_ = -1, index_ = -1;
+  V count_ = -1, wanted_ = -1, zero_ = -1, lanes_value_ = -1, lane_ = -1, base_ = -1;
+  V keys_ = -1, index_ = -1, tile_keys_ = -1; // scratch
 };
 
 // A block sorts a tile in shared memory by Batcher's bitonic network.

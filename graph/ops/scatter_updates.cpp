@@ -1,5 +1,6 @@
 // The primitives of scatters: `scatter`, and `checked_index`, which makes its targets.
 #include "graph/ops/parts.h"
+#include <cmath>
 
 namespace tessera {
 
@@ -103,6 +104,28 @@ OpDef scatter_record() {
         out.push_back(sample({random(d, {1, 4, 2}, seed + 2), each, random(d, {1, 3, 2}, seed + 3)}, a));
         seed += 4;
       }
+    // Enough updates that their order is found by sorting.
+    for (const char* r : {"none", "add", "mul", "max", "min"})
+      for (DType d : {DType::F32, DType::F64, DType::F16, DType::I32, DType::U8}) {
+        const Attributes a = {{"reduction", std::string(r)}};
+        out.push_back(sample({random(d, {2, 7, 3}, seed, -1, 1), random(DType::I64, {2, 50, 3}, seed + 1, -1, 6),
+                              random(d, {2, 50, 3}, seed + 2, -1, 1)},
+                             a));
+        out.back().tolerance = tolerance(d);
+        out.push_back(sample({random(d, {2, 7, 3}, seed, -1, 1), random(DType::I32, {2, 50}, seed + 1, -1, 6),
+                              random(d, {2, 50, 3}, seed + 2, -1, 1)},
+                             a));
+        out.back().tolerance = tolerance(d);
+        seed += 3;
+      }
+    out.push_back(
+        sample({floats({1, 2, 1}, {1, 2}),
+                integers(DType::I64, {1, 24}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}),
+                floats({1, 24, 1},
+                       {-INFINITY, 3, -0.0, 5, 7, 1, 2, 9, -4, 8, 0, 6, 3, 4, 5, 6, 7, 8, NAN, 1, 2, INFINITY, 0, 9})},
+               {{"reduction", std::string("max")}}));
+    out.push_back(out.back());
+    out.back().attributes.set("reduction", std::string("min"));
     out.push_back(sample({random(DType::F64, {1, 9, 1}, 1), integers(DType::I64, {1, 5}, {8, 0, -1, 3, 7}),
                           random(DType::F64, {1, 5, 1}, 2)},
                          {{"unique", int64_t{1}}}));
