@@ -5,7 +5,7 @@
 //   at once    a program has a tile of updates: of targets that differ, or, by atomic updates, of integers whose fold
 //              does not depend on the order (a GPU only)
 #include "codegen/schedule/own_kernels.h"
-#include "graph/ops/op.h"
+#include "graph/ops/scatter.h"
 #include <algorithm>
 #include <array>
 
@@ -18,7 +18,8 @@ using V = tile::ValueId;
 class ScatterLowering {
 public:
   ScatterLowering(const Graph& graph, const Node& node, const Target& device, const std::string& name)
-      : env_(graph.env()), node_(node), device_(device), data_(graph.type(node.operands[0])),
+      : env_(graph.env()), node_(node),
+        device_(device), data_{graph.type(node.operands[0]).dtype, ops::scatter_view(graph, node)},
         targets_type_(graph.type(node.operands[1])), updates_type_(graph.type(node.operands[2])),
         reduction_(node.attributes.s("reduction", "none")), compute_(compute_dtype(data_.dtype)), b_(out_.kernel) {
     out_.kernel.name = name;
@@ -67,7 +68,7 @@ private:
   }
 
   void choose_tile() {
-    const SymExpr slices = env_.simplify(data_.shape[2]), rows = env_.simplify(updates_type_.shape[1]);
+    const SymExpr slices = env_.simplify(data_.shape[2]), rows = env_.simplify(targets_type_.shape[1]);
     const BlockSize block = block_size(device_, std::max<int>(4, static_cast<int>(byte_size(data_.dtype, 1))));
     const int lanes = std::max(1, device_.vector_bytes / 4);
     const int most = gpu() ? block.threads * block.elements : lanes * std::max(1, device_.unroll);
@@ -99,7 +100,7 @@ private:
     out_.kernel.params.back().once = at_once_ && !atomic_;
     targets_ = pointer("targets", targets_type_.dtype, false);
     updates_ = pointer("updates", data_.dtype, false);
-    const SymExpr rows = updates_type_.shape[1], slices = data_.shape[2];
+    const SymExpr rows = targets_type_.shape[1], slices = data_.shape[2];
     rows_ = size("updates_per_batch", rows);
     size_ = size("targets_per_batch", data_.shape[1]);
     slices_ = size("slice", slices);
@@ -176,7 +177,7 @@ private:
     out_.may_overwrite.resize(3);
     out_.begins_as = {{node_.operands[0], node_.results[0]}};
     out_.work_per_program =
-        at_once_ ? SymExpr(height_ * width_) : env_.simplify(updates_type_.shape[1] * SymExpr(width_) * tiles_);
+        at_once_ ? SymExpr(height_ * width_) : env_.simplify(targets_type_.shape[1] * SymExpr(width_) * tiles_);
     out_.scratch_bytes = 0;
     // Elements of the data are copied where they are not taken over; those that are updated are read and written.
     const int64_t bytes = byte_size(data_.dtype, 1);

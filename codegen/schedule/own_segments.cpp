@@ -1,7 +1,7 @@
 // Folds of segments: the updates of each target of data [b, t, s], one after another, in the order in which they are
 // sorted. A program has a tile of targets and columns; each element goes through the updates of its target.
 #include "codegen/schedule/own_kernels.h"
-#include "graph/ops/op.h"
+#include "graph/ops/scatter.h"
 #include <algorithm>
 #include <array>
 
@@ -15,8 +15,9 @@ using Values = std::vector<V>;
 class Segments {
 public:
   Segments(const Graph& graph, const Node& node, const Target& device, const std::string& name)
-      : graph_(graph), env_(graph.env()), node_(node), device_(device), data_(type(0)),
-        compute_(compute_dtype(data_.dtype)), b_(out_.kernel) {
+      : graph_(graph), env_(graph.env()), node_(node),
+        device_(device), data_{type(0).dtype, ops::scatter_view(graph, node)}, compute_(compute_dtype(data_.dtype)),
+        b_(out_.kernel) {
     out_.kernel.name = name;
   }
 
@@ -27,7 +28,7 @@ public:
     V order = pointer("order", type(1).dtype, false), starts = pointer("starts", type(2).dtype, false),
       counts = pointer("counts", type(3).dtype, false), updates = pointer("updates", data_.dtype, false);
     const SymExpr targets = data_.shape[1], slices = data_.shape[2];
-    V updates_per_batch = size("updates_per_batch", type(4).shape[1]), all = size("targets_per_batch", targets),
+    V updates_per_batch = size("updates_per_batch", type(1).shape[1]), all = size("targets_per_batch", targets),
       slice = size("slice", slices), column_blocks = size("column_blocks", ceildiv(slices, width_)),
       target_blocks = size("target_blocks", ceildiv(targets, height_));
     V zero = constant(0), one = constant(1), program = b_.program_id(0);

@@ -7,6 +7,7 @@
 #include "codegen/device/cuda/passes.h"
 #include "graph/ops/builder.h"
 #include "graph/ops/formulas.h"
+#include "graph/ops/scatter.h"
 #include <limits>
 
 namespace tessera {
@@ -23,7 +24,7 @@ public:
     data_ = b_.in(0);
     targets_ = b_.in(1);
     updates_ = b_.in(2);
-    shape_ = b_.shape(data_);
+    view_ = scatter_view(graph, node);
     count_ = b_.dim(targets_, 1);
   }
 
@@ -43,13 +44,14 @@ public:
   }
 
 private:
-  ValueId scatter(ValueId data, ValueId targets, ValueId updates, std::string reduction, bool unique) {
+  ValueId scatter(ValueId data, const SymShape& view, ValueId targets, ValueId updates, std::string reduction,
+                  bool unique) {
     return b_.op("scatter", {data, targets, updates},
-                 {{"reduction", std::move(reduction)}, {"unique", int64_t{unique ? 1 : 0}}});
+                 {{"reduction", std::move(reduction)}, {"unique", int64_t{unique ? 1 : 0}}, {"view", view}});
   }
   // In another type.
   ValueId as(DType dtype) {
-    const ValueId out = scatter(cast(b_, data_, dtype), targets_, cast(b_, updates_, dtype), reduction_, false);
+    const ValueId out = scatter(cast(b_, data_, dtype), view_, targets_, cast(b_, updates_, dtype), reduction_, false);
     return cast(b_, out, b_.dtype(data_));
   }
   [[nodiscard]] bool is_narrow(const SymExpr& size) {
@@ -60,18 +62,19 @@ private:
     const bool each = b_.rank(targets_) == 3;
     const DType dtype = is_narrow(count_) ? DType::I32 : DType::I64;
     const SymShape targets = b_.shape(targets_);
-    const SymExpr slices = each ? shape_[2] : SymExpr(1);
+    const SymExpr slices = each ? view_[2] : SymExpr(1);
     SymShape along(targets.size(), SymExpr(1));
     along[1] = count_;
-    const ValueId number = expand(b_, cast(b_, iota(b_, along, 1), dtype), targets);
-    const ValueId none = expand(b_, b_.scalar_i(dtype, -1), {shape_[0], shape_[1], slices});
-    const ValueId winners = scatter(none, targets_, reshape(b_, number, {targets[0], count_, slices}), "max", false);
+    const ValueId number = expand(b_, cast(b_, iota(b_, along, 1), dtype), targets); // of an update
+    const ValueId none = expand(b_, b_.scalar_i(dtype, -1), {view_[0], view_[1], slices});
+    const SymShape of_targets = {view_[0], view_[1], slices};
+    const ValueId winners = scatter(none, of_targets, targets_, number, "max", false);
     SymShape per_target = targets;
-    per_target[1] = shape_[1];
+    per_target[1] = view_[1];
     const ValueId winner =
         b_.op("gather_elements", {reshape(b_, winners, per_target), max(b_, targets_, 0.0)}, {{"axis", int64_t{1}}});
     const ValueId won = logical_and(b_, eq(b_, winner, number), ge(b_, targets_, 0.0));
-    return scatter(data_, select(b_, won, targets_, -1.0), updates_, "none", true);
+    return scatter(data_, view_, select(b_, won, targets_, -1.0), updates_, "none", true);
   }
 
   // Integers in the order of floats, and back: the bits below the sign are flipped where it is set.
@@ -93,44 +96,40 @@ private:
                                  : (high ? std::numeric_limits<int32_t>::max() : std::numeric_limits<int32_t>::min());
       return select(b_, b_.op1("isnan", x), b_.scalar_i(bits, beyond), k);
     };
-    const ValueId out = scatter(key(data_), targets_, key(updates_), reduction_, false);
+    const ValueId out = scatter(key(data_), view_, targets_, key(updates_), reduction_, false);
     return cast(b_, b_.op("bitcast", {flipped(out)}, {{"to", wide}}), b_.dtype(data_));
   }
 
   ValueId segments() {
-    ValueId data = data_, targets = targets_, updates = updates_;
-    const SymShape given = shape_;
+    ValueId targets = targets_;
     if (b_.rank(targets) == 3) { // each element has a target of its own
       const SymShape all = b_.shape(targets);
-      const ValueId first = mul(b_, iota(b_, {given[0], 1, 1}, 0), b_.size(given[1], DType::I64));
+      const ValueId first = mul(b_, iota(b_, {view_[0], 1, 1}, 0), b_.size(view_[1], DType::I64));
       ValueId flat = add(b_, first, cast(b_, targets, DType::I64));
-      flat = add(b_, mul(b_, flat, b_.size(given[2], DType::I64)), iota(b_, {1, 1, given[2]}, 2));
+      flat = add(b_, mul(b_, flat, b_.size(view_[2], DType::I64)), iota(b_, {1, 1, view_[2]}, 2));
       flat = select(b_, ge(b_, targets, 0.0), flat, -1.0);
-      shape_ = {1, given[0] * given[1] * given[2], 1};
+      view_ = {1, view_[0] * view_[1] * view_[2], 1};
       count_ = all[0] * all[1] * all[2];
-      data = reshape(b_, data, shape_);
       targets = reshape(b_, flat, {1, count_});
-      updates = reshape(b_, updates, {1, count_, 1});
     }
-    const SymExpr size = shape_[1];
+    const SymExpr batches = view_[0], size = view_[1];
     const DType dtype = is_narrow(size) ? DType::I32 : DType::I64;
     const ValueId behind = b_.size(size, DType::I64), wide = cast(b_, targets, DType::I64);
     const ValueId key = cast(b_, select(b_, ge(b_, wide, 0.0), wide, behind), dtype);
     const ValueId order = b_.op("sort_indices", {key}, {{"k", SymShape{count_}}});
-    const ValueId none = expand(b_, b_.scalar_i(DType::I32, 0), {shape_[0], size, 1});
-    const ValueId ones = expand(b_, b_.scalar_i(DType::I32, 1), {shape_[0], count_, 1});
-    const ValueId counts = reshape(b_, scatter(none, targets, ones, "add", false), {shape_[0], size});
+    const ValueId none = expand(b_, b_.scalar_i(DType::I32, 0), {batches, size});
+    const ValueId ones = expand(b_, b_.scalar_i(DType::I32, 1), {batches, count_});
+    const ValueId counts = scatter(none, {batches, size, 1}, targets, ones, "add", false);
     const ValueId ends = b_.op("scan", {counts}, {{"kind", std::string("sum")}, {"axis", int64_t{1}}});
-    const ValueId out =
-        b_.op("scatter_segments", {data, order, sub(b_, ends, counts), counts, updates}, {{"reduction", reduction_}});
-    return reshape(b_, out, given);
+    return b_.op("scatter_segments", {data_, order, sub(b_, ends, counts), counts, updates_},
+                 {{"reduction", reduction_}, {"view", view_}});
   }
 
   B b_;
   const std::string reduction_;
   ValueId data_, targets_, updates_;
-  SymShape shape_; // of the data: [b, t, s]
-  SymExpr count_;  // updates of a batch
+  SymShape view_; // of the data: [b, t, s]
+  SymExpr count_; // updates of a batch
 };
 
 // One after another, updates wait for the level-2 cache twice each; in any order they take some kernels more.
