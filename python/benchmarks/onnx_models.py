@@ -287,7 +287,7 @@ def measure(name: str, batch: int, device: str, peers: list[str], work: str) -> 
             torch.cuda.synchronize()
         row["tessera_first_s"] = round(time.perf_counter() - start, 2)
         report = json.loads(model.explain("json"))
-        row["host_operators"] = [h.get("op") or h.get("name") for h in report["host_operators"]]
+        row["host_operators"] = [o["op"] for h in report["host_operators"] for o in h["operators"]]
         row["kernels"], row["library_calls"] = len(report["kernels"]), len(report["library_calls"])
         row["error"] = float(f"{distance(got, want):.2e}")
         row["tessera_us"] = round(median_us(lambda: model(*taken), device), 1)
