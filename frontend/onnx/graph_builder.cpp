@@ -116,8 +116,15 @@ Status GraphBuilder::add_nodes(Scope& scope, const Nodes& nodes) {
   if (auto late = std::is_sorted_until(order.begin(), order.end()); late != order.end())
     out_.warnings.push_back(locate(nodes[*late], file_, scope.prefix).str() +
                             ": stands behind a node that reads its result; nodes are sorted");
+  const std::unordered_set<std::string_view> yielded = scope.read; // by the scope's outputs
   add_read_names(nodes, scope.read);
-  for (int i : order) TESSERA_TRY(add_node(scope, nodes[i]));
+  for (size_t k = 0; k < order.size(); ++k) {
+    const proto::NodeProto& node = nodes[order[k]];
+    Status added = add_node(scope, node);
+    if (!added.ok() && std::exchange(open_choice_, nullptr) == &node)
+      return finish_in_branches(scope, nodes, std::span(order).subspan(k), yielded);
+    TESSERA_TRY(std::move(added));
+  }
   return {};
 }
 
@@ -146,6 +153,7 @@ Status GraphBuilder::add_node(Scope& scope, const proto::NodeProto& node) {
       return add_branches(scope, node, attributes, where);
     }
     if (node.op_type() == "Loop" || node.op_type() == "Scan") return add_repeat(scope, node, attributes, where);
+    if (node.op_type() == "SequenceMap") return add_sequence_map(scope, node, attributes, where);
   }
   if (node.domain() == "ai.onnx.preview" && node.op_type() == "FlexAttention")
     return inline_flex_attention(scope, node, attributes, where);
