@@ -134,7 +134,10 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
     if (!node.output(i).empty()) body.result_names[branch.output(i).name()] = name_of_result(scope, node.output(i));
   for (const auto& v : branch.output()) body.read.insert(v.name());
   TESSERA_TRY(add_initializers(body, branch, false));
-  TESSERA_TRY(add_nodes(body, branch.node()));
+  if (Status added = add_nodes(body, branch.node()); !added.ok()) {
+    if (open_choice_ != nullptr) open_choice_ = &node; // one inside, whose results this one yields
+    return std::move(added).take_error();
+  }
   for (int i = 0; i < node.output_size(); ++i) {
     if (node.output(i).empty()) continue;
     TESSERA_ASSIGN(ValueId id, lookup(body, branch.output(i).name(), where));
