@@ -27,7 +27,8 @@ struct Image {
   [[nodiscard]] uint8_t* row(int64_t y) { return rgb.data() + 3 * width * y; }
 };
 
-Diagnostic bad(const std::string& format, const std::string& what) {
+Diagnostic bad(const std::string& format, std::string what) {
+  while (what.ends_with('\n')) what.pop_back(); // messages of libraries
   return {ErrorCode::BadInput, {}, "the image is no " + format + " file that can be read: " + what};
 }
 
