@@ -175,6 +175,8 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
   TESSERA_ASSIGN(std::vector<ValueId> operands, operands_of(scope, node, where));
   Attributes values;
   Ints counts;
+  std::optional<Diagnostic> unsound; // of a branch whose sizes, types or axes do not fit each other
+  std::string_view sound;
   for (std::string_view name : {"else_branch", "then_branch"}) { // in the order of names
     TESSERA_ASSIGN(const BoundAttribute* bound, graph_attribute(attributes, name, scope, where));
     std::vector<ValueId> captured;
@@ -182,14 +184,21 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
     auto built = subgraph(*bound->scope, env, bound->value->g(), body_prefix(where), {}, false, captured, where);
     if (!built.ok()) {
       if (open_choice_ != nullptr) open_choice_ = &node; // one inside, whose results this one yields
-      return std::move(built).take_error();
+      const ErrorCode code = built.error().code;
+      if (unsound || open_choice_ != nullptr ||
+          (code != ErrorCode::ShapeMismatch && code != ErrorCode::TypeMismatch && code != ErrorCode::BadAttribute))
+        return std::move(built).take_error();
+      unsound = built.error();
+      continue;
     }
+    sound = name;
     const std::shared_ptr<Graph>& graph = *built;
     assume_around(scope.into.graph, *graph);
     counts.push_back(static_cast<int64_t>(captured.size()));
     operands.insert(operands.end(), captured.begin(), captured.end());
     values.set(name, graph);
   }
+  if (unsound) return take_sound_branch(scope, node, attributes, sound, *unsound, where);
   values.set("captures", std::move(counts));
   const auto& then_graph = **values.get<std::shared_ptr<Graph>>("then_branch");
   const auto& else_graph = **values.get<std::shared_ptr<Graph>>("else_branch");
@@ -203,6 +212,22 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
                           ", depending on the condition, and is an output; one number of dimensions is expected");
   }
   return add_control_node(scope, node, "if", std::move(operands), std::move(values), where);
+}
+
+Status GraphBuilder::take_sound_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                                       std::string_view sound, const Diagnostic& error, const Location& where) {
+  TESSERA_ASSIGN(const ValueId condition, lookup(scope, node.input(0), where));
+  Node place;
+  place.location = where;
+  ops::B b(scope.into.graph, place);
+  const auto read = b.read(ops::reshape(b, ops::cast(b, condition, DType::I64), {}));
+  if (!b.ok()) return error;
+  TESSERA_TRY(b.env().require(sym_eq(read[0], sound == "then_branch" ? 1 : 0), GuardClass::Required,
+                              "the other branch is taken, which cannot be built (" + error.message + ")", where));
+  out_.warnings.push_back(where.str() + ": only '" + std::string(sound) +
+                          "' can be built; the other one, if it is taken, " + "is an error: " + error.message);
+  TESSERA_ASSIGN(const bool taken, take_branch(scope, node, attributes, sound, where));
+  return taken ? Status() : Status(error);
 }
 
 Status GraphBuilder::finish_in_branches(Scope& scope, const Nodes& nodes, std::span<const int> order,

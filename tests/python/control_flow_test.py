@@ -92,6 +92,13 @@ CASES: dict[str, tuple[str, list[tuple[numpy.ndarray, ...]]]] = {
         " flat = Constant<value_ints = [-1]>() y = Reshape(v, flat) }",
         [(b(c), b(d), x(n, 4)) for c, d, n in ((True, True, 2), (False, True, 3), (False, False, 3), (True, False, 1))],
     ),
+    "constant flags, and a branch that no call takes": (
+        "(bool c, float[n, 4] a, float[3, 4] w) => (float[n, 4] y) {"
+        " v = If(c) <then_branch = t () => (float[k, 4] p) { p = Neg(a) }, else_branch = e () => (float[j] q) {"
+        " axes = Constant<value_ints = [0]>() q = ReduceMax<keepdims = 0>(a, axes) }>"
+        " most = Constant<value = bool[4] {1, 0, 1, 1}>() u = Compress<axis = 1>(v, most) y = Gemm(u, w) }",
+        [(b(True), x(n, 4), x(3, 4)) for n in (1, 3)],
+    ),
     "a map over the items of a sequence": (
         "(float[a, 3] p, float[c, 3] q, float[3] z, float k) => (float[l, 3] y, int64[m] shapes) {"
         " items = SequenceConstruct(p, q, p) sums, sizes = SequenceMap(items, z) <body = g (float[h, 3] e, float[3] s)"
@@ -149,6 +156,13 @@ class ControlFlow(unittest.TestCase):
         for name, (text, calls) in CASES.items():
             with self.subTest(name):
                 self.check(load(text), onnxruntime.InferenceSession(save(text), providers=["CPUExecutionProvider"]), calls)
+
+    def test_a_branch_that_cannot_be_built_is_an_error_when_it_is_taken(self) -> None:
+        text = CASES["constant flags, and a branch that no call takes"][0]
+        model = load(text)
+        model(b(True), x(2, 4), x(3, 4))
+        with self.assertRaisesRegex(tessera.Error, "other branch is taken"):
+            model(b(False), x(2, 4), x(3, 4))
 
 
 if __name__ == "__main__":
