@@ -8,7 +8,7 @@
 //   conv        oneDNN, loops                     cuDNN, loops
 //   pool        oneDNN, loops                     cuDNN, loops
 //   scatter     own kernel                        own kernel
-//   sort        own kernel                        own kernel (32 bits at most)
+//   sort        own kernel                        own kernel
 //   suppress    own kernel                        own kernel
 //   scan        own kernel                        own kernel
 //   other       kernel of a library of operators  kernel of a library of operators

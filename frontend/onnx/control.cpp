@@ -1,15 +1,14 @@
 // If, Loop and Scan: bodies as graphs, and loops that are unrolled.
 #include "frontend/onnx/graph_builder.h"
 #include "graph/ops/formulas.h"
+#include "graph/ops/repeat.h"
 #include <algorithm>
 
 namespace tessera::onnx {
 
 namespace {
 
-// A loop is unrolled while its iterations have no more nodes than this together: the compile takes a few milliseconds a
-// node, and the kernels of that many are no slower to fetch than those of one body.
-constexpr int64_t kUnrolledNodes = 512;
+using ops::kUnrolledNodes;
 
 int64_t nodes_of(const proto::GraphProto& graph) {
   int64_t n = graph.node_size();

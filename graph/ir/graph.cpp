@@ -1,6 +1,7 @@
 #include "graph/ir/graph.h"
 #include "graph/ir/sizes.h"
 #include "graph/ops/op.h"
+#include "graph/reference/evaluator.h"
 #include <algorithm>
 #include <unordered_map>
 
@@ -150,6 +151,7 @@ Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, A
   for (size_t r = 0; r < added.results.size(); ++r) {
     Value& v = value(added.results[r]);
     if (!v.contents) v.contents = infer_contents(*this, added, v.type, static_cast<int>(r));
+    if (!v.contents) v.contents = constant_contents(*this, added.results[r]);
   }
   return id;
 }

@@ -87,6 +87,13 @@ OpDef sort_indices_record() {
     out.push_back(sample({floats({1, 8}, {0.0, -0.0, NAN, 1, -INFINITY, -NAN, INFINITY, 1})}, {{"k", SymShape{8}}}));
     out.push_back(sample({random(DType::F32, {1, 5000}, 7)}, {{"k", SymShape{300}}, {"descending", int64_t{1}}}));
     out.push_back(sample({random(DType::I32, {1, 9000}, 8, -9, 9)}, {{"k", SymShape{9000}}}));
+    for (DType d : {DType::F32, DType::F64, DType::I8, DType::U64}) { // few of many, with ties
+      Tensor x = random(d, {2, 700}, 11, d == DType::U64 ? 0 : -4, 4);
+      if (is_float(d))
+        for (int64_t i : {3, 5, 699, 710}) x.set_f64(i, i == 5 ? -INFINITY : NAN);
+      for (int64_t descending : {0, 1})
+        out.push_back(sample({x}, {{"k", SymShape{descending != 0 ? 5 : 21}}, {"descending", descending}}));
+    }
     out.push_back(sample({random(DType::F32, {4, 1}, 9)}, {{"k", SymShape{1}}}));
     out.push_back(sample({random(DType::F32, {2, 3}, 9)}, {{"k", SymShape{0}}}));
     return out;

@@ -2,6 +2,7 @@
 // mapped, not read, so only small ones are: operands and results of at most `fold.limit` bytes together (default
 // 65536). Nor may a result be larger than its operands, beyond a kilobyte: an expanded scalar is better expanded when
 // it is read.
+#include "graph/ir/sizes.h"
 #include "graph/passes/passes.h"
 #include "graph/reference/evaluator.h"
 #include "graph/support/log.h"
@@ -30,21 +31,13 @@ std::optional<int64_t> bytes_of(const TensorType& type) {
   auto n = element_count(dims);
   return n.ok() ? std::optional<int64_t>(byte_size(type.dtype, *n)) : std::nullopt;
 }
-// Sizes that depend on data are known now: their symbols have one value.
-bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
-  for (int pass = 0; pass < 2; ++pass) { // first whether all can be, then doing it
-    for (size_t r = 0; r < node.results.size(); ++r) {
-      if (!node.results[r].valid()) continue;
-      const SymShape& shape = graph.type(node.results[r]).shape;
-      for (size_t k = 0; k < shape.size(); ++k) {
-        const int64_t n = results[r].dims()[k];
-        if (shape[k].is_const()) continue;
-        if (!shape[k].is_symbol()) return false;
-        if (pass == 1) graph.env().set_range(shape[k], {n, n});
-      }
-    }
+// What only running the node defined is known now.
+void settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
+  for (const DefinedSize& d : defined_sizes(graph, node)) {
+    const Tensor& t = results[static_cast<size_t>(d.result)];
+    const int64_t n = d.dim >= 0 ? t.dims()[static_cast<size_t>(d.dim)] : t.get_i64(d.element);
+    graph.env().define(d.symbol, std::clamp(n, -kReadMax, kReadMax));
   }
-  return true;
 }
 } // namespace
 
@@ -78,7 +71,7 @@ Result<bool> fold(Graph& graph, const PassOptions& options) {
       return std::vector<ValueId>{};
     }
     std::vector<Tensor>& results = *evaluated;
-    if (sizes_from_data && !settle_sizes(graph, node, results)) return std::vector<ValueId>{};
+    settle_sizes(graph, node, results);
     std::vector<ValueId> values;
     for (size_t r = 0; r < node.results.size(); ++r) {
       values.emplace_back();

@@ -229,9 +229,9 @@ std::shared_ptr<const DeviceRoutes> cuda_routes(std::shared_ptr<const CudaLibrar
                    "generated sort",
                    {},
                    {},
-                   "elements of at most 32 bits",
+                   "tiles and runs, which pass sort-by-tiles makes",
                    [](const Graph&, const Node& node, std::string* why_not) {
-                     return node.op->name != "sort_indices" || refuse(why_not, "elements of 64 bits are not packed");
+                     return node.op->name != "sort_indices" || refuse(why_not, "pass sort-by-tiles did not run");
                    },
                    {}};
   const Route suppress{RouteKind::OwnKernel, "generated suppression", {}, {}, "", {}, {}};
