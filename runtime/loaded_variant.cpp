@@ -3,6 +3,7 @@
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
 #include <atomic>
+#include <cstring>
 
 namespace tessera {
 

@@ -8,6 +8,7 @@ on the values of every call before the model takes it. So nothing here knows an 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import numpy
 import onnx
 import onnx.defs
 import oracle
-from case import Case, Feeds
+from case import Case, Feeds, count_nodes  # noqa: F401
 from onnx import helper, numpy_helper
 from records import Record, Sample
 from wrong import onnxruntime_is_wrong
@@ -84,7 +85,7 @@ class Source:
 
     @staticmethod
     def _try(record: Record, sample: Sample, opset: int) -> bool:
-        if not record.domain and not _same_version(record.op, sample.opset, opset):
+        if not record.domain and not _same_version(record.op, sample.opset, opset) or _is_random(record):
             return False
         operands = [None if a is None else Value(f"x{i}", [a], constant=True) for i, a in enumerate(sample.operands)]
         node = make_node(record, sample, ["" if v is None else v.name for v in operands], [f"y{i}" for i in range(sample.results)])
@@ -104,6 +105,11 @@ def _same_version(op: str, sample_opset: int, opset: int) -> bool:
         return onnx.defs.get_schema(op, sample_opset).since_version == onnx.defs.get_schema(op, opset).since_version
     except onnx.defs.SchemaError:
         return False
+
+
+def _is_random(record: Record) -> bool:
+    """Numbers that follow from a seed are others in every implementation."""
+    return onnx.defs.has(record.op, record.domain) and "seed" in onnx.defs.get_schema(record.op, record.domain).attributes
 
 
 def make_node(record: Record, sample: Sample, inputs: list[str], outputs: list[str]) -> onnx.NodeProto:
@@ -131,7 +137,10 @@ def evaluate(node: onnx.NodeProto, operands: Sequence[Value], opset: int, calls:
     outputs = [onnx.ValueInfoProto(name=o) for o in node.output if o]
     graph = helper.make_graph([node], "node", infos, outputs, list(weights.values()))
     session = oracle.session(make_model(graph, opset))
-    return [session.run(None, {name: v.arrays[call] for name, v in inputs.items()}) for call in range(calls)]
+    results = [session.run(None, {name: v.arrays[call] for name, v in inputs.items()}) for call in range(calls)]
+    if not all(isinstance(r, (numpy.ndarray, numpy.generic)) for call in results for r in call):
+        raise ValueError("a result that is no tensor")
+    return results
 
 
 @dataclass
@@ -213,15 +222,27 @@ class Draw:
 
     # ---- a node from a sample
     def draw_sample(self) -> tuple[Record, Sample] | None:
-        for _ in range(20):
+        """A sample that ONNX Runtime runs as it is; most times one that some computed value can be an operand of."""
+        wired = bool(self.computed()) and self.chance(0.85)
+        for _ in range(60 if wired else 20):
             r = int(self.rng.integers(len(self.source.records)))
             record = self.source.records[r]
-            if not record.domain and not record.since <= self.opset <= record.until:
+            if record.domain and self.chance(0.6) or not record.domain and not record.since <= self.opset <= record.until:
                 continue
             s = int(self.rng.integers(len(record.samples)))
+            if wired and not self.can_wire(record.samples[s]):
+                continue
             if self.source.runs(r, s, self.opset):
                 return record, record.samples[s]
         return None
+
+    def computed(self) -> list[Value]:
+        names = {o for n in self.nodes for o in n.output} | {o for n in (self.outer.nodes if self.outer else []) for o in n.output}
+        return [v for v in self.visible() if v.name in names]
+
+    def can_wire(self, sample: Sample) -> bool:
+        data = [a for i, a in enumerate(sample.operands) if a is not None and a.size > 1 and not _steers(sample, i)]
+        return any(v.dtype == a.dtype and self.unify(a.shape, v, {1: (1,) * CALLS}, commit=False) for a in data for v in self.computed())
 
     def step(self) -> bool:
         """Draws one node of a sample."""
@@ -233,6 +254,9 @@ class Draw:
         unusual = self.chance(0.05)
         for attempt in range(3):
             operands = self.operands_of(sample, unusual, attempt)
+            if any(a.size > MOST_ELEMENTS for v in operands if v for a in v.arrays):
+                self.drop_after(saved)
+                continue
             names = ["" if v is None else v.name for v in operands]
             node = make_node(record, sample, names, [self.names.fresh("v") for _ in range(sample.results)])
             if self.add_node(node, [v for v in operands if v], unusual):
@@ -298,6 +322,8 @@ class Draw:
     def fresh(self, like: numpy.ndarray, sizes: dict[int, Dim], unusual: bool, attempt: int, first: bool) -> Value:
         """A new input or weight with elements of the sample's operand."""
         dims = [self.dimension(n, sizes) for n in like.shape]
+        if max(math.prod(d[call] for d in dims) for call in range(CALLS)) > MOST_ELEMENTS:
+            dims = [(n,) * CALLS for n in like.shape]
         elements = like.ravel()
         if like.dtype.kind == "f" and not unusual:
             elements = elements[numpy.isfinite(elements)]
@@ -375,8 +401,8 @@ class Draw:
     # ---- whole graphs
     def outputs(self) -> list[Value]:
         """What nothing reads, and some of the rest."""
-        computed = {o for n in self.nodes for o in n.output}
-        mine = [v for v in self.values if v.name in computed]
+        names = {o for n in self.nodes for o in n.output}
+        mine = [v for v in self.values if v.name in names]
         return [v for v in mine if v.uses == 0 or self.chance(0.1)] or mine[-1:]
 
 
