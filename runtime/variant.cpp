@@ -223,11 +223,13 @@ Status Variant::check_buffers() {
     if (std::holds_alternative<ControlStep>(step))
       for (auto b : used.written)
         placed_later[static_cast<size_t>(b)] = buffer_segment[static_cast<size_t>(b)] > segment_of(static_cast<int>(s));
-    for (auto b : used.written) // it has no place before
-      if (placed_later[static_cast<size_t>(b)] && exe->buffers[static_cast<size_t>(b)].first_step < static_cast<int>(s))
-        return Diagnostic(ErrorCode::Internal, "step '" + name_of(step) + "' makes '" +
-                                                   exe->buffers[static_cast<size_t>(b)].name +
-                                                   "', which is used before");
+    for (auto b : used.written) { // a temporary has no place before
+      const auto& made = exe->buffers[static_cast<size_t>(b)];
+      if (placed_later[static_cast<size_t>(b)] && made.kind == BufferInfo::Kind::Temporary &&
+          made.first_step < static_cast<int>(s))
+        return Diagnostic(ErrorCode::Internal,
+                          "step '" + name_of(step) + "' makes '" + made.name + "', which is used before");
+    }
   }
 
   TESSERA_TRY(check_segments());
