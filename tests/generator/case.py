@@ -77,7 +77,7 @@ def _typed(tensor: onnx.TensorProto) -> onnx.TensorProto:
     if array.dtype.kind == "f" and not numpy.isfinite(array).all():
         return tensor
     out = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-    getattr(out, kinds[tensor.data_type]).extend(array.ravel().tolist())
+    getattr(out, kinds[tensor.data_type]).extend((array.astype(int) if array.dtype == bool else array).ravel().tolist())
     return out
 
 

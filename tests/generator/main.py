@@ -49,12 +49,14 @@ def options() -> argparse.Namespace:
 def worker(a: argparse.Namespace) -> None:
     """Seeds on standard input; a line of JSON each on standard output."""
     import resource
+    import warnings
 
     import records
     from draw import Source, count_nodes, draw_case
     from runner import Runner
 
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))  # of the programs that run models, too
+    warnings.simplefilter("ignore")
     source, runner = Source(records.read(a.runner)), Runner(a.runner, a.seconds)
     try:
         for line in sys.stdin:
@@ -166,7 +168,7 @@ def run_seeds(a: argparse.Namespace) -> int:
 def show(a: argparse.Namespace, row: dict[str, Any], rows: list[dict[str, Any]], start: float) -> None:
     if "kind" in row:
         left = f" ({', '.join(row['ops_left'])})" if len(row.get("ops_left", [""] * 9)) < 9 else ""
-        print(f"seed {row['seed']}: {row['run']}: {row['kind']}{left}: {row['detail']}", flush=True)
+        print(f"seed {row['seed']}: {row['run']}: {row['kind']}{left}: {row['detail'][:800]}", flush=True)
     elif "refused" in row:
         print(f"seed {row['seed']}: ONNX Runtime has no result: {row['refused']}", flush=True)
     if len(rows) % 100 == 0:

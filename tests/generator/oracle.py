@@ -119,13 +119,13 @@ def difference(ours: numpy.ndarray, theirs: numpy.ndarray) -> tuple[float, str]:
     others; and what is wrong before values are compared."""
     if ours.shape != theirs.shape:
         return numpy.inf, f"{list(ours.shape)} instead of {list(theirs.shape)}"
-    if theirs.dtype.kind not in "biufcO" and ours.dtype.itemsize == theirs.dtype.itemsize:
+    if theirs.dtype.kind not in "biufcOU" and ours.dtype.itemsize == theirs.dtype.itemsize:
         ours = ours.view(theirs.dtype)  # .npy files have the bits of types that NumPy lacks
-    if ours.dtype != theirs.dtype and theirs.dtype.kind != "O":
+    if ours.dtype != theirs.dtype and theirs.dtype.kind not in "OU":
         return numpy.inf, f"{ours.dtype} instead of {theirs.dtype}"
     if theirs.size == 0:
         return 0.0, ""
-    if theirs.dtype.kind == "O":
+    if theirs.dtype.kind in "OU":
         return float((ours.astype(str) != theirs.astype(str)).mean()), ""
     a, b = plain(ours), plain(theirs)
     if b.dtype.kind in "biu":
@@ -166,4 +166,4 @@ class Spread:
 
 
 def tolerance(dtype: numpy.dtype) -> float:
-    return TOLERANCE.get(str(dtype), 0.0 if dtype.kind in "biuO" else 1e-1 if dtype.kind not in "fc" else 2e-5)
+    return TOLERANCE.get(str(dtype), 0.0 if dtype.kind in "biuOU" else 1e-1 if dtype.kind not in "fc" else 2e-5)

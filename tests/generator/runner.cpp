@@ -12,6 +12,7 @@
 #include "../gpu/emulated.h"
 #include "api/session.h"
 #include "codegen/driver/pipeline.h"
+#include "frontend/model.h"
 #include "records_json.h"
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -82,8 +83,12 @@ struct Call {
 // The graph for a call: imported anew, as what one call assumes may not hold for another.
 Result<Call> import_for(const Request& request, size_t call) {
   ImportOptions first;
-  first.undetermined = true;
-  TESSERA_ASSIGN(auto model, import_model(request.model, first));
+  auto imported = import_model(request.model, first);
+  if (!imported.ok() && imported.error().code == ErrorCode::MissingValues) {
+    first.undetermined = true;
+    imported = import_model(request.model, first);
+  }
+  TESSERA_ASSIGN(auto model, std::move(imported));
   TESSERA_ASSIGN(auto inputs, read_inputs(request.calls[call], input_types(model.graph)));
   TESSERA_ASSIGN(auto again, import_model(request.model, options_of(model.graph, inputs)));
   return Call{std::move(again.graph), std::move(inputs)};
