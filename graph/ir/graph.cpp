@@ -155,7 +155,13 @@ Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, A
 }
 
 Result<ValueId> Graph::read(ValueId value, std::span<const SymExpr> symbols, const Location& location) {
-  if (this->value(value).contents) return value;
+  if (const auto contents = this->value(value).contents) {
+    for (size_t k = 0; k < std::min(symbols.size(), contents->size()); ++k) {
+      const SymExpr symbol = env().simplify(symbols[k]);
+      if (symbol.is_symbol() && !env().known_equal(symbol, (*contents)[k])) env().define(symbol, (*contents)[k]);
+    }
+    return value;
+  }
   if (ValueId made = read_of(*this, value); made.valid()) return made;
   std::vector<std::string> names;
   for (const SymExpr& s : symbols) names.push_back(s.symbol_name());

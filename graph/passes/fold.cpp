@@ -30,8 +30,25 @@ std::optional<int64_t> bytes_of(const TensorType& type) {
   auto n = element_count(dims);
   return n.ok() ? std::optional<int64_t>(byte_size(type.dtype, *n)) : std::nullopt;
 }
+// The symbols that a `read` defines are known now: each has one value.
+bool settle_read(Graph& graph, const Node& node, const Tensor& read) {
+  const auto& names = *node.attributes.get<std::vector<std::string>>("symbols");
+  std::vector<std::pair<SymExpr, int64_t>> known;
+  for (size_t k = 0; k < names.size(); ++k) {
+    const auto symbol = graph.env().find(names[k]);
+    const int64_t n = read.get_i64(static_cast<int64_t>(k));
+    if (!symbol) return false;
+    const auto range = graph.env().range(*symbol);
+    if (n < range.lo || n > range.hi) return false; // a guard reports it when the model runs
+    if (symbol->is_symbol()) known.emplace_back(*symbol, n);
+  }
+  for (const auto& [symbol, n] : known) graph.env().define(symbol, n);
+  return true;
+}
 // Sizes that depend on data are known now: their symbols have one value.
 bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
+  const auto* structured = node.op->structured();
+  if (structured && structured->kind == Structured::Read && !settle_read(graph, node, results[0])) return false;
   for (int pass = 0; pass < 2; ++pass) { // first whether all can be, then doing it
     for (size_t r = 0; r < node.results.size(); ++r) {
       if (!node.results[r].valid()) continue;
@@ -40,7 +57,7 @@ bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& res
         const int64_t n = results[r].dims()[k];
         if (shape[k].is_const()) continue;
         if (!shape[k].is_symbol()) return false;
-        if (pass == 1) graph.env().set_range(shape[k], {n, n});
+        if (pass == 1) graph.env().define(shape[k], n);
       }
     }
   }

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy
 import onnx
 import onnx.defs
@@ -89,6 +90,8 @@ class Source:
             return False
         operands = [None if a is None else Value(f"x{i}", [a], constant=True) for i, a in enumerate(sample.operands)]
         node = make_node(record, sample, ["" if v is None else v.name for v in operands], [f"y{i}" for i in range(sample.results)])
+        if onnxruntime_is_wrong(node, [v for v in operands if v]):
+            return False
         try:
             first = evaluate(node, [v for v in operands if v], opset, 1)
             again = evaluate(node, [v for v in operands if v], opset, 1)
@@ -137,10 +140,17 @@ def evaluate(node: onnx.NodeProto, operands: Sequence[Value], opset: int, calls:
     outputs = [onnx.ValueInfoProto(name=o) for o in node.output if o]
     graph = helper.make_graph([node], "node", infos, outputs, list(weights.values()))
     session = oracle.session(make_model(graph, opset))
-    results = [session.run(None, {name: v.arrays[call] for name, v in inputs.items()}) for call in range(calls)]
-    if not all(isinstance(r, (numpy.ndarray, numpy.generic)) for call in results for r in call):
+    if not all(o.type.startswith("tensor(") for o in session.get_outputs()):
         raise ValueError("a result that is no tensor")
-    return results
+    results = [session.run(None, {name: v.arrays[call] for name, v in inputs.items()}) for call in range(calls)]
+    types = [o.type[7:-1] for o in session.get_outputs()]
+    return [[_typed(numpy.asarray(r), t) for r, t in zip(call, types)] for call in results]
+
+
+def _typed(array: numpy.ndarray, name: str) -> numpy.ndarray:
+    """With the type of its elements where ONNX Runtime gives their bits alone."""
+    narrow = {"bfloat16": "bfloat16", "float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2": "float8_e5m2", "float8e5m2fnuz": "float8_e5m2fnuz"}
+    return array.view(getattr(ml_dtypes, narrow[name])) if name in narrow and array.dtype.kind in "biu" else array
 
 
 @dataclass
@@ -194,7 +204,7 @@ class Draw:
     def add_node(self, node: onnx.NodeProto, operands: Sequence[Value], unusual: bool = False) -> list[Value] | None:
         """The node's results if ONNX Runtime computes them; None where it does not, or they are large or not finite."""
         operands = list({v.name: v for v in operands}.values())
-        if onnxruntime_is_wrong(node, operands, self.opset):
+        if onnxruntime_is_wrong(node, operands):
             return None
         trace = os.environ.get("GENERATOR_TRACE")
         if trace:
@@ -205,9 +215,11 @@ class Draw:
             if trace:
                 print("refused", str(error)[:300], flush=True)
             return None
+        if onnxruntime_is_wrong(node, operands, results):
+            return None
         values = []
         for i, name in enumerate(o for o in node.output if o):
-            arrays = [numpy.asarray(r[i]) for r in results]
+            arrays = [r[i] for r in results]
             for a in arrays:
                 if a.size > MOST_ELEMENTS or a.ndim != arrays[0].ndim:
                     return None
@@ -337,6 +349,8 @@ class Draw:
             return numpy.asarray(self.rng.choice(elements, shape)).reshape(shape).astype(like.dtype)
 
         given = like.dtype.kind in "biuf"  # what NumPy has
+        if not given:
+            dims = [(d[0],) * CALLS for d in dims]
         static = all(len(set(d)) == 1 for d in dims)
         weight = not given or (static and (attempt == 2 or self.chance(0.2 if first else 0.6 if like.ndim else 0.9)))
         if weight and static:

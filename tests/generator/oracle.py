@@ -17,7 +17,7 @@ TYPES = onnx.TensorProto
 NOISE = {TYPES.FLOAT: 3e-7, TYPES.DOUBLE: 1e-15, TYPES.FLOAT16: 1e-3}
 # Differences that are allowed without noise: norm of the difference over the norm.
 TOLERANCE = {"float32": 2e-5, "float64": 1e-7, "float16": 3e-3, "bfloat16": 2e-2}
-DRAWS = 8
+DRAWS = 16
 
 
 def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
@@ -51,11 +51,11 @@ def value_types(model: onnx.ModelProto) -> dict[str, int]:
     return out
 
 
-_NUMBERS = {"float": TYPES.FLOAT, "double": TYPES.DOUBLE, "float16": TYPES.FLOAT16}
+_NUMBERS = {"int8": TYPES.INT8, "uint8": TYPES.UINT8, "float": TYPES.FLOAT, "double": TYPES.DOUBLE, "float16": TYPES.FLOAT16}
 
 
-def with_noise(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with noise on its inputs, weights and on what its nodes compute."""
+def with_noise(model: onnx.ModelProto, absolute: bool) -> onnx.ModelProto:
+    """The model with noise on its inputs, weights and on what its nodes compute: relative to each element, or to the largest."""
     types = value_types(model)
     for v in model.graph.input:
         types[v.name] = v.type.tensor_type.elem_type
@@ -70,10 +70,42 @@ def with_noise(model: onnx.ModelProto) -> onnx.ModelProto:
         noise = NOISE.get(types.get(name, 0))
         if noise is None:
             return
-        factor, noisy = name + "__factor", name + "__noisy"
-        nodes.append(helper.make_node("RandomUniformLike", [name], [factor], low=1 - noise, high=1 + noise))
-        nodes.append(helper.make_node("Mul", [name, factor], [noisy]))
+        real, factor, scale, part, sum_, noisy = (f"{name}__{k}" for k in ("real", "factor", "scale", "part", "sum", "noisy"))
+        kind = TYPES.DOUBLE if types[name] == TYPES.DOUBLE else TYPES.FLOAT
+        nodes.append(helper.make_node("Cast", [name], [real], to=kind))
+        if absolute:
+            nodes.append(helper.make_node("RandomUniformLike", [real], [factor], low=-noise, high=noise))
+            nodes.append(helper.make_node("Abs", [real], [scale]))
+            nodes.append(helper.make_node("ReduceMean", [scale], [part], keepdims=0))
+            nodes.append(helper.make_node("Mul", [factor, part], [part + "s"]))
+            nodes.append(helper.make_node("Add", [real, part + "s"], [sum_]))
+        else:
+            nodes.append(helper.make_node("RandomUniformLike", [real], [factor], low=1 - noise, high=1 + noise))
+            nodes.append(helper.make_node("Mul", [real, factor], [sum_]))
+        nodes.append(helper.make_node("Cast", [sum_], [noisy], to=types[name]))
         renamed[name] = noisy
+
+    def step(node: onnx.NodeProto) -> None:
+        """Codes that are one more or less, here and there: of what computes 8-bit codes from codes, and rounds in between."""
+        narrow = (TYPES.INT8, TYPES.UINT8)
+        given = [types.get(name, 0) for name in node.input]
+        if sum(t in narrow for t in given) < 2 or TYPES.FLOAT not in given:
+            return
+        for name in node.output:
+            if types.get(name) not in narrow:
+                continue
+            real, steps, whole, sum_, low, high, noisy = (f"{name}__{k}" for k in ("real", "steps", "whole", "sum", "low", "high", "noisy"))
+            least, most = (-128.0, 127.0) if types[name] == TYPES.INT8 else (0.0, 255.0)
+            for weight, value in ((low, least), (high, most)):
+                out.graph.initializer.append(helper.make_tensor(weight, TYPES.FLOAT, [], [value]))
+            nodes.append(helper.make_node("Cast", [name], [real], to=TYPES.FLOAT))
+            nodes.append(helper.make_node("RandomUniformLike", [real], [steps], low=-0.55, high=0.55))
+            nodes.append(helper.make_node("Round" if out.opset_import[0].version >= 11 else "Floor", [steps], [whole]))
+            nodes.append(helper.make_node("Add", [real, whole], [sum_]))
+            nodes.append(helper.make_node("Max", [sum_, low], [name + "__above"]))
+            nodes.append(helper.make_node("Min", [name + "__above", high], [name + "__within"]))
+            nodes.append(helper.make_node("Cast", [name + "__within"], [noisy], to=types[name]))
+            renamed[name] = noisy
 
     for v in (*model.graph.input, *model.graph.initializer):
         disturb(v.name)
@@ -85,6 +117,7 @@ def with_noise(model: onnx.ModelProto) -> onnx.ModelProto:
         for name in node.output:
             if name:
                 disturb(name)
+        step(node)
     for v in out.graph.output:
         v.name = renamed.get(v.name, v.name)
     del out.graph.node[:]
@@ -147,11 +180,13 @@ class Spread:
 
     def draws(self) -> list[list[list[numpy.ndarray]]]:
         if self._draws is None:
-            try:
-                made = session(with_noise(self._case.model))
-                self._draws = [[made.run(None, feeds) for feeds in self._case.calls] for _ in range(DRAWS)]
-            except Exception:  # noqa: BLE001  a value that cannot take noise: a size, a table of exact contents
-                self._draws = []
+            self._draws = []
+            for absolute in (False, True):
+                try:
+                    made = session(with_noise(self._case.model, absolute))
+                    self._draws += [[made.run(None, feeds) for feeds in self._case.calls] for _ in range(DRAWS // 2)]
+                except Exception:  # noqa: BLE001, S110  a value that cannot take noise: a size, a table of exact contents
+                    pass
         return self._draws
 
     def allows(self, call: int, output: int, measured: float) -> bool:

@@ -8,6 +8,7 @@ An architecture is exported at the oldest opset that the exporter has for it and
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import sys
@@ -199,7 +200,7 @@ def check(name: str, every: bool) -> str:
         if opset < oldest or (not every and done and opset != OPSETS[-1]):
             continue
         try:
-            with torch.no_grad():
+            with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):  # the exporter prints what it refuses
                 data = export(module, give(3), opset)
         except Exception as error:  # noqa: BLE001  the exporter's refusals have many types
             refused = f"{type(error).__name__} {str(error)[:200]}"
