@@ -34,6 +34,7 @@ def check(case: Case, runner: Runner, runs: tuple[str, ...] = RUNS) -> Failure |
             if failure:
                 others = {o: compare(case, o, call, answers[o][call], expected[call], spread) for o in runs if o != name}
                 agree = [o for o, f in others.items() if f is None]
+                failure.detail += f"; without noise: {spread.refused[:200]}" if spread.refused and failure.kind == "values" else ""
                 failure.detail += f"; agree with ONNX Runtime in this call: {', '.join(agree) or 'none'}"
                 return failure
     return None

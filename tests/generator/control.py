@@ -55,7 +55,9 @@ def _graph(child: Draw, inputs: Sequence[Value], outputs: Sequence[Value]) -> on
     untyped = [helper.make_tensor_type_proto(element_type(v.dtype), None) for v in outputs]
     infos = [helper.make_value_info(v.name, type_of(v) if child.chance(0.5) else helper.make_tensor_type_proto(element_type(v.dtype), None)) for v in inputs]
     results = [helper.make_value_info(v.name, t) for v, t in zip(outputs, untyped)]
-    return helper.make_graph(child.nodes, child.names.fresh("body"), infos, results, weights)
+    own = {v.name for v in (*inputs, *outputs)}
+    declared = [helper.make_value_info(v.name, helper.make_tensor_type_proto(element_type(v.dtype), None)) for v in _computed(child) if v.name not in own]
+    return helper.make_graph(child.nodes, child.names.fresh("body"), infos, results, weights, value_info=declared)
 
 
 def _captured(draw: Draw, graphs: Sequence[onnx.GraphProto]) -> list[Value]:

@@ -35,7 +35,7 @@ def run(model: onnx.ModelProto, calls: list[Feeds]) -> list[list[numpy.ndarray]]
 
 
 def value_types(model: onnx.ModelProto) -> dict[str, int]:
-    """TensorProto.DataType of every tensor that the model's own nodes compute (not those of its subgraphs)."""
+    """TensorProto.DataType of every tensor of a name: inputs, weights, what nodes compute, what subgraphs declare of theirs."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     present = {o.name for o in wide.graph.output}
@@ -48,42 +48,70 @@ def value_types(model: onnx.ModelProto) -> dict[str, int]:
     for o in session(wide).get_outputs():
         if o.type.startswith("tensor("):
             out[o.name] = _NUMBERS.get(o.type[7:-1], 0)
+
+    def declared(graph: onnx.GraphProto) -> None:
+        for v in (*graph.value_info, *graph.input, *graph.output):
+            if v.type.tensor_type.elem_type:
+                out[v.name] = v.type.tensor_type.elem_type
+        for t in graph.initializer:
+            out[t.name] = t.data_type
+        for node in graph.node:
+            for a in node.attribute:
+                if a.type == onnx.AttributeProto.GRAPH:
+                    declared(a.g)
+
+    declared(model.graph)
     return out
 
 
 _NUMBERS = {"int8": TYPES.INT8, "uint8": TYPES.UINT8, "float": TYPES.FLOAT, "double": TYPES.DOUBLE, "float16": TYPES.FLOAT16}
+PHASE = "noise__phase"  # an input of models with noise: another number, another noise
 
 
 def with_noise(model: onnx.ModelProto, absolute: bool) -> onnx.ModelProto:
-    """The model with noise on its inputs, weights and on what its nodes compute: relative to each element, or to the largest."""
-    types = value_types(model)
-    for v in model.graph.input:
-        types[v.name] = v.type.tensor_type.elem_type
-    for t in model.graph.initializer:
-        types[t.name] = t.data_type
+    """The model with noise on its inputs, weights and on what its nodes and those of its subgraphs compute: relative to each element, or
+    to their mean magnitude. Needs opset 11."""
     out = onnx.ModelProto()
     out.CopyFrom(model)
-    renamed: dict[str, str] = {}
+    _disturb_graph(out.graph, value_types(model), absolute, {}, "")
+    out.graph.input.append(helper.make_tensor_value_info(PHASE, TYPES.FLOAT, []))
+    return out
+
+
+def _disturb_graph(graph: onnx.GraphProto, types: dict[str, int], absolute: bool, outer: dict[str, str], path: str) -> None:
+    renamed = dict(outer)
     nodes: list[onnx.NodeProto] = []
+    count = 0
+
+    def add(op: str, inputs: list[str], **attributes: object) -> str:
+        nonlocal count
+        count += 1
+        name = f"noise__{path}{count}"
+        nodes.append(helper.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def constant(value: float, kind: int = TYPES.FLOAT) -> str:
+        return add("Constant", [], value=helper.make_tensor("", kind, [], [value]))
+
+    def random(like: str, most: float, kind: int) -> str:
+        """Numbers in [-most, most] of the shape of a value: the fraction of large sines of positions."""
+        shape = add("Shape", [like])
+        size = add("Size", [like])
+        places = add("Cast", [add("Range", [constant(0, TYPES.INT64), size, constant(1, TYPES.INT64)])], to=TYPES.FLOAT)
+        angle = add("Add", [add("Mul", [places, constant(12.9898)]), add("Add", [PHASE, constant(float(count % 97))])])
+        large = add("Mul", [add("Sin", [angle]), constant(4375.85453)])
+        part = add("Sub", [large, add("Floor", [large])])  # in [0, 1)
+        spread = add("Mul", [add("Cast", [add("Sub", [part, constant(0.5)])], to=kind), constant(2 * most, kind)])
+        return add("Reshape", [spread, shape])
 
     def disturb(name: str) -> None:
         noise = NOISE.get(types.get(name, 0))
-        if noise is None:
+        if noise is None or not name:
             return
-        real, factor, scale, part, sum_, noisy = (f"{name}__{k}" for k in ("real", "factor", "scale", "part", "sum", "noisy"))
         kind = TYPES.DOUBLE if types[name] == TYPES.DOUBLE else TYPES.FLOAT
-        nodes.append(helper.make_node("Cast", [name], [real], to=kind))
-        if absolute:
-            nodes.append(helper.make_node("RandomUniformLike", [real], [factor], low=-noise, high=noise))
-            nodes.append(helper.make_node("Abs", [real], [scale]))
-            nodes.append(helper.make_node("ReduceMean", [scale], [part], keepdims=0))
-            nodes.append(helper.make_node("Mul", [factor, part], [part + "s"]))
-            nodes.append(helper.make_node("Add", [real, part + "s"], [sum_]))
-        else:
-            nodes.append(helper.make_node("RandomUniformLike", [real], [factor], low=1 - noise, high=1 + noise))
-            nodes.append(helper.make_node("Mul", [real, factor], [sum_]))
-        nodes.append(helper.make_node("Cast", [sum_], [noisy], to=types[name]))
-        renamed[name] = noisy
+        real = add("Cast", [name], to=kind)
+        by = add("ReduceMean", [add("Abs", [real])], keepdims=0) if absolute else real
+        renamed[name] = add("Cast", [add("Add", [real, add("Mul", [random(real, noise, kind), by])])], to=types[name])
 
     def step(node: onnx.NodeProto) -> None:
         """Codes that are one more or less, here and there: of what computes 8-bit codes from codes, and rounds in between."""
@@ -92,54 +120,33 @@ def with_noise(model: onnx.ModelProto, absolute: bool) -> onnx.ModelProto:
         if sum(t in narrow for t in given) < 2 or TYPES.FLOAT not in given:
             return
         for name in node.output:
-            if types.get(name) not in narrow:
-                continue
-            real, steps, whole, sum_, low, high, noisy = (f"{name}__{k}" for k in ("real", "steps", "whole", "sum", "low", "high", "noisy"))
-            least, most = (-128.0, 127.0) if types[name] == TYPES.INT8 else (0.0, 255.0)
-            for weight, value in ((low, least), (high, most)):
-                out.graph.initializer.append(helper.make_tensor(weight, TYPES.FLOAT, [], [value]))
-            nodes.append(helper.make_node("Cast", [name], [real], to=TYPES.FLOAT))
-            nodes.append(helper.make_node("RandomUniformLike", [real], [steps], low=-0.55, high=0.55))
-            nodes.append(helper.make_node("Round" if out.opset_import[0].version >= 11 else "Floor", [steps], [whole]))
-            nodes.append(helper.make_node("Add", [real, whole], [sum_]))
-            nodes.append(helper.make_node("Max", [sum_, low], [name + "__above"]))
-            nodes.append(helper.make_node("Min", [name + "__above", high], [name + "__within"]))
-            nodes.append(helper.make_node("Cast", [name + "__within"], [noisy], to=types[name]))
-            renamed[name] = noisy
+            if types.get(name) in narrow:
+                least, most = (-128.0, 127.0) if types[name] == TYPES.INT8 else (0.0, 255.0)
+                real = add("Cast", [name], to=TYPES.FLOAT)
+                moved = add("Add", [real, add("Round", [random(real, 0.55, TYPES.FLOAT)])])
+                renamed[name] = add("Cast", [add("Min", [add("Max", [moved, constant(least)]), constant(most)])], to=types[name])
 
-    for v in (*model.graph.input, *model.graph.initializer):
+    for v in (*graph.input, *graph.initializer):
+        renamed.pop(v.name, None)
         disturb(v.name)
-    for node in model.graph.node:
+    for node in graph.node:
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
-        _rename(copy, renamed)
+        for i, name in enumerate(copy.input):
+            copy.input[i] = renamed.get(name, name)
+        for a in copy.attribute:
+            if a.type == onnx.AttributeProto.GRAPH:
+                _disturb_graph(a.g, types, absolute, renamed, f"{path}{len(nodes)}_")
         nodes.append(copy)
         for name in node.output:
-            if name:
-                disturb(name)
+            renamed.pop(name, None)
+            disturb(name)
         step(node)
-    for v in out.graph.output:
-        v.name = renamed.get(v.name, v.name)
-    del out.graph.node[:]
-    out.graph.node.extend(nodes)
-    return out
-
-
-def _rename(node: onnx.NodeProto, renamed: dict[str, str]) -> None:
-    """What the node and its subgraphs read."""
-    for i, name in enumerate(node.input):
-        node.input[i] = renamed.get(name, name)
-    for a in node.attribute:
-        if a.type != onnx.AttributeProto.GRAPH:
-            continue
-        own = {v.name for v in a.g.input} | {t.name for t in a.g.initializer} | {o for n in a.g.node for o in n.output}
-        outer = {k: v for k, v in renamed.items() if k not in own}
-        for inner in a.g.node:
-            _rename(inner, outer)
-        for i, v in enumerate(a.g.output):
-            if v.name in outer:  # an output that is a captured value
-                a.g.node.append(helper.make_node("Identity", [outer[v.name]], [v.name + "__out"]))
-                v.name += "__out"
+    for v in graph.output:
+        if v.name in renamed:  # a captured value, too, is an output by a name of the subgraph
+            v.name = add("Identity", [renamed[v.name]])
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def plain(array: numpy.ndarray) -> numpy.ndarray:
@@ -176,6 +183,7 @@ class Spread:
 
     def __init__(self, case: Case, expected: list[list[numpy.ndarray]]) -> None:
         self._case, self._expected = case, expected
+        self.refused = ""  # what ONNX Runtime says of the model with noise
         self._draws: list[list[list[numpy.ndarray]]] | None = None
 
     def draws(self) -> list[list[list[numpy.ndarray]]]:
@@ -184,9 +192,11 @@ class Spread:
             for absolute in (False, True):
                 try:
                     made = session(with_noise(self._case.model, absolute))
-                    self._draws += [[made.run(None, feeds) for feeds in self._case.calls] for _ in range(DRAWS // 2)]
-                except Exception:  # noqa: BLE001, S110  a value that cannot take noise: a size, a table of exact contents
-                    pass
+                    for draw in range(DRAWS // 2):
+                        phase = {PHASE: numpy.array(0.37 + 1.7 * draw, numpy.float32)}
+                        self._draws.append([made.run(None, feeds | phase) for feeds in self._case.calls])
+                except Exception as error:  # noqa: BLE001  a value that cannot take noise: a size, a table of exact contents
+                    self.refused = str(error)
         return self._draws
 
     def allows(self, call: int, output: int, measured: float) -> bool:

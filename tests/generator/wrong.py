@@ -79,7 +79,10 @@ WRONG = [
     Wrong("com.microsoft.SkipLayerNormalization com.microsoft.SkipSimplifiedLayerNormalization", "mean and deviation, of training, are not written", lambda n: n.has(1) or n.has(2)),
     # It computes another function.
     Wrong("Resize", "align_corners with scales rounds the size that the coordinates are of", lambda n: n.attributes.get("coordinate_transformation_mode") == b"align_corners" and len(n.operands) > 2 and n.operands[2] is not None and n.operands[2].arrays[0].size > 0),
+    Wrong("MaxUnpool", "an output_shape changes what positions are", lambda n: len(n.operands) > 2 and n.operands[2] is not None),
+    Wrong("ConvTranspose", "SAME does not make the result as large as the strides say where the kernel is smaller", lambda n: n.attributes.get("auto_pad", b"").startswith(b"SAME") and max(n.attributes.get("strides", [1])) > min(n.operands[1].arrays[0].shape[2:])),
     # ONNX says nothing of them.
+    Wrong("GatherND", "positions of no components", lambda n: n.operands[1].rank > 0 and 0 in n.operands[1].dims[-1]),
     Wrong("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "targets of another shape than the scores", lambda n: n.operands[1].dims != n.operands[0].dims[:1] + n.operands[0].dims[2:]),
     Wrong("", "a window larger than its padded input", lambda n: "kernel_shape" in n.attributes and n.shrinks()),
     Wrong("Compress", "a condition longer than what it chooses from", lambda n: any(a.size > (x.shape[n.attributes["axis"]] if "axis" in n.attributes else x.size) for a, x in zip(n.operands[1].arrays, n.operands[0].arrays))),
