@@ -60,6 +60,11 @@ std::vector<SymExpr> SizeDefiners::sizes_of(const Graph& graph, NodeId id) {
   return all;
 }
 
+bool reads(const Graph& graph, const Node& read, ValueId value) {
+  const Node* vector = read.operands[0].valid() ? graph.producer(read.operands[0]) : nullptr;
+  return read.operands[0] == value || (vector && vector->op->name == "reshape" && vector->operands[0] == value);
+}
+
 std::vector<SymExpr> all_sizes(const Graph& graph) {
   std::vector<SymExpr> all;
   auto add = [&](const std::vector<SymExpr>& sizes) { all.insert(all.end(), sizes.begin(), sizes.end()); };

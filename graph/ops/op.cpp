@@ -1,4 +1,5 @@
 #include "graph/ops/op.h"
+#include "graph/ir/sizes.h"
 #include <array>
 
 namespace tessera {
@@ -141,7 +142,7 @@ std::vector<std::string> read_symbols(std::string_view name, int64_t count) {
 ValueId read_of(const Graph& graph, ValueId value) {
   for (int i = graph.node_count(); i-- > 0;)
     if (const Node& n = graph.node(NodeId{i});
-        !n.removed && n.op->structured() && n.op->structured()->kind == Structured::Read && n.operands[0] == value)
+        !n.removed && n.op->structured() && n.op->structured()->kind == Structured::Read && reads(graph, n, value))
       return n.results[0];
   return {};
 }

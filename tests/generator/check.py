@@ -58,8 +58,8 @@ def compare(case: Case, run_name: str, call: int, answer: Answer, expected: list
 def _plain(error: str) -> str:
     """What an error says, without names, numbers and the place."""
     text = error.splitlines()[0].rpartition("): ")[2] or error
-    text = text.rpartition(".onnx: ")[2] or text
-    return re.sub(r"'[^']*'|[0-9a-z_]*[0-9][0-9a-z_]*", "*", text)[:120]
+    text = re.sub(r"'[^']*'|[0-9a-z_]*[0-9][0-9a-z_]*|[(\[].*?[)\]]", "*", text.rpartition(".onnx: ")[2] or text)
+    return " ".join(w for w in text.split() if w != "*")[:40].rpartition(" ")[0]
 
 
 def _some(array: numpy.ndarray) -> str:

@@ -43,8 +43,17 @@ class Node:
         """Whether the elements of an operand, or of a column of it, are indices below a count, in each call."""
         if len(self.operands) <= operand or self.operands[operand] is None:
             return True
-        parts = [a if column is None else a[..., column] for a in self.operands[operand].arrays]
+        parts = [a if column is None or not a.size else a[..., column] for a in self.operands[operand].arrays]
         return all(bool(((p >= 0) & (p < n)).all()) for p, n in zip(parts, counts))
+
+    def finite(self) -> bool:
+        return all(bool(numpy.isfinite(a).all()) for v in self.operands if v is not None and v.dtype.kind == "f" for a in v.arrays)
+
+    def classes(self) -> bool:
+        """Whether the targets of a loss are classes, or those that it ignores."""
+        ignored = self.attributes.get("ignore_index")
+        pairs = zip(self.operands[1].arrays, self.operands[0].arrays)
+        return all(bool((((t >= 0) & (t < x.shape[1])) | (t == ignored if ignored is not None else False)).all()) for t, x in pairs)
 
     def unpooled(self) -> list[int]:
         """Elements of the result of MaxUnpool, in each call."""
@@ -83,6 +92,9 @@ WRONG = [
     Wrong("ConvTranspose", "SAME does not make the result as large as the strides say where the kernel is smaller", lambda n: n.attributes.get("auto_pad", b"").startswith(b"SAME") and max(n.attributes.get("strides", [1])) > min(n.operands[1].arrays[0].shape[2:])),
     # ONNX says nothing of them.
     Wrong("GatherND", "positions of no components", lambda n: n.operands[1].rank > 0 and 0 in n.operands[1].dims[-1]),
+    Wrong("", "NaN or infinity as integers", lambda n: n.results is not None and any(r.dtype.kind in "iu" for r in n.results[0]) and not n.finite()),
+    Wrong("AffineGrid", "corners of a dimension of one element", lambda n: bool(n.attributes.get("align_corners")) and any(1 in a[2:] for a in n.operands[1].arrays)),
+    Wrong("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "targets that are no class", lambda n: not n.classes()),
     Wrong("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "targets of another shape than the scores", lambda n: n.operands[1].dims != n.operands[0].dims[:1] + n.operands[0].dims[2:]),
     Wrong("", "a window larger than its padded input", lambda n: "kernel_shape" in n.attributes and n.shrinks()),
     Wrong("Compress", "a condition longer than what it chooses from", lambda n: any(a.size > (x.shape[n.attributes["axis"]] if "axis" in n.attributes else x.size) for a, x in zip(n.operands[1].arrays, n.operands[0].arrays))),
