@@ -81,7 +81,10 @@ std::optional<OperandView> LibraryCalls::view(ValueId value, const std::vector<S
   OperandView out{value, {}, {}, {}};
   for (const auto& dim : dims) {
     auto linear = flat.linear_in(dim.var);
-    if (!linear || env.prove(sym_le(0, linear->first)) != true) return std::nullopt;
+    if (!linear) return std::nullopt;
+    const SymExpr& along = linear->first; // no product of sizes is negative, whether that can be proven or not
+    if (std::find(strides.begin(), strides.end(), along) == strides.end() && env.prove(sym_le(0, along)) != true)
+      return std::nullopt;
     out.shape.push_back(dim.extent);
     out.strides.push_back(linear->first);
     flat = linear->second;

@@ -290,7 +290,7 @@ Result<std::vector<ValueId>> decompose_causal_conv(Graph& g, const Node& n, int)
                     {"pads_begin", Ints{0}},
                     {"pads_end", Ints{0}},
                     {"dilations", Ints{1}},
-                    {"groups", channels}});
+                    {"groups", std::max<int64_t>(1, channels)}});
   if (b.has(2)) y = add_bias(b, y, b.in(2));
   if (activation != "none") y = mul(b, y, sigmoid(b, y));
   ValueId state = slice(b, padded, 2, b.dim(padded, 2) - (kernel - 1), kernel - 1);

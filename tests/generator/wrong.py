@@ -91,6 +91,8 @@ WRONG = [
     Wrong("MaxUnpool", "an output_shape changes what positions are", lambda n: len(n.operands) > 2 and n.operands[2] is not None),
     Wrong("ConvTranspose", "SAME does not make the result as large as the strides say where the kernel is smaller", lambda n: n.attributes.get("auto_pad", b"").startswith(b"SAME") and max(n.attributes.get("strides", [1])) > min(n.operands[1].arrays[0].shape[2:])),
     # ONNX says nothing of them.
+    Wrong("ReduceLogSumExp ReduceLogSum ReduceL2 ReduceMean", "real numbers as integers: how they are rounded", lambda n: n.integers()),
+    Wrong("GroupNormalization", "other numbers of scales than groups or channels", lambda n: n.operands[1].dims[0][0] not in (n.attributes["num_groups"], n.operands[0].dims[1][0])),
     Wrong("GatherND", "positions of no components", lambda n: n.operands[1].rank > 0 and 0 in n.operands[1].dims[-1]),
     Wrong("", "NaN or infinity as integers", lambda n: n.results is not None and any(r.dtype.kind in "iu" for r in n.results[0]) and not n.finite()),
     Wrong("AffineGrid", "corners of a dimension of one element", lambda n: bool(n.attributes.get("align_corners")) and any(1 in a[2:] for a in n.operands[1].arrays)),
