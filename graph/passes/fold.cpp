@@ -1,7 +1,7 @@
-// fold: nodes whose operands are constants are computed now, by the reference evaluator. It is slow and weights are
-// mapped, not read, so only small ones are: operands and results of at most `fold.limit` bytes together (default
-// 65536). Nor may a result be larger than its operands, beyond a kilobyte: an expanded scalar is better expanded when
-// it is read.
+// fold: nodes whose results have no elements are constants. Nodes whose operands are constants are computed now, by the
+// reference evaluator. It is slow and weights are mapped, not read, so only small ones are: operands and results of at
+// most `fold.limit` bytes together (default 65536). Nor may a result be larger than its operands, beyond a kilobyte: an
+// expanded scalar is better expanded when it is read.
 #include "graph/passes/passes.h"
 #include "graph/reference/evaluator.h"
 #include "graph/support/log.h"
@@ -63,6 +63,12 @@ bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& res
   }
   return true;
 }
+// Whether nothing is computed: each result is known to have no elements.
+bool is_empty(const Graph& graph, const Node& node) {
+  return std::all_of(node.results.begin(), node.results.end(), [&](ValueId r) {
+    return !r.valid() || (has_bytes(graph.type(r).dtype) && bytes_of(graph.type(r)) == 0);
+  });
+}
 } // namespace
 
 Result<bool> fold(Graph& graph, const PassOptions& options) {
@@ -72,6 +78,19 @@ Result<bool> fold(Graph& graph, const PassOptions& options) {
     const Node node = graph.node(id);
     if (node.operands.empty() || node.op->side_effect || !self_contained(node.attributes))
       return std::vector<ValueId>{};
+    if (is_empty(graph, node)) {
+      std::vector<ValueId> values;
+      for (ValueId r : node.results) {
+        values.emplace_back();
+        if (!r.valid()) continue;
+        const TensorType& type = graph.type(r);
+        Dims dims;
+        for (const SymExpr& e : type.shape) dims.push_back(e.const_value());
+        TESSERA_ASSIGN(Tensor none, Tensor::create(type.dtype, dims));
+        values.back() = graph.add_constant(std::move(none));
+      }
+      return values;
+    }
     std::vector<Tensor> operands;
     int64_t in = 0, out = 0;
     for (ValueId v : node.operands) {
