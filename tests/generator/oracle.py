@@ -70,15 +70,16 @@ PHASE = "noise__phase"  # an input of models with noise: another number, another
 
 def with_noise(model: onnx.ModelProto, absolute: bool) -> onnx.ModelProto:
     """The model with noise on its inputs, weights and on what its nodes and those of its subgraphs compute: relative to each element, or
-    to their mean magnitude. Needs opset 11."""
+    to their mean magnitude."""
     out = onnx.ModelProto()
     out.CopyFrom(model)
-    _disturb_graph(out.graph, value_types(model), absolute, {}, "")
+    opset = max((i.version for i in model.opset_import if i.domain in ("", "ai.onnx")), default=1)
+    _disturb_graph(out.graph, value_types(model), absolute, {}, "", opset)
     out.graph.input.append(helper.make_tensor_value_info(PHASE, TYPES.FLOAT, []))
     return out
 
 
-def _disturb_graph(graph: onnx.GraphProto, types: dict[str, int], absolute: bool, outer: dict[str, str], path: str) -> None:
+def _disturb_graph(graph: onnx.GraphProto, types: dict[str, int], absolute: bool, outer: dict[str, str], path: str, opset: int) -> None:
     renamed = dict(outer)
     nodes: list[onnx.NodeProto] = []
     count = 0
@@ -94,7 +95,10 @@ def _disturb_graph(graph: onnx.GraphProto, types: dict[str, int], absolute: bool
         return add("Constant", [], value=helper.make_tensor("", kind, [], [value]))
 
     def random(like: str, most: float, kind: int) -> str:
-        """Numbers in [-most, most] of the shape of a value: the fraction of large sines of positions."""
+        """Numbers in [-most, most] of the shape of a value: the fraction of large sines of positions, where ONNX Runtime has no
+        operator for them (opset 22) or none for the positions."""
+        if opset < 22:
+            return add("RandomUniformLike", [like], low=-most, high=most)
         shape = add("Shape", [like])
         size = add("Size", [like])
         places = add("Cast", [add("Range", [constant(0, TYPES.INT64), size, constant(1, TYPES.INT64)])], to=TYPES.FLOAT)
@@ -136,7 +140,7 @@ def _disturb_graph(graph: onnx.GraphProto, types: dict[str, int], absolute: bool
             copy.input[i] = renamed.get(name, name)
         for a in copy.attribute:
             if a.type == onnx.AttributeProto.GRAPH:
-                _disturb_graph(a.g, types, absolute, renamed, f"{path}{len(nodes)}_")
+                _disturb_graph(a.g, types, absolute, renamed, f"{path}{len(nodes)}_", opset)
         nodes.append(copy)
         for name in node.output:
             renamed.pop(name, None)

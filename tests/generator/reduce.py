@@ -109,7 +109,7 @@ class Reducer:
                         self.trials += 1
                         try:
                             candidate = _tidy(candidate)
-                            failing = self._fails(candidate)
+                            failing = not is_undefined(candidate) and self._fails(candidate)
                         except Exception:  # noqa: BLE001  a candidate that is no valid model
                             failing = False
                         if failing:
@@ -154,6 +154,22 @@ def _values(case: Case) -> dict[str, list[numpy.ndarray]]:
     _replace(wide.graph.output, [onnx.ValueInfoProto(name=n) for n in names])
     results = oracle.run(wide, case.calls)
     return {name: [numpy.asarray(r[i]) for r in results] for i, name in enumerate(names)}
+
+
+def is_undefined(case: Case) -> bool:
+    """Whether ONNX Runtime is known to be wrong about one of the model's own nodes, or ONNX leaves its results undefined."""
+    from draw import Value
+    from wrong import onnxruntime_is_wrong
+
+    values = {v.name: Value(v.name, [feeds[v.name] for feeds in case.calls]) for v in case.model.graph.input}
+    for t in case.model.graph.initializer:
+        values[t.name] = Value(t.name, [numpy_helper.to_array(t)] * len(case.calls), constant=True)
+    values |= {name: Value(name, arrays) for name, arrays in _values(case).items()}
+    for node in case.model.graph.node:
+        results = [[values[o].arrays[k] for o in node.output if o] for k in range(len(case.calls))]
+        if onnxruntime_is_wrong(node, [values[i] for i in node.input if i], results):
+            return True
+    return False
 
 
 def _cut(case: Case) -> Iterator[Case]:

@@ -11,6 +11,7 @@
 #include "../fusion/harness.h"
 #include "../gpu/emulated.h"
 #include "api/session.h"
+#include "api/variant.h"
 #include "codegen/driver/pipeline.h"
 #include "frontend/model.h"
 #include "records_json.h"
@@ -26,7 +27,21 @@ using Tensors = std::vector<Tensor>;
 struct Request {
   std::string model, out;
   std::vector<std::map<std::string, std::string>> calls;
+  // Of each call: sizes that data decide, where a variant was made for them. A graph of that call assumes them.
+  std::vector<std::map<std::string, int64_t>> sizes;
 };
+
+// "for s86=1, s10=4, after ..." (SessionVariant::label)
+std::map<std::string, int64_t> sizes_of(const std::string& label) {
+  std::map<std::string, int64_t> out;
+  for (size_t at = label.starts_with("for ") ? 4 : label.size(); at < label.size();) {
+    const size_t equals = label.find('=', at), end = std::min(label.find(", ", at), label.size());
+    if (equals >= end) break;
+    out[label.substr(at, equals - at)] = std::strtoll(label.c_str() + equals + 1, nullptr, 10);
+    at = end + 2;
+  }
+  return out;
+}
 
 Result<Inputs> read_inputs(const std::map<std::string, std::string>& files, const std::map<std::string, DType>& types) {
   Inputs inputs;
@@ -90,7 +105,9 @@ Result<Call> import_for(const Request& request, size_t call) {
   }
   TESSERA_ASSIGN(auto model, std::move(imported));
   TESSERA_ASSIGN(auto inputs, read_inputs(request.calls[call], input_types(model.graph)));
-  TESSERA_ASSIGN(auto again, import_model(request.model, options_of(model.graph, inputs)));
+  ImportOptions known = options_of(model.graph, inputs);
+  if (call < request.sizes.size()) known.dim_hints.insert(request.sizes[call].begin(), request.sizes[call].end());
+  TESSERA_ASSIGN(auto again, import_model(request.model, known));
   return Call{std::move(again.graph), std::move(inputs)};
 }
 
@@ -111,7 +128,7 @@ Result<Tensors> run_emulated(const Request& request, size_t call) {
   return run_plan(c.graph, compilation.plan(), c.inputs);
 }
 
-Json run_session(const Request& request) {
+Json run_session(Request& request) {
   Json answers = Json::array();
   SessionOptions options;
   options.compile.device = "cpu";
@@ -128,7 +145,13 @@ Json run_session(const Request& request) {
       TESSERA_ASSIGN(auto inputs, read_inputs(request.calls[i], types));
       return (*session)->run(inputs);
     };
+    const size_t before = session.ok() ? (*session)->variants().size() : 0;
     answers.push_back(json_of(call(), request, "cpu", i));
+    request.sizes.emplace_back();
+    if (!session.ok()) continue;
+    const auto variants = (*session)->variants();
+    for (size_t v = std::max<size_t>(before, 1); v < variants.size(); ++v)
+      for (const auto& [name, size] : sizes_of(variants[v]->label)) request.sizes.back()[name] = size;
   }
   return answers;
 }
@@ -139,9 +162,10 @@ Json answer(const Json& json) {
   json.at("out").get_to(request.out);
   json.at("calls").get_to(request.calls);
   Json out = Json::object();
+  Json session = run_session(request);
   for (const std::string run : json.at("runs")) {
     if (run == "cpu") {
-      out[run] = run_session(request);
+      out[run] = std::move(session);
       continue;
     }
     out[run] = Json::array();
