@@ -1,5 +1,6 @@
 #include "frontend/onnx/graph_builder.h"
 #include "frontend/onnx/known_operators.h"
+#include "frontend/onnx/weights.h"
 #include "graph/support/similar.h"
 #include <algorithm>
 
@@ -376,7 +377,12 @@ Status GraphBuilder::build_undetermined(Scope& scope) {
   graph.env().add_guard({sym_and(sym_lt(sum, 0), sym_lt(0, sum)), GuardClass::Assumed,
                          "the values of its inputs decide the model's structure", model_location()});
   for (const auto& v : parsed_.model->graph().output()) {
-    TESSERA_ASSIGN(TensorType type, dimensions_.input_type(v, false, model_location()));
+    TensorType type; // of an output without a shape: a scalar, as good as any until a call decides
+    if (v.type().tensor_type().has_shape()) {
+      TESSERA_ASSIGN(type, dimensions_.input_type(v, false, model_location()));
+    } else {
+      TESSERA_ASSIGN(type.dtype, element_type(v.type().tensor_type().elem_type(), model_location(), "output '" + v.name() + "'"));
+    }
     TESSERA_ASSIGN(NodeId node, graph.add_node(*OpTable::get().find("undetermined"), read,
                                                {{"dtype", type.dtype}, {"shape", type.shape}}, model_location(),
                                                {scope.into.unique(v.name())}));
