@@ -1,5 +1,6 @@
 #include "api/report.h"
 #include "codegen/driver/bodies.h"
+#include "codegen/driver/planned_operators.h"
 #include "runtime/variant.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -106,16 +107,6 @@ Json attention_json(const Graph& graph, const AttentionCall& call) {
   }
   return j;
 }
-std::vector<NodeId> nodes_of(const Group& g) {
-  if (g.kind == Group::Kind::Kernel) return g.nest.sources;
-  if (g.kind == Group::Kind::Library) return g.call.sources;
-  if (g.kind == Group::Kind::Own) return g.node.valid() ? std::vector<NodeId>{g.node} : g.nest.sources;
-  std::vector<NodeId> out;
-  for (const auto& step : g.otherwise)
-    for (NodeId id : nodes_of(step)) out.push_back(id);
-  return out;
-}
-
 Json edges_json(const Graph& graph, const FusionPlan& plan, bool fused) {
   Json out = Json::array();
   for (const auto& e : plan.ledger) {

@@ -127,7 +127,8 @@ bool takes_all(const Graph&, const Node&, std::string*) { return true; }
 constexpr Row kTable[] = {{Structured::Scan, scan_takes, lower_scan},
                           {Structured::Scatter, takes_all, lower_scatter},
                           {Structured::Sort, takes_all, lower_sort},
-                          {Structured::Suppress, takes_all, lower_suppress}};
+                          {Structured::Suppress, takes_all, lower_suppress},
+                          {Structured::Other, takes_all, lower_tile_text}};
 
 const Row* find(const Node& node) {
   if (const auto* s = node.op->structured())

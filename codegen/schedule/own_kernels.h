@@ -31,6 +31,10 @@ struct BlockSize {
                                              const std::string& name);
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_suppress(const Graph& graph, const Node& node,
                                                                   const Target& device, const std::string& name);
+// The text that an added record has (graph/ops/added.h), of Structured::Other. Errors: ParseError; TypeMismatch for parameters that are not the node's.
+[[nodiscard]] bool tile_text_takes(const Graph& graph, const Node& node, std::string_view device, std::string* why_not);
+[[nodiscard]] Result<std::vector<ScheduledKernel>> lower_tile_text(const Graph& graph, const Node& node,
+                                                                   const Target& device, const std::string& name);
 // `sort_indices` on a host, `sort_tiles` and `merge_runs` on a GPU.
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_sort(const Graph& graph, const Node& node,
                                                               const Target& device, const std::string& name);

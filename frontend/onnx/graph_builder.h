@@ -56,7 +56,8 @@ struct Scope {
   std::unordered_map<std::string_view, std::string> result_names =
       {}; // of an inlined body: what its results are called outside
   std::unordered_map<std::string_view, const proto::ValueInfoProto*> declared = {};
-  std::unordered_set<std::string_view> read = {}; // names that nodes or outputs of the scope read
+  std::unordered_set<std::string_view> read = {};    // names that nodes or outputs of the scope read
+  std::unordered_set<std::string_view> unknown = {}; // of a survey: names that refused nodes define
 };
 
 class GraphBuilder {
@@ -65,6 +66,8 @@ public:
                ImportedModel& out);
   // The main graph, into the model given.
   [[nodiscard]] Status build();
+  // The same, and goes on after each node that cannot be imported (ModelSurvey).
+  [[nodiscard]] Status survey(std::vector<RefusedNode>& refused);
 
 private:
   // -- graph_builder.cpp
@@ -138,6 +141,16 @@ private:
   Result<ValueId> inline_modifier(Scope& scope, const BoundAttributes& attributes, std::string_view name, ValueId input,
                                   const Location& where);
 
+  // -- survey.cpp
+  // A node that failed: the error again, unless this is a survey.
+  Status refuse(Scope& scope, const proto::NodeProto& node, Diagnostic error);
+  void report(const Scope& scope, const proto::NodeProto& node, Diagnostic error);
+  // Looks up the operators of a node that reads what is not known, and of the graphs in it.
+  void look_up(const Scope& scope, const proto::NodeProto& node);
+  [[nodiscard]] bool is_unknown(const Scope& scope, std::string_view name) const;
+  // Whether `name` is not known, for `as` to stand for it in the other scope.
+  bool follow_unknown(const Scope& scope, std::string_view name, Scope& other, std::string_view as) const;
+
   const ParsedModel& parsed_;
   const ImportOptions& options_;
   WeightLoader& weights_;
@@ -153,6 +166,8 @@ private:
   // An If that has just been refused as its branches yield tensors of different ranks, or a tensor and a list.
   const proto::NodeProto* open_choice_ = nullptr;
   int nesting_ = 0;
+  std::vector<RefusedNode>* refused_ = nullptr; // of a survey
+  bool reads_unknown_ = false;                  // the last error follows from one before
 };
 
 } // namespace tessera::onnx

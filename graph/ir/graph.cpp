@@ -174,7 +174,21 @@ Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, A
 }
 
 Result<ValueId> Graph::read(ValueId value, std::span<const SymExpr> symbols, const Location& location) {
-  if (this->value(value).contents) return value;
+  if (const auto contents = this->value(value).contents) {
+    for (size_t k = 0; k < std::min(symbols.size(), contents->size()); ++k) {
+      const SymExpr &symbol = symbols[k], &known = (*contents)[k];
+      if (!symbol.is_symbol() || symbol == known) continue;
+      if (!env().substitutions().contains(symbol.symbol_id()))
+        env().define(symbol, known);
+      else
+        TESSERA_TRY(env().require_equal(symbol, known, "a size that is computed", location));
+    }
+    return value;
+  }
+  // A number of elements that was assumed is a number from here on.
+  if (const auto n = static_cast<int64_t>(symbols.size()); !env().simplify(type(value).count()).is_const(n)) {
+    TESSERA_ASSIGN(value, apply("reshape", {value}, {{"shape", SymShape{SymExpr(n)}}}, location));
+  }
   if (ValueId made = read_of(*this, value); made.valid()) return made;
   std::vector<std::string> names;
   for (const SymExpr& s : symbols) names.push_back(s.symbol_name());

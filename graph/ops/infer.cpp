@@ -161,7 +161,7 @@ Status infer_composite(InferContext& c) {
     const Node& n = scratch.node(NodeId{i});
     if (!n.op->structured() || n.op->structured()->kind != Structured::Read) continue;
     for (size_t k = 0; k < copy.operands.size(); ++k) {
-      if (copy.operands[k] != n.operands[0]) continue;
+      if (!copy.operands[k].valid() || !reads(scratch, n, copy.operands[k])) continue;
       c.reads.push_back({static_cast<int>(k), {}});
       for (const DefinedSize& d : defined_sizes(scratch, n)) c.reads.back().symbols.push_back(d.symbol);
     }

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import time
 import traceback
 
@@ -264,7 +265,7 @@ def median_us(call, device: str) -> float:
     return sorted(times)[len(times) // 2] * 1e6
 
 
-def measure(name: str, batch: int, device: str, peers: list[str], work: str) -> dict:
+def measure(name: str, batch: int, device: str, peers: list[str], work: str, budget: int) -> dict:
     import tessera
 
     torch.manual_seed(0)
@@ -293,6 +294,7 @@ def measure(name: str, batch: int, device: str, peers: list[str], work: str) -> 
         row["tessera_us"] = round(median_us(lambda: model(*taken), device), 1)
         for peer in peers:
             try:
+                signal.alarm(budget)
                 torch._dynamo.reset()
                 call = module if peer == "eager" else torch.compile(module, mode="reduce-overhead" if device == "cuda" else None)
                 start = time.perf_counter()
@@ -302,7 +304,13 @@ def measure(name: str, batch: int, device: str, peers: list[str], work: str) -> 
                 row[f"{peer}_us"] = round(median_us(lambda: call(*args), device), 1)
             except Exception as e:  # noqa: BLE001  one cell of the table
                 row[f"{peer}_error"] = repr(e)[:300]
+            finally:
+                signal.alarm(0)
     return row
+
+
+def out_of_time(*_) -> None:
+    raise TimeoutError("the peer's time is over")
 
 
 def main() -> None:
@@ -312,15 +320,17 @@ def main() -> None:
     p.add_argument("--device", default="cuda")
     p.add_argument("--batch", default="1")
     p.add_argument("--peers", default="eager,inductor")
+    p.add_argument("--budget", type=int, default=120, help="seconds for each peer of a model")
     p.add_argument("--json")
     a = p.parse_args()
     os.makedirs(a.work, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    signal.signal(signal.SIGALRM, out_of_time)
     rows = []
     for name in a.names or list(MODELS):
         for batch in map(int, a.batch.split(",")):
             try:
-                row = measure(name, batch, a.device, [x for x in a.peers.split(",") if x], a.work)
+                row = measure(name, batch, a.device, [x for x in a.peers.split(",") if x], a.work, a.budget)
             except Exception as e:  # noqa: BLE001  one row of the table
                 traceback.print_exc()
                 row = {"model": name, "batch": batch, "failed": repr(e)[:500]}
