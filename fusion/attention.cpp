@@ -159,7 +159,7 @@ private:
     std::vector<SymExpr> vars;
     auto take = [&](const SymExpr& var, const SymExpr& extent) {
       auto linear = flat.linear_in(var);
-      if (!linear) return false;
+      if (!linear || env_.prove(sym_le(0, linear->first)) != true) return false;
       vars.push_back(var);
       out.shape.push_back(extent);
       out.strides.push_back(linear->first);

@@ -266,7 +266,7 @@ private:
     OperandView out{value, {}, {}, {}};
     for (const auto& axis : call_.score.axes) {
       auto linear = flat.linear_in(axis.var);
-      if (!linear) return std::nullopt;
+      if (!linear || env_.prove(sym_le(0, linear->first)) != true) return std::nullopt;
       out.shape.push_back(axis.extent);
       out.strides.push_back(linear->first);
       flat = linear->second;

@@ -70,7 +70,7 @@ std::optional<LibraryCalls::Operand> LibraryCalls::half_weight(ValueId value, co
   return graph_.constant(out.value) ? std::optional(std::move(out)) : std::nullopt;
 }
 
-// Strides of `value` along dims when the position in its buffer is linear in them.
+// Strides of `value` along dims when the position in its buffer is linear in them. Libraries take none below 0.
 std::optional<OperandView> LibraryCalls::view(ValueId value, const std::vector<SymExpr>& index,
                                               const std::vector<Dim>& dims) const {
   const ShapeEnv& env = pool_.env();
@@ -82,6 +82,9 @@ std::optional<OperandView> LibraryCalls::view(ValueId value, const std::vector<S
   for (const auto& dim : dims) {
     auto linear = flat.linear_in(dim.var);
     if (!linear) return std::nullopt;
+    const SymExpr& along = linear->first; // no product of sizes is negative, whether that can be proven or not
+    if (std::find(strides.begin(), strides.end(), along) == strides.end() && env.prove(sym_le(0, along)) != true)
+      return std::nullopt;
     out.shape.push_back(dim.extent);
     out.strides.push_back(linear->first);
     flat = linear->second;

@@ -129,17 +129,18 @@ private:
       bytes += bytes_of(graph_.env(), graph_.type(v)).value_or(0);
     }
     const double rate = bytes <= device_.l2_bytes ? device_.l2_bytes_per_us : device_.memory_bytes_per_us;
-    const double launch = device_.is_gpu() ? std::max(device_.host_launch_us, device_.kernel_us) : 0;
+    // The least that one kernel takes; on a host about what starting a body does.
+    const double launch = device_.is_gpu() ? std::max(device_.host_launch_us, device_.kernel_us) : device_.iteration_us;
     return static_cast<double>(kernels) * launch + static_cast<double>(bytes) / rate;
   }
 
   // Iterations of a group, of a number of trips where it is known.
   [[nodiscard]] int64_t iterations(std::optional<int64_t> trips) const {
-    constexpr double kShare = 1.0 / 16; // of the time that a group takes: what starting it may add
+    constexpr double kShare = 1.0 / 32; // of the time that a group takes: what starting it may add
     if (!can_inline(body_)) return 1;
     const int64_t most = std::max<int64_t>(1, kUnrolledNodes / std::max(1, body_.node_count()));
-    const double wanted = std::ceil(device_.iteration_us / (kShare * std::max(iteration_us(), 1e-3)));
-    int64_t times = std::clamp<int64_t>(static_cast<int64_t>(std::min(wanted, 1e6)), 1, most);
+    const double wanted = std::ceil(device_.iteration_us / (kShare * iteration_us()));
+    const auto times = static_cast<int64_t>(std::clamp(wanted, 1.0, static_cast<double>(most)));
     if (!trips) return times;
     if (*trips <= times) return std::max<int64_t>(*trips, 1);
     // Up to twice as many, where that leaves fewer behind.

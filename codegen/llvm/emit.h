@@ -74,6 +74,8 @@ private:
   Status arrive(const tile::Op& op);
   Value* address(tile::ValueId pointer, Value* offset);
   Value* part_address(tile::ValueId pointer, Value* start, const Val& offset, int p);
+  Value* masked_load(llvm::Type* part, Value* at, llvm::Align align, Value* mask, Value* other);
+  void masked_store(Value* value, Value* at, llvm::Align align, Value* mask);
   Value* guarded_address(Value* address, Value* condition); // the address of dummy_ if the condition is false
 
   const tile::Kernel& kernel_;

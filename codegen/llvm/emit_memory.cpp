@@ -2,7 +2,9 @@
 #include "codegen/llvm/emit.h"
 #include "codegen/tile/cooperation.h"
 #include "graph/support/check.h"
+#include <algorithm>
 #include <llvm/IR/Intrinsics.h>
+#include <numeric>
 
 namespace tessera::host {
 
@@ -23,6 +25,48 @@ llvm::Value* Emitter::part_address(tile::ValueId pointer, Value* start, const Va
 
 llvm::Value* Emitter::guarded_address(Value* address, Value* condition) {
   return b_.CreateSelect(condition, address, dummy_);
+}
+
+// Masked accesses of vectors shorter than a register of 16 bytes are made with vectors of that length. LLVM 19 widens them
+// itself, but may compute the mask by a comparison of more lanes and leaves what is behind the vector's lanes as it falls.
+// The lanes of the longer vector are null, those of its mask false: by integers, which that comparison is not seen through.
+namespace {
+constexpr unsigned kRegisterBits = 128;
+
+unsigned register_lanes(const llvm::Type* vector) {
+  const auto* type = llvm::cast<FixedVectorType>(vector);
+  const unsigned bits = type->getScalarSizeInBits(), lanes = type->getNumElements();
+  return bits > 0 && bits < kRegisterBits ? std::max(lanes, kRegisterBits / bits) : lanes;
+}
+llvm::Value* lengthened(llvm::IRBuilder<>& b, llvm::Value* vector, unsigned lanes) {
+  const unsigned own = llvm::cast<FixedVectorType>(vector->getType())->getNumElements();
+  std::vector<int> from(lanes);
+  for (unsigned l = 0; l < lanes; ++l) from[l] = static_cast<int>(std::min(l, own)); // the first of the null vector
+  return b.CreateShuffleVector(vector, llvm::Constant::getNullValue(vector->getType()), from);
+}
+llvm::Value* lengthened_mask(llvm::IRBuilder<>& b, llvm::Value* mask, unsigned lanes) {
+  const unsigned own = llvm::cast<FixedVectorType>(mask->getType())->getNumElements();
+  llvm::Value* bits = b.CreateZExt(b.CreateBitCast(mask, b.getIntNTy(own)), b.getIntNTy(lanes));
+  return b.CreateBitCast(bits, FixedVectorType::get(b.getInt1Ty(), lanes));
+}
+} // namespace
+
+llvm::Value* Emitter::masked_load(llvm::Type* part, Value* at, llvm::Align align, Value* mask, Value* other) {
+  const unsigned own = llvm::cast<FixedVectorType>(part)->getNumElements(), lanes = register_lanes(part);
+  if (lanes == own) return b_.CreateMaskedLoad(part, at, align, mask, other);
+  auto* longer = FixedVectorType::get(part->getScalarType(), lanes);
+  Value* all = b_.CreateMaskedLoad(longer, at, align, lengthened_mask(b_, mask, lanes), lengthened(b_, other, lanes));
+  std::vector<int> first(own);
+  std::iota(first.begin(), first.end(), 0);
+  return b_.CreateShuffleVector(all, first);
+}
+
+void Emitter::masked_store(Value* value, Value* at, llvm::Align align, Value* mask) {
+  const unsigned lanes = register_lanes(value->getType());
+  if (lanes == llvm::cast<FixedVectorType>(value->getType())->getNumElements())
+    b_.CreateMaskedStore(value, at, align, mask);
+  else
+    b_.CreateMaskedStore(lengthened(b_, value, lanes), at, align, lengthened_mask(b_, mask, lanes));
 }
 
 static bool is_constant(llvm::Value* v, int64_t value) {
@@ -86,12 +130,14 @@ Status Emitter::load(const tile::Op& op) {
     return boolean ? b_.CreateZExt(o, part) : o;
   };
   if (is_constant(steps.lane, 1)) {
+    // Where a condition leaves out all of the tile, its address may be anything: the processor would go through the
+    // fault that the masked lanes suppress, which takes a microsecond.
     auto* start = address(pointer, off.base);
+    if (auto* all = masked ? splat_of(mask) : nullptr) start = guarded_address(start, all);
     for (int p = 0; p < n; ++p) {
       auto* at = part_address(pointer, start, off, p);
       Value* v =
-          masked ? static_cast<Value*>(b_.CreateMaskedLoad(part, at, align, masks[static_cast<size_t>(p)], fallback(p)))
-                 : b_.CreateAlignedLoad(part, at, align);
+          masked ? masked_load(part, at, align, masks[static_cast<size_t>(p)], fallback(p)) : b_.CreateAlignedLoad(part, at, align);
       out.push_back(to_register(v));
     }
   } else if (!masked && n == w && n > 1 && is_constant(steps.part, 1)) {
@@ -166,10 +212,11 @@ Status Emitter::store(const tile::Op& op) {
   }
   if (is_constant(steps.lane, 1)) {
     auto* start = address(pointer, off.base);
+    if (auto* all = mask >= 0 ? splat_of(mask) : nullptr) start = guarded_address(start, all);
     for (int p = 0; p < n; ++p) {
       auto* at = part_address(pointer, start, off, p);
       if (mask >= 0)
-        b_.CreateMaskedStore(values[static_cast<size_t>(p)], at, align, masks[static_cast<size_t>(p)]);
+        masked_store(values[static_cast<size_t>(p)], at, align, masks[static_cast<size_t>(p)]);
       else
         b_.CreateAlignedStore(values[static_cast<size_t>(p)], at, align);
     }

@@ -38,9 +38,11 @@ public:
       if (auto cell = with(sizes, nullptr, 0)) list.push_back(std::move(*cell));
       if (symbols_.empty()) return list;
     }
-    const auto c = static_cast<size_t>(f_.contiguous_axis);
-    for (const Typical& t : f_.d.reduces&& f_.is_row(c) ? kRows : kContiguous)
-      if (auto cell = typical(t, c)) list.push_back(std::move(*cell));
+    if (f_.contiguous_axis >= 0) { // one element may lie at an offset of symbols
+      const auto c = static_cast<size_t>(f_.contiguous_axis);
+      for (const Typical& t : f_.d.reduces&& f_.is_row(c) ? kRows : kContiguous)
+        if (auto cell = typical(t, c)) list.push_back(std::move(*cell));
+    }
     if (list.empty()) { // none of these lengths is possible
       CallSizes some;
       for (const SymExpr& s : symbols_) some[s.symbol_id()] = within(s, kSome);

@@ -1,5 +1,6 @@
 #include "frontend/onnx/graph_builder.h"
 #include "frontend/onnx/known_operators.h"
+#include "frontend/onnx/weights.h"
 #include "graph/support/similar.h"
 #include <algorithm>
 
@@ -124,10 +125,16 @@ Status GraphBuilder::add_nodes(Scope& scope, const Nodes& nodes) {
   if (auto late = std::is_sorted_until(order.begin(), order.end()); late != order.end())
     out_.warnings.push_back(locate(nodes[*late], file_, scope.prefix).str() +
                             ": stands behind a node that reads its result; nodes are sorted");
+  const std::unordered_set<std::string_view> yielded = scope.read; // by the scope's outputs
   add_read_names(nodes, scope.read);
-  for (int i : order)
-    if (auto added = add_node(scope, nodes[i]); !added.ok())
-      TESSERA_TRY(refuse(scope, nodes[i], std::move(added).take_error()));
+  for (size_t k = 0; k < order.size(); ++k) {
+    const proto::NodeProto& node = nodes[order[k]];
+    Status added = add_node(scope, node);
+    if (added.ok()) continue;
+    if (std::exchange(open_choice_, nullptr) == &node)
+      return finish_in_branches(scope, nodes, std::span(order).subspan(k), yielded);
+    TESSERA_TRY(refuse(scope, node, std::move(added).take_error()));
+  }
   return {};
 }
 
@@ -156,6 +163,7 @@ Status GraphBuilder::add_node(Scope& scope, const proto::NodeProto& node) {
       return add_branches(scope, node, attributes, where);
     }
     if (node.op_type() == "Loop" || node.op_type() == "Scan") return add_repeat(scope, node, attributes, where);
+    if (node.op_type() == "SequenceMap") return add_sequence_map(scope, node, attributes, where);
   }
   if (node.domain() == kFlexAttention.domain && node.op_type() == kFlexAttention.op_type)
     return inline_flex_attention(scope, node, attributes, where);
@@ -369,7 +377,12 @@ Status GraphBuilder::build_undetermined(Scope& scope) {
   graph.env().add_guard({sym_and(sym_lt(sum, 0), sym_lt(0, sum)), GuardClass::Assumed,
                          "the values of its inputs decide the model's structure", model_location()});
   for (const auto& v : parsed_.model->graph().output()) {
-    TESSERA_ASSIGN(TensorType type, dimensions_.input_type(v, false, model_location()));
+    TensorType type; // of an output without a shape: a scalar, as good as any until a call decides
+    if (v.type().tensor_type().has_shape()) {
+      TESSERA_ASSIGN(type, dimensions_.input_type(v, false, model_location()));
+    } else {
+      TESSERA_ASSIGN(type.dtype, element_type(v.type().tensor_type().elem_type(), model_location(), "output '" + v.name() + "'"));
+    }
     TESSERA_ASSIGN(NodeId node, graph.add_node(*OpTable::get().find("undetermined"), read,
                                                {{"dtype", type.dtype}, {"shape", type.shape}}, model_location(),
                                                {scope.into.unique(v.name())}));

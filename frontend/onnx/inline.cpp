@@ -115,8 +115,11 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
     }
   }
   if (!decided) return false;
+  return take_branch(scope, node, attributes, *decided != 0 ? "then_branch" : "else_branch", where);
+}
 
-  std::string_view wanted = *decided != 0 ? "then_branch" : "else_branch";
+Result<bool> GraphBuilder::take_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                                       std::string_view wanted, const Location& where) {
   auto it = std::find_if(attributes.begin(), attributes.end(), [&](const auto& a) { return a.first == wanted; });
   if (it == attributes.end())
     return Diagnostic(ErrorCode::BadAttribute, where, "attribute '" + std::string(wanted) + "' is missing");
@@ -135,8 +138,22 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
   for (int i = 0; i < node.output_size(); ++i)
     if (!node.output(i).empty()) body.result_names[branch.output(i).name()] = name_of_result(scope, node.output(i));
   for (const auto& v : branch.output()) body.read.insert(v.name());
+  // A branch inside may be refused, and be built again with what stands behind this one: nothing of the first time stays.
+  const bool nests = std::any_of(branch.node().begin(), branch.node().end(),
+                                 [](const proto::NodeProto& n) { return n.op_type() == "If"; });
+  Graph& graph = scope.into.graph;
+  const int nodes = graph.node_count();
+  std::optional<ShapeEnv> before;
+  if (nests) before = graph.env();
   TESSERA_TRY(add_initializers(body, branch, false));
-  TESSERA_TRY(add_nodes(body, branch.node()));
+  if (Status added = add_nodes(body, branch.node()); !added.ok()) {
+    if (open_choice_ != nullptr && before) {
+      for (int i = nodes; i < graph.node_count(); ++i) graph.node(NodeId{i}).removed = true;
+      graph.env() = std::move(*before);
+    }
+    if (open_choice_ != nullptr) open_choice_ = &node; // one inside, whose results this one yields
+    return std::move(added).take_error();
+  }
   for (int i = 0; i < node.output_size(); ++i) {
     if (node.output(i).empty() || follow_unknown(body, branch.output(i).name(), scope, node.output(i))) continue;
     TESSERA_ASSIGN(ValueId id, lookup(body, branch.output(i).name(), where));

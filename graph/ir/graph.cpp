@@ -44,9 +44,26 @@ std::shared_ptr<const ItemType> item_of(ItemType::Container container, const Ten
   return out;
 }
 
+// Items of one sequence have one type: two vectors of as many elements of two types are the keys and values of a map.
+static bool is_map(const Tensor& list) {
+  const auto& items = list.items();
+  return items.size() == 2 && items[0].dtype() != items[1].dtype() && items[0].dims().size() == 1 &&
+         items[0].dims() == items[1].dims() &&
+         (items[0].dtype() == DType::String || is_integer(items[0].dtype())) && items[1].dtype() != DType::List;
+}
+
 TensorType type_of(const Tensor& tensor) {
   TensorType out{tensor.dtype(), SymShape(tensor.dims().begin(), tensor.dims().end())};
   if (tensor.dtype() != DType::List) return out;
+  if (is_map(tensor)) {
+    auto map = std::make_shared<ItemType>();
+    map->container = ItemType::Container::Map;
+    map->keys = tensor.items()[0].dtype();
+    map->dtype = tensor.items()[1].dtype();
+    map->shape.emplace(); // values are scalars
+    out.items = std::move(map);
+    return out;
+  }
   for (const Tensor& t : tensor.items()) {
     auto item = item_of(ItemType::Container::Sequence, type_of(t));
     out.items = out.items ? join(*out.items, *item) : item;
@@ -157,7 +174,21 @@ Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, A
 }
 
 Result<ValueId> Graph::read(ValueId value, std::span<const SymExpr> symbols, const Location& location) {
-  if (this->value(value).contents) return value;
+  if (const auto contents = this->value(value).contents) {
+    for (size_t k = 0; k < std::min(symbols.size(), contents->size()); ++k) {
+      const SymExpr &symbol = symbols[k], &known = (*contents)[k];
+      if (!symbol.is_symbol() || symbol == known) continue;
+      if (!env().substitutions().contains(symbol.symbol_id()))
+        env().define(symbol, known);
+      else
+        TESSERA_TRY(env().require_equal(symbol, known, "a size that is computed", location));
+    }
+    return value;
+  }
+  // A number of elements that was assumed is a number from here on.
+  if (const auto n = static_cast<int64_t>(symbols.size()); !env().simplify(type(value).count()).is_const(n)) {
+    TESSERA_ASSIGN(value, apply("reshape", {value}, {{"shape", SymShape{SymExpr(n)}}}, location));
+  }
   if (ValueId made = read_of(*this, value); made.valid()) return made;
   std::vector<std::string> names;
   for (const SymExpr& s : symbols) names.push_back(s.symbol_name());

@@ -1,5 +1,6 @@
 #include "graph/ir/sizes.h"
 #include "graph/ops/op.h"
+#include <algorithm>
 
 namespace tessera {
 
@@ -16,11 +17,18 @@ std::vector<DefinedSize> defined_sizes(const Graph& graph, const Node& node) {
       if (auto s = graph.env().find((*names)[i])) add({*s, 0, -1, static_cast<int>(i)});
     return out;
   }
+  auto is_operands = [&](const SymExpr& symbol) { // a branch may yield a captured value of such a size
+    return std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId v) {
+      if (!v.valid()) return false;
+      const SymShape& shape = graph.declared_shape(v);
+      return std::find(shape.begin(), shape.end(), symbol) != shape.end();
+    });
+  };
   for (size_t r = 0; r < node.results.size(); ++r) {
     if (!node.results[r].valid()) continue;
     const SymShape& shape = graph.declared_shape(node.results[r]);
     for (size_t d = 0; d < shape.size(); ++d)
-      if (shape[d].is_symbol()) add({shape[d], static_cast<int>(r), static_cast<int>(d)});
+      if (shape[d].is_symbol() && !is_operands(shape[d])) add({shape[d], static_cast<int>(r), static_cast<int>(d)});
   }
   return out;
 }
@@ -50,6 +58,11 @@ std::vector<SymExpr> SizeDefiners::sizes_of(const Graph& graph, NodeId id) {
     else if (const auto* body = std::get_if<std::shared_ptr<Graph>>(&value))
       add(all_sizes(**body));
   return all;
+}
+
+bool reads(const Graph& graph, const Node& read, ValueId value) {
+  const Node* vector = read.operands[0].valid() ? graph.producer(read.operands[0]) : nullptr;
+  return read.operands[0] == value || (vector && vector->op->name == "reshape" && vector->operands[0] == value);
 }
 
 std::vector<SymExpr> all_sizes(const Graph& graph) {

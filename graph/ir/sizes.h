@@ -14,6 +14,9 @@ struct DefinedSize {
 // In the order of results; a symbol once. Inputs may bind some of them: those are not defined by the node.
 [[nodiscard]] std::vector<DefinedSize> defined_sizes(const Graph& graph, const Node& node);
 
+// Whether a node `read` reads this value: itself, or its elements as a vector.
+[[nodiscard]] bool reads(const Graph& graph, const Node& read, ValueId value);
+
 // Every size that a graph, its subgraphs and their guards speak of.
 [[nodiscard]] std::vector<SymExpr> all_sizes(const Graph& graph);
 

@@ -180,6 +180,19 @@ OpDef qlinear_conv_record() {
   return def;
 }
 
+// A size that decides the structure: the number that it is, or that the call's sizes make it, which is assumed then.
+// Error MissingValues where no call is known.
+Result<int64_t> assumed_size(B& b, const SymExpr& size, const std::string& what) {
+  if (auto known = b.env().simplify(size).as_const()) return *known;
+  const auto n = b.env().hint(size);
+  if (!n)
+    return Diagnostic(ErrorCode::MissingValues, b.node().location,
+                      what + " of this " + std::string(b.node().op->name) + " depends on a symbolic size: " + size.str())
+        .note("give the sizes of the inputs: --shape NAME=...");
+  TESSERA_TRY(b.env().require(sym_eq(size, *n), GuardClass::Assumed, what, b.node().location));
+  return *n;
+}
+
 // Pads of ONNX's ConvTranspose: given, or from the output's size.
 Status transpose_pads(B& b, const SymShape& x, const SymShape& w, Window& window, Ints& extra) {
   std::string mode = b.attr().s("auto_pad", "NOTSET");
@@ -195,12 +208,9 @@ Status transpose_pads(B& b, const SymShape& x, const SymShape& w, Window& window
   for (size_t i = 0; i < n; ++i) {
     SymExpr out = wanted.empty() ? x[i + 2] * window.strides[i] : SymExpr(wanted[i]);
     SymExpr total = (x[i + 2] - 1) * window.strides[i] + extra[i] + reach(w[i + 2], window.dilations[i]) - out;
-    auto known = b.env().simplify(total).as_const();
-    if (!known)
-      return Diagnostic(ErrorCode::UnsupportedFeature,
-                        "pads of this ConvTranspose depend on a symbolic size: " + total.str());
-    int64_t pads = std::max<int64_t>(*known, 0);
-    if (*known < 0) extra[i] -= *known; // a larger output than the kernels reach: the rest is zero
+    TESSERA_ASSIGN(const int64_t sum, assumed_size(b, total, "the sum of pads"));
+    const int64_t pads = std::max<int64_t>(sum, 0);
+    if (sum < 0) extra[i] -= sum; // a larger output than the kernels reach: the rest is zero
     window.pads_begin[i] = mode == "SAME_UPPER" ? pads / 2 : pads - pads / 2;
     window.pads_end[i] = pads - window.pads_begin[i];
   }
@@ -272,17 +282,15 @@ Result<std::vector<ValueId>> decompose_causal_conv(Graph& g, const Node& n, int)
   if (activation != "none" && activation != "silu" && activation != "swish")
     b.fail(ErrorCode::BadAttribute, "attribute 'activation' has the unknown value '" + activation + "'");
   if (!b.ok()) return b.done(ValueId{});
-  auto channels = b.env().simplify(b.dim(w, 0)).as_const();
-  SymExpr kernel = b.dim(w, 2);
-  if (!channels || !kernel.is_const())
-    return Diagnostic(ErrorCode::UnsupportedFeature, n.location, "CausalConvWithState needs a weight of known shape");
+  TESSERA_ASSIGN(const int64_t channels, assumed_size(b, b.dim(w, 0), "the number of channels"));
+  const SymExpr kernel = b.dim(w, 2);
   ValueId padded = b.has(3) ? concat(b, {b.in(3), x}, 2) : pad(b, x, {0, 0, kernel - 1}, {0, 0, 0});
   ValueId y = b.op("conv", {padded, w},
                    {{"strides", Ints{1}},
                     {"pads_begin", Ints{0}},
                     {"pads_end", Ints{0}},
                     {"dilations", Ints{1}},
-                    {"groups", *channels}});
+                    {"groups", std::max<int64_t>(1, channels)}});
   if (b.has(2)) y = add_bias(b, y, b.in(2));
   if (activation != "none") y = mul(b, y, sigmoid(b, y));
   ValueId state = slice(b, padded, 2, b.dim(padded, 2) - (kernel - 1), kernel - 1);

@@ -38,6 +38,8 @@ Status check_operands(const InferContext& c) {
     if (!admits(def.types, dtype)) // strings are a matter of what is built, not of a broken model
       return c.error(dtype == DType::String ? ErrorCode::UnsupportedType : ErrorCode::TypeMismatch,
                      label + " must be " + std::string(summary(def.types)) + ", not " + std::string(name(dtype)));
+    if (dtype == DType::List && op.indexing())
+      return c.error(ErrorCode::TypeMismatch, label + " must be a tensor, not " + c.type(static_cast<int>(i)).str());
     if (def.types == TypeSet::SameAsFirst && dtype != c.type(first).dtype)
       return c.error(ErrorCode::TypeMismatch, label + " must be " + std::string(summary(def.types)) + " (" +
                                                   std::string(name(c.type(first).dtype)) + "), not " +
@@ -159,7 +161,7 @@ Status infer_composite(InferContext& c) {
     const Node& n = scratch.node(NodeId{i});
     if (!n.op->structured() || n.op->structured()->kind != Structured::Read) continue;
     for (size_t k = 0; k < copy.operands.size(); ++k) {
-      if (copy.operands[k] != n.operands[0]) continue;
+      if (!copy.operands[k].valid() || !reads(scratch, n, copy.operands[k])) continue;
       c.reads.push_back({static_cast<int>(k), {}});
       for (const DefinedSize& d : defined_sizes(scratch, n)) c.reads.back().symbols.push_back(d.symbol);
     }

@@ -1,4 +1,5 @@
 #include "graph/ops/op.h"
+#include "graph/ir/sizes.h"
 #include <array>
 
 namespace tessera {
@@ -117,15 +118,13 @@ const TensorType& InferContext::type(int operand) const {
 
 namespace {
 // The number of elements, which steers ranks: a size that is only hinted at is assumed, one that is not is taken for 1.
-Result<std::optional<int64_t>> fixed_count(ShapeEnv& env, const TensorType& type, const std::string& what,
+Result<int64_t> fixed_count(ShapeEnv& env, const TensorType& type, const std::string& what,
                                            const Location& where) {
-  SymExpr count = env.simplify(type.count());
-  if (!count.is_const()) {
-    const int64_t n = env.hint(count).value_or(1);
-    TESSERA_TRY(env.require(sym_eq(count, n), GuardClass::Assumed, "the number of elements of " + what, where));
-    count = env.simplify(count);
-  }
-  return count.as_const();
+  const SymExpr count = env.simplify(type.count());
+  if (const auto known = count.as_const()) return *known;
+  const int64_t n = env.hint(count).value_or(1);
+  TESSERA_TRY(env.require(sym_eq(count, n), GuardClass::Assumed, "the number of elements of " + what, where));
+  return n;
 }
 } // namespace
 
@@ -143,7 +142,7 @@ std::vector<std::string> read_symbols(std::string_view name, int64_t count) {
 ValueId read_of(const Graph& graph, ValueId value) {
   for (int i = graph.node_count(); i-- > 0;)
     if (const Node& n = graph.node(NodeId{i});
-        !n.removed && n.op->structured() && n.op->structured()->kind == Structured::Read && n.operands[0] == value)
+        !n.removed && n.op->structured() && n.op->structured()->kind == Structured::Read && reads(graph, n, value))
       return n.results[0];
   return {};
 }
@@ -173,12 +172,12 @@ Result<std::vector<SymExpr>> InferContext::known(int operand) {
     return reads.back().symbols;
   }
   TESSERA_ASSIGN(auto count, fixed_count(env(), value.type, label, node.location));
-  if (!count || *count > kContentsLimit)
+  if (count > kContentsLimit)
     return error(ErrorCode::UnsupportedFeature, label + (value.name.empty() ? "" : " (" + value.name + ")") +
                                                     " steers the shape of the result and is " + value.type.str() +
                                                     ", too large to be read");
   Read made{operand, {}};
-  for (const std::string& symbol : read_symbols(value.name.empty() ? node.op->name : value.name, *count))
+  for (const std::string& symbol : read_symbols(value.name.empty() ? node.op->name : value.name, count))
     made.symbols.push_back(env().create_symbol(symbol, {-kReadMax, kReadMax}));
   reads.push_back(made);
   return made.symbols;

@@ -179,7 +179,7 @@ Result<std::vector<ValueId>> decompose_dynamic(Graph& g, const Node& n, int) {
   ValueId safe = select(b, eq(b, scale, 0.0), 1.0, scale); // all zero: any scale will do, and 0 / 0 would not
   ValueId zero = b.op1("round", min(b, max(b, div(b, neg(b, low), safe), 0.0), 255.0));
   ValueId y = cast(b, add(b, b.op1("round", div(b, x, safe)), zero), DType::U8);
-  return b.done({y, scale, cast(b, zero, DType::U8)});
+  return b.done({y, safe, cast(b, zero, DType::U8)});
 }
 
 OpDef dynamic_record() {

@@ -1,5 +1,6 @@
 #include "graph/ops/added.h"
 #include "graph/ops/microsoft.h"
+#include "graph/ops/ml.h"
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -31,7 +32,7 @@ OpTable::OpTable() {
   for (auto* register_ops : {register_constant_ops, register_pointwise_ops, register_activation_ops,
                              register_reduction_ops, register_indexing_ops, register_norm_ops, register_rotary_ops,
                              register_matmul_ops, register_conv_ops, register_sort_scan_ops, register_recurrent_ops,
-                             register_quant_ops, register_misc_ops, register_microsoft_ops, register_control_ops})
+                             register_quant_ops, register_misc_ops, register_microsoft_ops, register_ml_ops, register_control_ops})
     register_ops(*this);
   std::sort(defs_.begin(), defs_.end(), [](const auto& a, const auto& b) { return a->name < b->name; });
   for (const auto& def : defs_) {

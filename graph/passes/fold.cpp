@@ -1,7 +1,7 @@
-// fold: nodes whose operands are constants are computed now, by the reference evaluator. It is slow and weights are
-// mapped, not read, so only small ones are: operands and results of at most `fold.limit` bytes together (default
-// 65536). Nor may a result be larger than its operands, beyond a kilobyte: an expanded scalar is better expanded when
-// it is read.
+// fold: nodes whose results have no elements are constants. Nodes whose operands are constants are computed now, by the
+// reference evaluator. It is slow and weights are mapped, not read, so only small ones are: operands and results of at
+// most `fold.limit` bytes together (default 65536). Nor may a result be larger than its operands, beyond a kilobyte: an
+// expanded scalar is better expanded when it is read.
 #include "graph/ir/sizes.h"
 #include "graph/passes/passes.h"
 #include "graph/reference/evaluator.h"
@@ -31,13 +31,25 @@ std::optional<int64_t> bytes_of(const TensorType& type) {
   auto n = element_count(dims);
   return n.ok() ? std::optional<int64_t>(byte_size(type.dtype, *n)) : std::nullopt;
 }
-// What only running the node defined is known now.
-void settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
+// What only running the node defined is known now. False where a value is beyond what guards ask: they report it when
+// the model runs.
+bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
+  std::vector<std::pair<SymExpr, int64_t>> known;
   for (const DefinedSize& d : defined_sizes(graph, node)) {
     const Tensor& t = results[static_cast<size_t>(d.result)];
     const int64_t n = d.dim >= 0 ? t.dims()[static_cast<size_t>(d.dim)] : t.get_i64(d.element);
-    graph.env().define(d.symbol, std::clamp(n, -kReadMax, kReadMax));
+    const SymRange range = graph.env().range(d.symbol);
+    if (n < range.lo || n > range.hi) return false;
+    known.emplace_back(d.symbol, n);
   }
+  for (const auto& [symbol, n] : known) graph.env().define(symbol, n);
+  return true;
+}
+// Whether nothing is computed: each result is known to have no elements.
+bool is_empty(const Graph& graph, const Node& node) {
+  return std::all_of(node.results.begin(), node.results.end(), [&](ValueId r) {
+    return !r.valid() || (has_bytes(graph.type(r).dtype) && bytes_of(graph.type(r)) == 0);
+  });
 }
 } // namespace
 
@@ -48,6 +60,19 @@ Result<bool> fold(Graph& graph, const PassOptions& options) {
     const Node node = graph.node(id);
     if (node.operands.empty() || node.op->side_effect || !self_contained(node.attributes))
       return std::vector<ValueId>{};
+    if (is_empty(graph, node)) {
+      std::vector<ValueId> values;
+      for (ValueId r : node.results) {
+        values.emplace_back();
+        if (!r.valid()) continue;
+        const TensorType& type = graph.type(r);
+        Dims dims;
+        for (const SymExpr& e : type.shape) dims.push_back(e.const_value());
+        TESSERA_ASSIGN(Tensor none, Tensor::create(type.dtype, dims));
+        values.back() = graph.add_constant(std::move(none));
+      }
+      return values;
+    }
     std::vector<Tensor> operands;
     int64_t in = 0, out = 0;
     for (ValueId v : node.operands) {
@@ -71,7 +96,7 @@ Result<bool> fold(Graph& graph, const PassOptions& options) {
       return std::vector<ValueId>{};
     }
     std::vector<Tensor>& results = *evaluated;
-    settle_sizes(graph, node, results);
+    if (!settle_sizes(graph, node, results)) return std::vector<ValueId>{};
     std::vector<ValueId> values;
     for (size_t r = 0; r < node.results.size(); ++r) {
       values.emplace_back();

@@ -95,7 +95,18 @@ Result<std::vector<Tensor>> run_emulated(const Graph& graph, const ScheduledKern
   if (!sites.empty())
     return Diagnostic(ErrorCode::BadInput, "reported: " + k.report_sites.at(static_cast<size_t>(sites[0])));
   std::vector<Tensor> out;
-  for (ValueId v : wanted) out.push_back(v.valid() ? results.at(v) : Tensor());
+  for (ValueId v : wanted) {
+    if (v.valid() && !results.contains(v)) { // without elements, a kernel has no parameter for it
+      Dims dims;
+      for (const auto& e : graph.type(v).shape) {
+        TESSERA_ASSIGN(int64_t n, e.eval(symbols));
+        dims.push_back(n);
+      }
+      TESSERA_ASSIGN(results[v], Tensor::create(graph.type(v).dtype, dims));
+      if (results[v].bytes() > 0) return Diagnostic(ErrorCode::Internal, "a kernel does not write what the nest stores");
+    }
+    out.push_back(v.valid() ? results.at(v) : Tensor());
+  }
   return out;
 }
 

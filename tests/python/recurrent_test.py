@@ -1,4 +1,4 @@
-"""Recurrent layers of any length, known or not, beside ONNX Runtime; sorts and scatters with ties and repeated targets."""
+"""Recurrent layers of any length, known or not, beside ONNX Runtime."""
 
 from __future__ import annotations
 

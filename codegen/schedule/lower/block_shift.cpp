@@ -79,10 +79,11 @@ void Shift::shift_row() {
   shift_ = {*shifted_start(graph_, nest_, d_, static_cast<size_t>(fold_side()->axis), peel_access(schedule_),
                            schedule_.access.alignment_peel),
             SymExpr::symbol("aligned"), SymExpr::symbol("by"), SymExpr::symbol("place")};
-  V start = sizes_.number(shift_.start), vector = sizes_.constant(schedule_.access.alignment_peel);
-  V aligned = sizes_.op(ScalarOp::Mul, sizes_.op(ScalarOp::Div, start, vector), vector);
-  sizes_.bind(shift_.aligned, aligned);
-  sizes_.bind(shift_.by, sizes_.op(ScalarOp::Sub, start, aligned));
+  // Rounded down by the bits: a row that a condition keeps from being read may begin before its buffer.
+  V start = sizes_.number(shift_.start), below = sizes_.constant(schedule_.access.alignment_peel - 1);
+  V by = sizes_.op(ScalarOp::And, start, below);
+  sizes_.bind(shift_.aligned, sizes_.op(ScalarOp::Sub, start, by));
+  sizes_.bind(shift_.by, by);
   sizes_.shift(a.var, shift_.place, shift_.by);
 }
 

@@ -1,0 +1,66 @@
+"""Whether Tessera's runs of a case agree with ONNX Runtime, and with each other."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy
+from case import Case
+from oracle import Spread, difference, run, tolerance
+from runner import RUNS, Answer, Runner
+
+
+@dataclass
+class Failure:
+    """kind: what went wrong, short and without values, by which failures of one cause look the same. run: of RUNS."""
+
+    run: str
+    kind: str
+    detail: str
+
+    def same(self, other: Failure | None) -> bool:
+        return other is not None and (self.run, self.kind) == (other.run, other.kind)
+
+
+def check(case: Case, runner: Runner, runs: tuple[str, ...] = RUNS) -> Failure | None:
+    """The first failure, None where all agree. Raises what ONNX Runtime raises."""
+    expected = run(case.model, case.calls)
+    answers = runner.run(case, runs)
+    spread = Spread(case, expected)
+    for name in runs:
+        for call, answer in enumerate(answers[name]):
+            failure = compare(case, name, call, answer, expected[call], spread)
+            if failure:
+                others = {o: compare(case, o, call, answers[o][call], expected[call], spread) for o in runs if o != name}
+                agree = [o for o, f in others.items() if f is None]
+                failure.detail += f"; without noise: {spread.refused[:200]}" if spread.refused and failure.kind == "values" else ""
+                failure.detail += f"; agree with ONNX Runtime in this call: {', '.join(agree) or 'none'}"
+                return failure
+    return None
+
+
+def compare(case: Case, run_name: str, call: int, answer: Answer, expected: list[numpy.ndarray], spread: Spread) -> Failure | None:
+    sizes = {k: list(a.shape) for k, a in case.calls[call].items()}
+    where = f"call {call} {sizes}"
+    if answer.outputs is None:
+        return Failure(run_name, f"{answer.name}: {_plain(answer.error)}", f"{where}: {answer.error}")
+    for i, (ours, theirs) in enumerate(zip(answer.outputs, expected)):
+        name = case.model.graph.output[i].name
+        measured, wrong = difference(ours, theirs)
+        if wrong:
+            return Failure(run_name, "type or shape", f"{where}: output {name}: {wrong}")
+        if measured > tolerance(theirs.dtype) and not spread.allows(call, i, measured):
+            return Failure(run_name, "values", f"{where}: output {name} {theirs.dtype}{list(theirs.shape)} differs by {measured:.2g}\n  ours   {_some(ours)}\n  theirs {_some(theirs)}")
+    return None
+
+
+def _plain(error: str) -> str:
+    """What an error says, without names, numbers and the place."""
+    text = error.splitlines()[0].rpartition("): ")[2] or error
+    text = re.sub(r"'[^']*'|[0-9a-z_]*[0-9][0-9a-z_]*|[(\[].*?[)\]]", "*", text.rpartition(".onnx: ")[2] or text)
+    return " ".join(w for w in text.split() if w != "*")[:40].rpartition(" ")[0]
+
+
+def _some(array: numpy.ndarray) -> str:
+    return numpy.array2string(array.ravel()[:24], precision=9, max_line_width=200).replace("\n", "\n         ")

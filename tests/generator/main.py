@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Draws valid ONNX models and runs each at several sizes by Tessera's compiled code, its references, its GPU kernels on the emulator,
+and ONNX Runtime. What does not agree is reduced and kept.
+
+    main.py [--seed N] [--count N] [--jobs N] [--keep DIR]     models of the seeds N, N+1, ...
+    main.py --replay FILE...                                   kept cases (.case), or all of a folder
+
+Exit code 1 where anything failed. A kept failure is DIR/SEED.case, reduced, and DIR/SEED/, the same in the layout of ONNX's backend
+tests, which `tessera test DIR` runs on any device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.dont_write_bytecode = True
+
+MOST_BYTES = 8 << 30  # of memory that a process may take
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def options() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--seed", type=int, default=0, help="the first one")
+    p.add_argument("--count", type=int, default=500, help="of models")
+    p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    p.add_argument("--keep", type=Path, help="folder for failures, reduced")
+    p.add_argument("--replay", type=Path, nargs="+", help="kept cases, or folders of them")
+    p.add_argument("--runs", default="cpu,reference,emulator", help="which of these to compare with ONNX Runtime")
+    p.add_argument("--runner", type=Path, default=ROOT / "build" / "bin" / "generator_runner", help="the program that runs models")
+    p.add_argument("--seconds", type=float, default=60, help="that one run of a model may take")
+    p.add_argument("--reduce", type=float, default=60, help="seconds that reducing a failure may take; 0: not at all")
+    p.add_argument("--show", action="store_true", help="print each model, do not run it")
+    p.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    a = p.parse_args()
+    a.runs = tuple(a.runs.split(","))
+    return a
+
+
+def worker(a: argparse.Namespace) -> None:
+    """Seeds on standard input; a line of JSON each on standard output."""
+    import resource
+    import warnings
+
+    import records
+    from draw import Source, count_nodes, draw_case
+    from runner import Runner
+
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))  # of the programs that run models, too
+    warnings.simplefilter("ignore")
+    source, runner = Source(records.read(a.runner)), Runner(a.runner, a.seconds)
+    try:
+        for line in sys.stdin:
+            seed = int(line)
+            start = time.monotonic()
+            case = draw_case(source, seed)
+            row: dict[str, Any] = {"seed": seed, "draw_s": time.monotonic() - start}
+            if case is not None:
+                row |= {"nodes": count_nodes(case.model.graph), "ops": op_types(case.model.graph), "opset": case.model.opset_import[0].version}
+                row |= judge(a, case, runner, seed)
+            row["s"] = time.monotonic() - start
+            print(json.dumps(row), flush=True)
+    finally:
+        runner.close()
+
+
+def op_types(graph: Any) -> list[str]:
+    out = []
+    for node in graph.node:
+        out.append(node.op_type if not node.domain else f"{node.domain}.{node.op_type}")
+        for attribute in node.attribute:
+            out += op_types(attribute.g)
+    return out
+
+
+def judge(a: argparse.Namespace, case: Any, runner: Any, seed: int) -> dict[str, Any]:
+    import oracle
+    from check import check
+    from reduce import Reducer
+
+    try:
+        failure = check(case, runner, a.runs)
+    except Exception as error:  # noqa: BLE001  ONNX Runtime took each node and refuses the model
+        return {"refused": str(error)[:300]}
+    if failure is None:
+        return {}
+    out: dict[str, Any] = {"run": failure.run, "kind": failure.kind, "detail": failure.detail}
+    small = case
+    if a.reduce:
+        runs = a.runs if failure.run == a.runs[0] else (failure.run,)
+        reducer = Reducer(lambda c: failure.same(check(c, runner, (failure.run,))), a.reduce)
+        small = reducer.reduce(case)
+        again = check(small, runner, a.runs)
+        out |= {"detail": (again or failure).detail, "nodes_left": small.size()[0], "trials": reducer.trials, "ops_left": op_types(small.model.graph), "runs": runs}
+    if a.keep:
+        a.keep.mkdir(parents=True, exist_ok=True)
+        (a.keep / f"{seed}.case").write_text(f"# seed {seed}: {failure.run}, {failure.kind}\n" + small.text())
+        small.save_backend_test(a.keep / str(seed), oracle.run(small.model, small.calls))
+    return out
+
+
+class Job:
+    """A process that does seed after seed; `seed`: the one that it does now."""
+
+    def __init__(self, a: argparse.Namespace) -> None:
+        command = [sys.executable, __file__, "--worker", "--runner", str(a.runner), "--runs", ",".join(a.runs), "--seconds", str(a.seconds), "--reduce", str(a.reduce)]
+        if a.keep:
+            command += ["--keep", str(a.keep)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.seed: int | None = None
+
+    def give(self, seed: int) -> None:
+        assert self.process.stdin
+        self.seed = seed
+        self.process.stdin.write(f"{seed}\n")
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def run_seeds(a: argparse.Namespace) -> int:
+    import selectors
+
+    seeds = iter(range(a.seed, a.seed + a.count))
+    rows: list[dict[str, Any]] = []
+    start = time.monotonic()
+    with selectors.DefaultSelector() as selector:
+
+        def begin(job: Job) -> None:
+            seed = next(seeds, None)
+            if seed is None:
+                job.close()
+                return
+            job.give(seed)
+            selector.register(job.process.stdout, selectors.EVENT_READ, job)
+
+        for _ in range(min(a.jobs, a.count)):
+            begin(Job(a))
+        while selector.get_map():
+            for key, _ in selector.select():
+                job: Job = key.data
+                selector.unregister(job.process.stdout)
+                line = job.process.stdout.readline()
+                if line:
+                    row = json.loads(line)
+                else:  # the process itself died: a crash of ONNX Runtime
+                    row = {"seed": job.seed, "refused": f"it ended the process, exit code {job.process.wait()}"}
+                    job = Job(a)
+                rows.append(row)
+                show(a, row, rows, start)
+                begin(job)
+    return close(a, rows, start)
+
+
+def show(a: argparse.Namespace, row: dict[str, Any], rows: list[dict[str, Any]], start: float) -> None:
+    if "kind" in row:
+        left = f" ({', '.join(row['ops_left'])})" if len(row.get("ops_left", [""] * 9)) < 9 else ""
+        print(f"seed {row['seed']}: {row['run']}: {row['kind']}{left}: {row['detail'][:800]}", flush=True)
+    elif "refused" in row:
+        print(f"seed {row['seed']}: ONNX Runtime has no result: {row['refused']}", flush=True)
+    if len(rows) % 100 == 0:
+        seconds = time.monotonic() - start
+        print(f"{len(rows)} of {a.count} models, {sum('kind' in r for r in rows)} failed, {seconds:.0f} s", flush=True)
+
+
+def close(a: argparse.Namespace, rows: list[dict[str, Any]], start: float) -> int:
+    failed = [r for r in rows if "kind" in r]
+    refused = [r for r in rows if "refused" in r or "nodes" not in r and "kind" not in r]
+    nodes = [r["nodes"] for r in rows if "nodes" in r]
+    ops = Counter(o for r in rows for o in r.get("ops", []))
+    for (run, kind), count in Counter((r["run"], r["kind"]) for r in failed).most_common():
+        print(f"  {count} x {run}: {kind}")
+    print(f"{len(rows)} models of {sum(nodes)} nodes, at most {max(nodes, default=0)}, {len(ops)} operators, in {time.monotonic() - start:.0f} s "
+          f"({sum(r.get('draw_s', 0) for r in rows):.0f} s of drawing): {len(rows) - len(failed) - len(refused)} agree, {len(failed)} failed, {len(refused)} not drawn")  # fmt: skip
+    return 1 if failed else 0
+
+
+def replay(a: argparse.Namespace) -> int:
+    from case import Case
+    from check import check
+    from runner import Runner
+
+    files = [f for p in a.replay for f in (sorted(p.glob("*.case")) if p.is_dir() else [p])]
+    runner, failed = Runner(a.runner, a.seconds), 0
+    for file in files:
+        failure = check(Case.parse(file.read_text()), runner, a.runs)
+        if failure:
+            failed += 1
+            print(f"{file.name}: {failure.run}: {failure.kind}: {failure.detail}")
+    runner.close()
+    print(f"{len(files)} cases, {failed} failed")
+    return 1 if failed or not files else 0
+
+
+def show_models(a: argparse.Namespace) -> int:
+    import onnx.printer
+    import records
+    from draw import Source, draw_case
+
+    source = Source(records.read(a.runner))
+    for seed in range(a.seed, a.seed + a.count):
+        case = draw_case(source, seed)
+        if case:
+            print(f"seed {seed}\n{onnx.printer.to_text(case.model)}\n")
+            for k, feeds in enumerate(case.calls):
+                print(f"call {k}:", {name: array.shape for name, array in feeds.items()})
+    return 0
+
+
+if __name__ == "__main__":
+    arguments = options()
+    if arguments.worker:
+        worker(arguments)
+    else:
+        sys.exit(replay(arguments) if arguments.replay else show_models(arguments) if arguments.show else run_seeds(arguments))

@@ -1,0 +1,120 @@
+"""Nodes that the generator does not draw although ONNX Runtime 1.32 takes them: what it computes wrongly or crashes on, and what ONNX
+leaves undefined, with reasons. Each was seen on a model of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import onnx
+
+
+@dataclass
+class Node:
+    """operands: draw.Value by position, None where one is left out. results: for each call; None before the node has run."""
+
+    proto: onnx.NodeProto
+    operands: list[Any]
+    attributes: dict[str, Any]
+    results: list[list[numpy.ndarray]] | None
+
+    def integers(self) -> bool:
+        return bool(self.operands[0].dtype.kind in "iu")
+
+    def computed(self, *which: int) -> bool:
+        """Whether one of these operands is no weight."""
+        return any(i < len(self.operands) and self.operands[i] is not None and not self.operands[i].constant for i in which)
+
+    def has(self, result: int) -> bool:
+        return len(self.proto.output) > result and bool(self.proto.output[result])
+
+    def empty(self, *which: int) -> bool:
+        """Whether one of these operands (all, where none are named) has no elements in some call."""
+        values = [self.operands[i] for i in which] if which else self.operands
+        return any(v is not None and any(a.size == 0 for a in v.arrays) for v in values)
+
+    def shrinks(self) -> bool:
+        """Whether a result is empty though no operand is."""
+        return self.results is not None and not self.empty() and any(r.size == 0 for call in self.results for r in call)
+
+    def within(self, operand: int, counts: Sequence[int], column: int | None = None) -> bool:
+        """Whether the elements of an operand, or of a column of it, are indices below a count, in each call."""
+        if len(self.operands) <= operand or self.operands[operand] is None:
+            return True
+        parts = [a if column is None or not a.size else a[..., column] for a in self.operands[operand].arrays]
+        return all(bool(((p >= 0) & (p < n)).all()) for p, n in zip(parts, counts))
+
+    def finite(self) -> bool:
+        return all(bool(numpy.isfinite(a).all()) for v in self.operands if v is not None and v.dtype.kind == "f" for a in v.arrays)
+
+    def classes(self) -> bool:
+        """Whether the targets of a loss are classes, or those that it ignores."""
+        ignored = self.attributes.get("ignore_index")
+        pairs = zip(self.operands[1].arrays, self.operands[0].arrays)
+        return all(bool((((t >= 0) & (t < x.shape[1])) | (t == ignored if ignored is not None else False)).all()) for t, x in pairs)
+
+    def unpooled(self) -> list[int]:
+        """Elements of the result of MaxUnpool, in each call."""
+        kernel = self.attributes["kernel_shape"]
+        strides, pads = self.attributes.get("strides", [1] * len(kernel)), self.attributes.get("pads", [0] * 2 * len(kernel))
+        if len(self.operands) > 2 and self.operands[2] is not None:
+            return [int(numpy.prod(a)) for a in self.operands[2].arrays]
+        sizes = [[(n - 1) * s + k - pads[i] - pads[i + len(kernel)] for i, (n, s, k) in enumerate(zip(a.shape[2:], strides, kernel))] for a in self.operands[0].arrays]
+        return [a.shape[0] * a.shape[1] * int(numpy.prod(s)) for a, s in zip(self.operands[0].arrays, sizes)]
+
+
+@dataclass
+class Wrong:
+    """Of the operators `ops` ("Div", "com.microsoft.Attention"; "" is every one)."""
+
+    ops: str
+    reason: str
+    when: Callable[[Node], bool] = lambda n: True
+
+
+WRONG = [
+    # It ends the process.
+    Wrong("Div Mod", "integers divided by zero: SIGFPE", lambda n: n.integers() and any(bool((a == 0).any()) for a in n.operands[1].arrays)),
+    Wrong("com.microsoft.QLinearWhere", "a scale or zero point that is no weight: SIGSEGV", lambda n: n.computed(2, 3, 5, 6, 7, 8)),
+    Wrong("QLinearAveragePool com.microsoft.QLinearAveragePool", "a window that lies in the padding: SIGFPE", lambda n: "pads" in n.attributes or "auto_pad" in n.attributes or bool(n.attributes.get("ceil_mode"))),
+    Wrong("Unique", "no elements with an axis: abort", lambda n: n.empty()),
+    # It reads or writes outside of its tensors.
+    Wrong("MaxUnpool", "positions outside of the result", lambda n: not n.within(1, n.unpooled())),
+    Wrong("RoiAlign com.microsoft.CropAndResize", "images that there are none of", lambda n: not n.within(2, [a.shape[0] for a in n.operands[0].arrays])),
+    Wrong("MaxRoiPool", "images that there are none of", lambda n: not n.within(1, [a.shape[0] for a in n.operands[0].arrays], column=0)),
+    # It writes no result.
+    Wrong("com.microsoft.SkipLayerNormalization com.microsoft.SkipSimplifiedLayerNormalization", "mean and deviation, of training, are not written", lambda n: n.has(1) or n.has(2)),
+    # It computes another function.
+    Wrong("Resize", "align_corners with scales rounds the size that the coordinates are of", lambda n: n.attributes.get("coordinate_transformation_mode") == b"align_corners" and len(n.operands) > 2 and n.operands[2] is not None and n.operands[2].arrays[0].size > 0),
+    Wrong("MaxUnpool", "an output_shape changes what positions are", lambda n: len(n.operands) > 2 and n.operands[2] is not None),
+    Wrong("ConvTranspose", "SAME does not make the result as large as the strides say where the kernel is smaller", lambda n: n.attributes.get("auto_pad", b"").startswith(b"SAME") and max(n.attributes.get("strides", [1])) > min(n.operands[1].arrays[0].shape[2:])),
+    Wrong("com.microsoft.QLinearSoftmax", "rounds its codes down"),
+    Wrong("HannWindow HammingWindow BlackmanWindow DFT STFT", "f64 is computed with constants of f32", lambda n: n.results is not None and n.results[0][0].dtype == numpy.float64),
+    # ONNX says nothing of them.
+    Wrong("ReduceLogSumExp ReduceLogSum ReduceL2 ReduceMean", "real numbers as integers: how they are rounded", lambda n: n.integers()),
+    Wrong("GroupNormalization", "other numbers of scales than groups or channels", lambda n: n.operands[1].dims[0][0] not in (n.attributes["num_groups"], n.operands[0].dims[1][0])),
+    Wrong("GatherND", "positions of no components", lambda n: n.operands[1].rank > 0 and 0 in n.operands[1].dims[-1]),
+    Wrong("", "NaN or infinity as integers", lambda n: n.results is not None and any(r.dtype.kind in "iu" for r in n.results[0]) and not n.finite()),
+    Wrong("Pow", "NaN as integers: fractional powers of negative ones", lambda n: n.integers() and n.operands[1].dtype.kind == "f"),
+    Wrong("QuantizeLinear com.microsoft.QuantizeLinear", "a scale of zero", lambda n: any(bool((a == 0).any()) for a in n.operands[1].arrays)),
+    Wrong("AffineGrid", "corners of a dimension of one element", lambda n: bool(n.attributes.get("align_corners")) and any(1 in a[2:] for a in n.operands[1].arrays)),
+    Wrong("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "targets that are no class", lambda n: not n.classes()),
+    Wrong("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "targets of another shape than the scores", lambda n: n.operands[1].dims != n.operands[0].dims[:1] + n.operands[0].dims[2:]),
+    Wrong("", "a window larger than its padded input", lambda n: "kernel_shape" in n.attributes and n.shrinks()),
+    Wrong("Compress", "a condition longer than what it chooses from", lambda n: any(a.size > (x.shape[n.attributes["axis"]] if "axis" in n.attributes else x.size) for a, x in zip(n.operands[1].arrays, n.operands[0].arrays))),
+]  # fmt: skip
+_BY_OP: dict[str, list[Wrong]] = {}
+for _wrong in WRONG:
+    for _op in _wrong.ops.split() or [""]:
+        _BY_OP.setdefault(_op, []).append(_wrong)
+
+
+def onnxruntime_is_wrong(node: onnx.NodeProto, operands: Sequence[Any], results: list[list[numpy.ndarray]] | None = None) -> bool:
+    """`operands`: draw.Value of each name that the node reads. To be called before it runs, and with its results."""
+    entries = _BY_OP[""] + _BY_OP.get(f"{node.domain}.{node.op_type}" if node.domain else node.op_type, [])
+    named = {v.name: v for v in operands}
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute if a.type != onnx.AttributeProto.GRAPH}
+    n = Node(node, [named.get(name) for name in node.input], attributes, results)
+    return any(w.when(n) for w in entries)
