@@ -85,7 +85,8 @@ def op_types(graph: Any) -> list[str]:
 def judge(a: argparse.Namespace, case: Any, runner: Any, seed: int) -> dict[str, Any]:
     import oracle
     from check import check
-    from reduce import Reducer
+    from reduce import reduce_apart
+    from runner import Runner
 
     try:
         failure = check(case, runner, a.runs)
@@ -93,14 +94,15 @@ def judge(a: argparse.Namespace, case: Any, runner: Any, seed: int) -> dict[str,
         return {"refused": str(error)[:300]}
     if failure is None:
         return {}
-    out: dict[str, Any] = {"run": failure.run, "kind": failure.kind, "detail": failure.detail}
     small = case
     if a.reduce:
-        runs = a.runs if failure.run == a.runs[0] else (failure.run,)
-        reducer = Reducer(lambda c: failure.same(check(c, runner, (failure.run,))), a.reduce)
-        small = reducer.reduce(case)
+        apart = Runner(a.runner, a.seconds)
+        small = reduce_apart(case, lambda c: failure.same(check(c, apart, (failure.run,))), a.reduce)
+        apart.close()
+    out = {"run": failure.run, "kind": failure.kind, "detail": failure.detail, "ops_left": op_types(small.model.graph)}
+    if small is not case:
         again = check(small, runner, a.runs)
-        out |= {"detail": (again or failure).detail, "nodes_left": small.size()[0], "trials": reducer.trials, "ops_left": op_types(small.model.graph), "runs": runs}
+        out["detail"] = (again or failure).detail
     if a.keep:
         a.keep.mkdir(parents=True, exist_ok=True)
         (a.keep / f"{seed}.case").write_text(f"# seed {seed}: {failure.run}, {failure.kind}\n" + small.text())

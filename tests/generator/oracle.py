@@ -106,7 +106,7 @@ def _disturb_graph(graph: onnx.GraphProto, types: dict[str, int], absolute: bool
         large = add("Mul", [add("Sin", [angle]), constant(4375.85453)])
         part = add("Sub", [large, add("Floor", [large])])  # in [0, 1)
         spread = add("Mul", [add("Cast", [add("Sub", [part, constant(0.5)])], to=kind), constant(2 * most, kind)])
-        return add("Reshape", [spread, shape])
+        return add("Reshape", [spread, shape], allowzero=1)
 
     def disturb(name: str) -> None:
         noise = NOISE.get(types.get(name, 0))

@@ -46,6 +46,12 @@ class Node:
         parts = [a if column is None or not a.size else a[..., column] for a in self.operands[operand].arrays]
         return all(bool(((p >= 0) & (p < n)).all()) for p, n in zip(parts, counts))
 
+    def whole_images(self) -> bool:
+        """Whether the roi of Resize spans the first two dimensions."""
+        if "axes" in self.attributes or len(self.operands) < 2 or self.operands[1] is None:
+            return True
+        return all(a.size >= 4 and not a[:2].any() and bool((a[a.size // 2 :][:2] == 1).all()) for a in self.operands[1].arrays)
+
     def finite(self) -> bool:
         return all(bool(numpy.isfinite(a).all()) for v in self.operands if v is not None and v.dtype.kind == "f" for a in v.arrays)
 
@@ -89,7 +95,8 @@ WRONG = [
     # It computes another function.
     Wrong("Resize", "align_corners with scales rounds the size that the coordinates are of", lambda n: n.attributes.get("coordinate_transformation_mode") == b"align_corners" and len(n.operands) > 2 and n.operands[2] is not None and n.operands[2].arrays[0].size > 0),
     Wrong("MaxUnpool", "an output_shape changes what positions are", lambda n: len(n.operands) > 2 and n.operands[2] is not None),
-    Wrong("ConvTranspose", "SAME does not make the result as large as the strides say where the kernel is smaller", lambda n: n.attributes.get("auto_pad", b"").startswith(b"SAME") and max(n.attributes.get("strides", [1])) > min(n.operands[1].arrays[0].shape[2:])),
+    Wrong("ConvTranspose", "SAME does not make the result as large as the strides say where the kernel is smaller", lambda n: n.attributes.get("auto_pad", b"").startswith(b"SAME") and max(n.attributes.get("strides", [1])) > min(min(a.shape[2:]) for a in n.operands[1].arrays)),
+    Wrong("Resize", "tf_crop_and_resize leaves out what roi says of N and C", lambda n: n.attributes.get("coordinate_transformation_mode") == b"tf_crop_and_resize" and not n.whole_images()),
     Wrong("com.microsoft.QLinearSoftmax", "rounds its codes down"),
     Wrong("HannWindow HammingWindow BlackmanWindow DFT STFT", "f64 is computed with constants of f32", lambda n: n.results is not None and n.results[0][0].dtype == numpy.float64),
     # ONNX says nothing of them.
