@@ -361,7 +361,8 @@ Status GraphBuilder::build_undetermined(Scope& scope) {
     if (v.type().tensor_type().has_shape()) {
       TESSERA_ASSIGN(type, dimensions_.input_type(v, false, model_location()));
     } else {
-      TESSERA_ASSIGN(type.dtype, element_type(v.type().tensor_type().elem_type(), model_location(), "output '" + v.name() + "'"));
+      TESSERA_ASSIGN(type.dtype,
+                     element_type(v.type().tensor_type().elem_type(), model_location(), "output '" + v.name() + "'"));
     }
     TESSERA_ASSIGN(NodeId node, graph.add_node(*OpTable::get().find("undetermined"), read,
                                                {{"dtype", type.dtype}, {"shape", type.shape}}, model_location(),

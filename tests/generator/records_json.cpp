@@ -53,7 +53,8 @@ Json json_of(const Sample& sample) {
     if (v.is_null()) return nullptr;
     attributes[name] = std::move(v);
   }
-  return {{"operands", operands}, {"attributes", attributes}, {"results", sample.result_count}, {"opset", sample.opset}};
+  return {
+      {"operands", operands}, {"attributes", attributes}, {"results", sample.result_count}, {"opset", sample.opset}};
 }
 
 } // namespace
@@ -68,7 +69,11 @@ void write_records(std::ostream& out) {
       if (!has_list(sample))
         if (Json s = json_of(sample); !s.is_null()) samples.push_back(std::move(s));
     Json variadic = !op->operands.empty() && op->operands.back().variadic;
-    Json record = {{"name", op->name}, {"names", names}, {"samples", samples}, {"random", op->side_effect}, {"variadic", variadic}};
+    Json record = {{"name", op->name},
+                   {"names", names},
+                   {"samples", samples},
+                   {"random", op->side_effect},
+                   {"variadic", variadic}};
     out << record.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   }
 }
