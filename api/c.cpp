@@ -1,5 +1,6 @@
 #include "api/c.h"
 #include "api/device.h"
+#include "api/last_error.h"
 #include "api/session.h"
 #include "api/variant.h"
 #include "codegen/driver/compile.h"
@@ -52,6 +53,7 @@ struct LastError {
   bool any = false;
 };
 thread_local LastError last_error;
+} // namespace
 
 const char* told(const Diagnostic& error) noexcept {
   auto put = guarded("an error's text", [&]() -> Status {
@@ -71,6 +73,8 @@ const char* told(const Diagnostic& error) noexcept {
   });
   return put.ok() ? last_error.text.c_str() : kNoMemoryForError;
 }
+
+namespace {
 Diagnostic usage(std::string message) { return {ErrorCode::Usage, std::move(message)}; }
 
 // Runs body(session) as the only one in it; the error's text, or null.

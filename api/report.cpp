@@ -1,5 +1,6 @@
 #include "api/report.h"
 #include "codegen/driver/bodies.h"
+#include "codegen/driver/planned_operators.h"
 #include "runtime/variant.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -106,16 +107,6 @@ Json attention_json(const Graph& graph, const AttentionCall& call) {
   }
   return j;
 }
-std::vector<NodeId> nodes_of(const Group& g) {
-  if (g.kind == Group::Kind::Kernel) return g.nest.sources;
-  if (g.kind == Group::Kind::Library) return g.call.sources;
-  if (g.kind == Group::Kind::Own) return g.node.valid() ? std::vector<NodeId>{g.node} : g.nest.sources;
-  std::vector<NodeId> out;
-  for (const auto& step : g.otherwise)
-    for (NodeId id : nodes_of(step)) out.push_back(id);
-  return out;
-}
-
 Json edges_json(const Graph& graph, const FusionPlan& plan, bool fused) {
   Json out = Json::array();
   for (const auto& e : plan.ledger) {
@@ -175,7 +166,7 @@ Json control_json(const ControlCode& code, const Group& group, const ControlStep
   for (size_t b = 0; b < code.bodies.size(); ++b) {
     const std::string name = group.name + (step.kind == ControlStep::Kind::Loop ? ".body" : b == 0 ? ".then" : ".else");
     Json body = report_json(*code.bodies[b].compiled, {}, "", "");
-    for (const char* which : {"kernels", "library_calls", "host_operators", "control_flow", "copies"})
+    for (const char* which : {"kernels", "library_calls", "host_operators", "reads", "control_flow", "copies"})
       for (Json& part : body[which]) {
         part["name"] = name + "." + part["name"].get<std::string>();
         all[which].push_back(std::move(part));
@@ -214,7 +205,8 @@ Json report_json(const Compiled& c, const ModelInfo& model, const std::string& p
     }
   }
 
-  j["kernels"] = j["library_calls"] = j["host_operators"] = j["control_flow"] = j["copies"] = Json::array();
+  j["kernels"] = j["library_calls"] = j["host_operators"] = j["reads"] = j["control_flow"] = j["copies"] =
+      Json::array();
   SymExpr fused_bytes = 0, unfused_bytes = 0;
   size_t kernel_index = 0;
   size_t inside = 0; // groups that are steps of the last attention
@@ -291,9 +283,13 @@ Json report_json(const Compiled& c, const ModelInfo& model, const std::string& p
           break;
         }
     }
+    // Integers that steer sizes, and seeds: the host reads or draws them; no operator runs there.
+    const StructuredOp* structured = g.node.valid() ? graph.node(g.node).op->structured() : nullptr;
+    const bool is_read = structured && (structured->kind == Structured::Read || structured->kind == Structured::Seed);
     j[kernel || own          ? "kernels"
       : library || attention ? "library_calls"
       : control              ? "control_flow"
+      : is_read              ? "reads"
                              : "host_operators"]
         .push_back(std::move(out));
   }

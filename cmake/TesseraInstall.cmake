@@ -19,7 +19,7 @@ function(tessera_shared_library name)
   set_target_properties(${name} PROPERTIES OUTPUT_NAME tessera VERSION ${PROJECT_VERSION} SOVERSION 0
     # A program that opens it without a search path of its own, a script say, finds the libraries that lie beside it in a bundle.
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
-  target_link_libraries(${name} PRIVATE ${TESSERA_LLVM_LIBRARIES} protobuf::libprotobuf-lite TBB::tbb DNNL::dnnl ${RE2_LIBRARY} spdlog::spdlog Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_libraries(${name} PRIVATE ${TESSERA_LLVM_LIBRARIES} protobuf::libprotobuf-lite TBB::tbb DNNL::dnnl ${RE2_LIBRARY} ${TESSERA_IMAGE_LIBRARIES} spdlog::spdlog Threads::Threads ${CMAKE_DL_LIBS})
   # Much of LLVM is in sections that nothing refers to.
   target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,--disable-new-dtags -Wl,--gc-sections)
   if(ARGC GREATER 1)

@@ -2,6 +2,7 @@
 #include "frontend/model.h"
 #include "frontend/onnx/importer.h"
 #include "graph/support/file.h"
+#include <unordered_set>
 
 namespace tessera {
 namespace {
@@ -14,9 +15,9 @@ Result<bool> is_pickle(const std::string& path) {
   return read == sizeof magic && magic[0] == 0x80 && magic[1] >= 2 && magic[1] <= 5;
 }
 
-} // namespace
+enum class Format : uint8_t { Onnx, Archive };
 
-Result<ImportedModel> import_model(const std::string& path, const ImportOptions& options) {
+Result<Format> format_of(const std::string& path) {
   TESSERA_ASSIGN(bool archive, fx::is_archive(path));
   TESSERA_ASSIGN(bool pickle, is_pickle(path));
   if (pickle) {
@@ -26,13 +27,50 @@ Result<ImportedModel> import_model(const std::string& path, const ImportOptions&
                       "the file is a pickle, as torch.save writes; pickles are not read")
         .note(fx::kSaveAgain);
   }
-  if (archive) return fx::import_file(path, options);
-  auto model = onnx::import_file(path, options);
-  // The name says what the file was meant to be.
-  if (!model.ok() && model.error().code == ErrorCode::MalformedModel && path.ends_with(".pt2"))
-    return std::move(model).take_error().note("nor is it an archive of torch.export.save, which begins as a zip file: "
-                                              "save the program again, or copy it again");
-  return model;
+  return archive ? Format::Archive : Format::Onnx;
+}
+
+// The name says what the file was meant to be.
+template <class T>
+Result<T> named_as_read(Result<T> read, const std::string& path) {
+  if (!read.ok() && read.error().code == ErrorCode::MalformedModel && path.ends_with(".pt2"))
+    return std::move(read).take_error().note("nor is it an archive of torch.export.save, which begins as a zip file: "
+                                             "save the program again, or copy it again");
+  return read;
+}
+
+// Values that nothing reads become outputs, so that what computes them stays.
+void yield_unread(Graph& graph) {
+  const auto users = graph.users();
+  std::unordered_set<int32_t> yielded;
+  std::unordered_set<std::string> names;
+  for (const auto& output : graph.outputs()) {
+    yielded.insert(output.value.index);
+    names.insert(output.name);
+  }
+  for (NodeId id : graph.order())
+    for (ValueId v : graph.node(id).results) {
+      if (!v.valid() || !users[static_cast<size_t>(v.index)].empty() || yielded.contains(v.index)) continue;
+      std::string name = graph.value(v).name;
+      if (name.empty() || !names.insert(name).second) name = "unread_" + std::to_string(v.index);
+      graph.add_output(std::move(name), v);
+    }
+}
+
+} // namespace
+
+Result<ImportedModel> import_model(const std::string& path, const ImportOptions& options) {
+  TESSERA_ASSIGN(Format format, format_of(path));
+  if (format == Format::Archive) return fx::import_file(path, options);
+  return named_as_read(onnx::import_file(path, options), path);
+}
+
+Result<ModelSurvey> survey_model(const std::string& path, const ImportOptions& options) {
+  TESSERA_ASSIGN(Format format, format_of(path));
+  auto survey = format == Format::Archive ? fx::survey_file(path, options)
+                                          : named_as_read(onnx::survey_file(path, options), path);
+  if (survey.ok()) yield_unread(survey->model.graph);
+  return survey;
 }
 
 } // namespace tessera

@@ -17,4 +17,21 @@ struct ImportedModel {
 // (onnx/importer.h, fx/importer.h).
 [[nodiscard]] Result<ImportedModel> import_model(const std::string& path, const ImportOptions& options = {});
 
+// A node of a model that cannot be imported.
+struct RefusedNode {
+  std::string op;             // "Foo", "com.example.Foo", "aten.foo.default"; empty for an input of the model
+  int64_t version = 0;        // of its domain's operators, as the model imports them; 0 where there is none
+  std::optional<DType> dtype; // of its first operand, where that is known
+  Diagnostic reason;          // its location names the node
+};
+struct ModelSurvey {
+  // What could be imported. What a refused node defines is an input where the model declares its type; otherwise, nodes
+  // that read it are left out, and only looked up. Values that nothing reads are outputs.
+  ImportedModel model;
+  std::vector<RefusedNode> refused; // in the model's order, each once
+};
+// Imports a model and goes on after each node that cannot be imported. Errors: what concerns no node (FileError, a file
+// that does not parse ...).
+[[nodiscard]] Result<ModelSurvey> survey_model(const std::string& path, const ImportOptions& options = {});
+
 } // namespace tessera

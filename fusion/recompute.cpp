@@ -76,16 +76,16 @@ double Planner::points_read(const LoopNest& nest, ValueId v) {
   if (nest.axes.empty()) return 1;
   const Axis& innermost = nest.axes.back();
   bool varies = false;
-  std::function<void(ScalarId)> look = [&](ScalarId id) {
+  std::vector<bool> of_index(static_cast<size_t>(nest.dag.size()), false); // nodes that an index of v is made of
+  for (ScalarId id = nest.dag.size(); id-- > 0;) {
     const ScalarNode& node = nest.dag[id];
+    const bool loads = node.op == ScalarOp::Load && nest.loads[static_cast<size_t>(node.operand)] == v;
     // What is read from memory may vary along with its own index.
-    varies = varies || (node.op == ScalarOp::Index && node.sym.contains(innermost.var));
-    for (ScalarId a : node.args) look(a);
-  };
-  for (ScalarId id = 0; id < nest.dag.size(); ++id)
-    if (const ScalarNode& node = nest.dag[id];
-        node.op == ScalarOp::Load && nest.loads[static_cast<size_t>(node.operand)] == v)
-      for (ScalarId a : node.args) look(a);
+    if (of_index[static_cast<size_t>(id)])
+      varies = varies || (node.op == ScalarOp::Index && node.sym.contains(innermost.var));
+    if (of_index[static_cast<size_t>(id)] || loads)
+      for (ScalarId a : node.args) of_index[static_cast<size_t>(a)] = true;
+  }
   const double points = estimate_(nest.points());
   return varies ? points : points / std::max(1.0, estimate_(innermost.extent));
 }

@@ -8,10 +8,10 @@
 //   conv        oneDNN, loops                     cuDNN, loops
 //   pool        oneDNN, loops                     cuDNN, loops
 //   scatter     own kernel                        own kernel
-//   sort        own kernel                        own kernel (32 bits at most)
+//   sort        own kernel                        own kernel
 //   suppress    own kernel                        own kernel
 //   scan        own kernel                        own kernel
-//   other       -                                 -
+//   other       kernel of a library of operators  kernel of a library of operators
 //   attention   -                                 cuDNN, own kernel
 //
 // A node takes the first route that accepts it. If none does, its reference runs on the host, and reports show the last

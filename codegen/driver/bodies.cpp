@@ -35,36 +35,38 @@ std::vector<SymExpr> sizes_from_outside(const Graph& outer, const Graph& body) {
   return out;
 }
 
-Result<BodyCode> compile_body(const Graph& outer, Graph body, const CompileOptions& options,
-                              const std::string& dump_prefix) {
-  BodyCode code;
-  for (size_t i = 0; i < body.inputs().size(); ++i) code.inputs.push_back({static_cast<int>(i), 0});
-  for (const SymExpr& s : sizes_from_outside(outer, body)) {
-    body.add_input("size." + s.symbol_name(), {DType::I8, {0, s}});
-    code.inputs.push_back({-1, outer.env().simplify(s)});
-  }
-  TESSERA_ASSIGN(Compiled compiled, compile(std::move(body), options, dump_prefix));
-  code.compiled = std::make_shared<const Compiled>(std::move(compiled));
-  return code;
-}
-
 } // namespace
+
+Result<std::vector<BodyGraph>> body_graphs(const Graph& graph, NodeId id, ControlCode* code) {
+  ControlCode made;
+  if (code == nullptr) code = &made;
+  TESSERA_ASSIGN(code->form, ops::control_form(graph.node(id)));
+  std::vector<BodyGraph> out;
+  for (const auto& form : code->form.bodies) {
+    BodyGraph body{form.graph->clone(), {}};
+    if (code->form.conditions() > 0) {
+      code->continues = !always_continues(body.graph);
+      if (!code->continues) body.graph.outputs().erase(body.graph.outputs().begin());
+    }
+    for (size_t i = 0; i < body.graph.inputs().size(); ++i) body.inputs.push_back({static_cast<int>(i), 0});
+    for (const SymExpr& s : sizes_from_outside(graph, body.graph)) {
+      body.graph.add_input("size." + s.symbol_name(), {DType::I8, {0, s}});
+      body.inputs.push_back({-1, graph.env().simplify(s)});
+    }
+    out.push_back(std::move(body));
+  }
+  return out;
+}
 
 Result<ControlCode> compile_bodies(const Graph& graph, NodeId id, const CompileOptions& options,
                                    const std::string& dump_prefix) {
-  const Node& node = graph.node(id);
   ControlCode code;
-  TESSERA_ASSIGN(code.form, ops::control_form(node));
-  for (size_t b = 0; b < code.form.bodies.size(); ++b) {
-    Graph body = code.form.bodies[b].graph->clone();
-    if (code.form.conditions() > 0) {
-      code.continues = !always_continues(body);
-      if (!code.continues) body.outputs().erase(body.outputs().begin());
-    }
+  TESSERA_ASSIGN(std::vector<BodyGraph> bodies, body_graphs(graph, id, &code));
+  for (size_t b = 0; b < bodies.size(); ++b) {
     const std::string prefix = dump_prefix + "n" + std::to_string(id.index) + "b" + std::to_string(b) + "-";
-    auto compiled = compile_body(graph, std::move(body), options, prefix);
-    if (!compiled.ok()) return std::move(compiled).take_error().note("in a body of " + node.location.str());
-    code.bodies.push_back(std::move(*compiled));
+    auto compiled = compile(std::move(bodies[b].graph), options, prefix);
+    if (!compiled.ok()) return std::move(compiled).take_error().note("in a body of " + graph.node(id).location.str());
+    code.bodies.push_back({std::make_shared<const Compiled>(std::move(*compiled)), std::move(bodies[b].inputs)});
   }
   return code;
 }

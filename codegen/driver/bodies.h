@@ -21,6 +21,13 @@ struct ControlCode {
   std::vector<BodyCode> bodies; // If: then, else
   bool continues = false;       // the body yields a condition that is not known to hold
 };
+// The bodies of an If or a loop as graphs that can be compiled alone, before any pass.
+struct BodyGraph {
+  Graph graph;
+  std::vector<BodyCode::Input> inputs; // by input of the graph
+};
+// `code`: takes what else is known of the bodies, where given. Error: of a node that has no bodies.
+[[nodiscard]] Result<std::vector<BodyGraph>> body_graphs(const Graph& graph, NodeId node, ControlCode* code = nullptr);
 // The bodies of `node`. Errors: those of compile(), noted with the node.
 [[nodiscard]] Result<ControlCode> compile_bodies(const Graph& graph, NodeId node, const CompileOptions& options,
                                                  const std::string& dump_prefix);

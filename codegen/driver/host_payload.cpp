@@ -160,6 +160,9 @@ private:
 } // namespace
 
 Result<decltype(HostStep::run)> resolve_host_step(const HostStep& step, const Executable& executable) {
+  if (OpTable::get().find(step.op) == nullptr)
+    return Diagnostic(ErrorCode::UnsupportedOp, "operator '" + step.op + "', which runs on the host, is not known")
+        .note("load the library that has it first: --operators FILE, or tessera_load_operators()");
   auto resolved = ResolvedStep::create(step, executable);
   if (!resolved.ok())
     return Diagnostic(ErrorCode::CorruptFile,

@@ -1,6 +1,7 @@
 #include "codegen/driver/pipeline.h"
 #include "codegen/device/device.h"
 #include "codegen/driver/fold_constants.h"
+#include "codegen/driver/group_iterations.h"
 #include "fusion/attention.h"
 #include <algorithm>
 #include <charconv>
@@ -58,6 +59,8 @@ const std::vector<CompilePass>& compile_passes() {
           all.push_back(std::move(pass));
         }
     };
+    all.push_back({"group-iterations", "bodies of scans become several iterations, with their constants",
+                   PassLevel::Graph, [](Compilation& c) { return group_iterations(c.graph(), c.backend().device()); }});
     of_devices(false);
     all.push_back({"fuse", "plans kernels, library calls and host operators", PassLevel::Fuse,
                    [](Compilation& c) { return c.fuse(); }});

@@ -2,6 +2,7 @@
 // `compile`, `explain` and `opt` share.
 //
 //   graph passes       graph/passes: composites to primitives, constants folded, algebra, common subexpressions
+//   group-iterations   bodies of scans become several iterations
 //   the device's       requirements of its libraries and kernels: dtypes, layouts, joined products
 //   fuse               makes the fusion plan
 //   fuse-attention     two products and the softmax between them become one unit of the plan

@@ -41,7 +41,7 @@ HostTarget HostTarget::detect() {
 }
 
 std::string host_compiler_version(const HostTarget& target) {
-  return "tessera-host-13 llvm-" LLVM_VERSION_STRING " " + target.cpu + " " + std::to_string(target.vector_bytes) +
+  return "tessera-host-14 llvm-" LLVM_VERSION_STRING " " + target.cpu + " " + std::to_string(target.vector_bytes) +
          " " + target.features + " " + irgen::kHostPipeline;
 }
 

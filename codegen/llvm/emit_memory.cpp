@@ -130,7 +130,10 @@ Status Emitter::load(const tile::Op& op) {
     return boolean ? b_.CreateZExt(o, part) : o;
   };
   if (is_constant(steps.lane, 1)) {
+    // Where a condition leaves out all of the tile, its address may be anything: the processor would go through the
+    // fault that the masked lanes suppress, which takes a microsecond.
     auto* start = address(pointer, off.base);
+    if (auto* all = masked ? splat_of(mask) : nullptr) start = guarded_address(start, all);
     for (int p = 0; p < n; ++p) {
       auto* at = part_address(pointer, start, off, p);
       Value* v = masked ? masked_load(part, at, align, masks[static_cast<size_t>(p)], fallback(p))
@@ -209,6 +212,7 @@ Status Emitter::store(const tile::Op& op) {
   }
   if (is_constant(steps.lane, 1)) {
     auto* start = address(pointer, off.base);
+    if (auto* all = mask >= 0 ? splat_of(mask) : nullptr) start = guarded_address(start, all);
     for (int p = 0; p < n; ++p) {
       auto* at = part_address(pointer, start, off, p);
       if (mask >= 0)

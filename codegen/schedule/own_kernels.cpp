@@ -47,6 +47,7 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
       k.buffer_written = {false, true};
       k.may_overwrite.resize(2);
       k.kernel.params[0].invariant = true;
+      k.predicted = time_of_bytes(graph.env(), device, type.count() * (2 * byte_size(type.dtype, 1)));
     }
     return kernels;
   }
@@ -108,6 +109,7 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
   out.buffers = {node.operands[0], node.results[0]};
   out.buffer_written = {false, true};
   out.may_overwrite.resize(2);
+  out.predicted = time_of_bytes(graph.env(), device, type.count() * (2 * byte_size(type.dtype, 1)));
   out.sizes = {n, inner, ceildiv(inner, lanes)};
   out.grid = rows ? outer : outer * ceildiv(inner, lanes);
   out.work_per_program = rows ? n : n * lanes;
@@ -127,7 +129,8 @@ bool takes_all(const Graph&, const Node&, std::string*) { return true; }
 constexpr Row kTable[] = {{Structured::Scan, scan_takes, lower_scan},
                           {Structured::Scatter, takes_all, lower_scatter},
                           {Structured::Sort, takes_all, lower_sort},
-                          {Structured::Suppress, takes_all, lower_suppress}};
+                          {Structured::Suppress, takes_all, lower_suppress},
+                          {Structured::Other, takes_all, lower_tile_text}};
 
 const Row* find(const Node& node) {
   if (const auto* s = node.op->structured())

@@ -12,12 +12,29 @@ namespace tessera {
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_own_kernel(const Graph& graph, const Node& node,
                                                                     const Target& device, const std::string& name);
 
-// ---- private to the folder: own_scatter.cpp, own_sort.cpp
+// ---- private to the folder: own_scatter.cpp, own_sort.cpp, own_suppress.cpp
+// A block that leaves room for as many others as a multiprocessor has schedulers.
+struct BlockSize {
+  int threads = 1, warps = 1;
+  int elements = 1; // of a thread: what one access moves
+};
+[[nodiscard]] BlockSize block_size(const Target& device, int element_bytes);
+[[nodiscard]] int block_warps(int64_t threads); // at least one
+// The least power of two that is no less than the size, or `most`.
+[[nodiscard]] int power_at_most(const SymExpr& size, int most);
+// What a kernel that moves so many bytes once takes at least, where they are known.
+[[nodiscard]] PredictedTime time_of_bytes(const ShapeEnv& env, const Target& device, const SymExpr& bytes);
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_scatter(const Graph& graph, const Node& node,
                                                                  const Target& device, const std::string& name);
 
+[[nodiscard]] ScheduledKernel lower_segments(const Graph& graph, const Node& node, const Target& device,
+                                             const std::string& name);
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_suppress(const Graph& graph, const Node& node,
                                                                   const Target& device, const std::string& name);
+// The text that an added record has (graph/ops/added.h), of Structured::Other. Errors: ParseError; TypeMismatch for parameters that are not the node's.
+[[nodiscard]] bool tile_text_takes(const Graph& graph, const Node& node, std::string_view device, std::string* why_not);
+[[nodiscard]] Result<std::vector<ScheduledKernel>> lower_tile_text(const Graph& graph, const Node& node,
+                                                                   const Target& device, const std::string& name);
 // `sort_indices` on a host, `sort_tiles` and `merge_runs` on a GPU.
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_sort(const Graph& graph, const Node& node,
                                                               const Target& device, const std::string& name);

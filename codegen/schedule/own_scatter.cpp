@@ -5,7 +5,7 @@
 //   at once    a program has a tile of updates: of targets that differ, or, by atomic updates, of integers whose fold
 //              does not depend on the order (a GPU only)
 #include "codegen/schedule/own_kernels.h"
-#include "graph/ops/op.h"
+#include "graph/ops/scatter.h"
 #include <algorithm>
 #include <array>
 
@@ -15,17 +15,11 @@ namespace {
 using tile::Builder;
 using V = tile::ValueId;
 
-int power_at_most(const SymExpr& size, int most) {
-  const auto n = size.as_const();
-  int p = 1;
-  while (p < most && (!n || p < *n)) p *= 2;
-  return p;
-}
-
 class ScatterLowering {
 public:
   ScatterLowering(const Graph& graph, const Node& node, const Target& device, const std::string& name)
-      : env_(graph.env()), node_(node), device_(device), data_(graph.type(node.operands[0])),
+      : env_(graph.env()), node_(node),
+        device_(device), data_{graph.type(node.operands[0]).dtype, ops::scatter_view(graph, node)},
         targets_type_(graph.type(node.operands[1])), updates_type_(graph.type(node.operands[2])),
         reduction_(node.attributes.s("reduction", "none")), compute_(compute_dtype(data_.dtype)), b_(out_.kernel) {
     out_.kernel.name = name;
@@ -74,18 +68,16 @@ private:
   }
 
   void choose_tile() {
-    const SymExpr slices = env_.simplify(data_.shape[2]), rows = env_.simplify(updates_type_.shape[1]);
-    constexpr int kThreadElements = 4, kThreads = 256;
+    const SymExpr slices = env_.simplify(data_.shape[2]), rows = env_.simplify(targets_type_.shape[1]);
+    const BlockSize block = block_size(device_, std::max<int>(4, static_cast<int>(byte_size(data_.dtype, 1))));
     const int lanes = std::max(1, device_.vector_bytes / 4);
-    const int most = gpu() ? kThreads * kThreadElements : lanes * std::max(1, device_.unroll);
+    const int most = gpu() ? block.threads * block.elements : lanes * std::max(1, device_.unroll);
     width_ = power_at_most(slices, most);
     if (at_once_ && gpu()) height_ = power_at_most(rows, most / width_);
     if (at_once_ && !gpu() && width_ == 1) height_ = power_at_most(rows, lanes);
     if (height_ > 1) shape_.push_back(height_);
     if (width_ > 1) shape_.push_back(width_);
-    if (!gpu()) return;
-    constexpr int kWarp = 32;
-    out_.kernel.config["warps"] = std::max(1, height_ * width_ / (kWarp * kThreadElements));
+    if (gpu()) out_.kernel.config["warps"] = block_warps(height_ * width_ / block.elements);
   }
 
   V size(const char* name, const SymExpr& given) {
@@ -108,7 +100,7 @@ private:
     out_.kernel.params.back().once = at_once_ && !atomic_;
     targets_ = pointer("targets", targets_type_.dtype, false);
     updates_ = pointer("updates", data_.dtype, false);
-    const SymExpr rows = updates_type_.shape[1], slices = data_.shape[2];
+    const SymExpr rows = targets_type_.shape[1], slices = data_.shape[2];
     rows_ = size("updates_per_batch", rows);
     size_ = size("targets_per_batch", data_.shape[1]);
     slices_ = size("slice", slices);
@@ -185,8 +177,13 @@ private:
     out_.may_overwrite.resize(3);
     out_.begins_as = {{node_.operands[0], node_.results[0]}};
     out_.work_per_program =
-        at_once_ ? SymExpr(height_ * width_) : env_.simplify(updates_type_.shape[1] * SymExpr(width_) * tiles_);
+        at_once_ ? SymExpr(height_ * width_) : env_.simplify(targets_type_.shape[1] * SymExpr(width_) * tiles_);
     out_.scratch_bytes = 0;
+    // Elements of the data are copied where they are not taken over; those that are updated are read and written.
+    const int64_t bytes = byte_size(data_.dtype, 1);
+    out_.predicted = time_of_bytes(env_, device_,
+                                   updates_type_.count() * (reduction_ == "none" ? 2 : 3) * bytes +
+                                       targets_type_.count() * byte_size(targets_type_.dtype, 1));
   }
 
   const ShapeEnv& env_;
@@ -210,7 +207,8 @@ private:
 Result<std::vector<ScheduledKernel>> lower_scatter(const Graph& graph, const Node& node, const Target& device,
                                                    const std::string& name) {
   std::vector<ScheduledKernel> kernels;
-  kernels.push_back(ScatterLowering(graph, node, device, name).run());
+  kernels.push_back(node.op->name == "scatter_segments" ? lower_segments(graph, node, device, name)
+                                                        : ScatterLowering(graph, node, device, name).run());
   return kernels;
 }
 

@@ -1,9 +1,11 @@
-// Sorting by integer keys: a host sorts a row by digits, a block of threads a tile by a network.
+// Sorting by integer keys: a host sorts a row by digits, or lists the few that are wanted; a block of threads sorts a tile
+// by a network.
 #include "codegen/schedule/own_kernels.h"
 #include "graph/ops/op.h"
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 
 namespace tessera {
 namespace {
@@ -78,6 +80,8 @@ protected:
     out_.buffers = {node_.operands[0], node_.results[0]};
     out_.buffer_written = {false, true};
     out_.may_overwrite.resize(2);
+    out_.predicted = time_of_bytes(
+        env_, device_, x_type_.count() * byte_size(x_type_.dtype, 1) + y_type_.count() * byte_size(y_type_.dtype, 1));
   }
 
   const ShapeEnv& env_;
@@ -139,11 +143,12 @@ private:
   // About as many buckets as elements, and no more than the level-1 cache has room for.
   void choose_selecting_digit(const SymExpr& n, bool selects) {
     if (!selects) return;
-    constexpr int kLeast = 4, kMost = 11;
+    // Counters of a digit take a quarter of the cache, and at least one vector.
+    const auto bits = [](int64_t n) { return static_cast<int>(std::bit_width(static_cast<uint64_t>(n))) - 1; };
+    const int64_t counter = byte_size(DType::I32, 1);
+    const int most = bits(std::max<int64_t>(2 * lanes_, device_.l1_bytes / (4 * counter))), least = bits(lanes_);
     const auto known = env_.simplify(n).as_const();
-    const int elements =
-        known ? static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(1, *known)))) : kMost;
-    selecting_ = std::clamp(elements - 2, kLeast, kMost);
+    selecting_ = std::clamp(known ? bits(std::max<int64_t>(1, *known)) - 1 : most, least, most);
   }
 
   V scratch(DType dtype, const SymExpr& count, V elements) {
@@ -254,6 +259,153 @@ private:
   V n_ = -1, k_ = -1, base_ = -1, keys_ = -1, index_ = -1, counts_ = -1;
 };
 
+// The few least keys of a row, in order, as a list in memory. A first pass over the row finds the least key of each lane
+// of some tiles; the k-th of these is a limit, since k keys are no greater. A second pass compares tiles with the limit,
+// and inserts what is less. In whichever order a row is, few keys are below its limit.
+class RowSelect : SortLowering {
+public:
+  RowSelect(const Graph& graph, const Node& node, const Target& device, const std::string& name)
+      : SortLowering(graph, node, device, name), lanes_(lanes_of(device)) {}
+
+  // Whether this takes less time than digits do, in cycles of a core for rows of n elements of which k are wanted. Of the
+  // keys below the limit, k (1 + log(samples / k)) are inserted, as of the samples.
+  static bool pays(const Graph& graph, const Node& node, const Target& device) {
+    constexpr double kTile = 20, kInserted = 40,
+                     kMoved = 20;               // of a tile in both passes; of an element, a tile of the list
+    constexpr double kCounted = 5, kPass = 600; // by digits: of an element, and of a pass over what is left
+    const ShapeEnv& env = graph.env();
+    const TensorType& x = graph.type(node.operands[0]);
+    const auto wanted = env.simplify(graph.type(node.results[0]).shape.back()).as_const();
+    if (!wanted || *wanted < 1) return false;
+    const SymExpr size = env.simplify(x.shape.back());
+    const int64_t in_cache = device.l1_bytes / byte_size(DType::U32, 1); // where nothing is known: a row that it holds
+    const auto n = static_cast<double>(size.as_const().value_or(env.hint(size).value_or(in_cache)));
+    const auto k = static_cast<double>(*wanted);
+    const double lanes = lanes_of(device), samples = static_cast<double>(groups_of(*wanted, lanes_of(device))) * lanes;
+    if (n <= samples) return false;
+    const double inserted = 2 * k * (1 + std::log(samples / k));
+    const double listed = n / lanes * kTile + inserted * (kInserted + std::ceil(k / lanes) * kMoved);
+    return listed < n * kCounted + kPass * key_bits(x.dtype) / 8;
+  }
+
+  ScheduledKernel run() {
+    const SymExpr n = x_type_.shape.back(), k = y_type_.shape.back();
+    pointers(DType::I64);
+    count_ = size("n", n);
+    wanted_ = size("k", k);
+    zero_ = constant(0);
+    lanes_value_ = constant(lanes_);
+    lane_ = b_.range(lanes_);
+    // The list begins behind one tile, whose last element is less than every key.
+    const int64_t wide = *env_.simplify(k).as_const(), groups = groups_of(wide, lanes_);
+    tiles_ = (wide + lanes_ - 1) / lanes_;
+    const int64_t room = (tiles_ + 1) * lanes_;
+    keys_ = b_.scratch(key_, constant(room));
+    index_ = b_.scratch(DType::I32, constant(room));
+    tile_keys_ = b_.scratch(key_, constant(groups * lanes_));
+    b_.store(keys_, lane_, b_.broadcast(key_constant(0), {lanes_}));
+    base_ = op(ScalarOp::Mul, b_.program_id(0), count_);
+    V limit = sampled(groups);
+    b_.for_loop(zero_, count_, lanes_value_, {key_constant(0), zero_}, [&](V i, std::span<const V> c) -> Values {
+      auto [keys, mask] = tile(i);
+      V any = b_.reduce(ReduceKind::Any, op(ScalarOp::And, wanted(keys, limit, c), mask), 0);
+      return b_.if_else(
+          any,
+          [&]() -> Values {
+            b_.store(tile_keys_, lane_, keys);
+            V end = op(ScalarOp::Min, op(ScalarOp::Sub, count_, i), lanes_value_);
+            return insert_all(end, i, limit, c);
+          },
+          [&]() -> Values {
+            return {c[0], c[1]};
+          });
+    });
+    V out = op(ScalarOp::Mul, b_.program_id(0), wanted_);
+    b_.for_loop(zero_, wanted_, lanes_value_, {}, [&](V i, std::span<const V>) -> Values {
+      V at = op(ScalarOp::Add, lane_, i), mask = op(ScalarOp::Lt, at, wanted_);
+      V v = b_.load(index_, op(ScalarOp::Add, at, lanes_value_), mask);
+      b_.store(y_, op(ScalarOp::Add, at, out), b_.cast(v, DType::I64), mask);
+      return {};
+    });
+    describe(ScheduleKind::RowLoop, "the least of a row in a list, into which lesser ones are inserted");
+    SymExpr rows = 1;
+    for (size_t d = 0; d + 1 < x_type_.shape.size(); ++d) rows *= x_type_.shape[d];
+    out_.grid = env_.simplify(rows);
+    out_.work_per_program = n;
+    constexpr int64_t kAligned = 64;
+    auto aligned = [](int64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; };
+    out_.scratch_bytes = aligned(room * byte_size(key_, 1)) + aligned(room * byte_size(DType::I32, 1)) +
+                         aligned(groups * lanes_ * byte_size(key_, 1));
+    return std::move(out_);
+  }
+
+private:
+  static int lanes_of(const Target& device) { return std::max(1, device.vector_bytes / 4); }
+  // Tiles of samples: twice as many as are wanted.
+  static int64_t groups_of(int64_t wanted, int lanes) { return (2 * wanted + lanes - 1) / lanes; }
+
+  std::pair<V, V> tile(V i) { // keys and mask
+    V at = op(ScalarOp::Add, lane_, i), mask = op(ScalarOp::Lt, at, count_);
+    return {key(b_.load(x_, op(ScalarOp::Add, at, base_), mask)), mask};
+  }
+  // Whether keys come into the list: c is its last key once it is full, 0 before; and its length.
+  V wanted(V keys, V limit, std::span<const V> c) {
+    V open = op(ScalarOp::Lt, c[1], wanted_);
+    return op(ScalarOp::Or, op(ScalarOp::Lt, keys, c[0]), op(ScalarOp::And, open, op(ScalarOp::Le, keys, limit)));
+  }
+  Values insert_all(V end, V first, V limit, std::span<const V> c) {
+    return b_.for_loop(zero_, end, constant(1), {c[0], c[1]}, [&](V l, std::span<const V> d) -> Values {
+      V candidate = b_.load(tile_keys_, l);
+      return b_.if_else(
+          wanted(candidate, limit, d), [&]() -> Values { return insert(candidate, op(ScalarOp::Add, first, l), d[1]); },
+          [&]() -> Values {
+            return {d[0], d[1]};
+          });
+    });
+  }
+
+  // The limit: the k-th of the least keys of lanes, tile t of the row being one of group t mod `groups`.
+  V sampled(int64_t groups) {
+    V most = key_constant(~uint64_t{0});
+    b_.for_loop(zero_, constant(groups), constant(1), {}, [&](V g, std::span<const V>) -> Values {
+      V first = op(ScalarOp::Mul, g, lanes_value_);
+      V least = b_.for_loop(first, count_, constant(groups * lanes_), {b_.broadcast(most, {lanes_})},
+                            [&](V i, std::span<const V> c) -> Values {
+                              auto [keys, mask] = tile(i);
+                              return {op(ScalarOp::Min, c[0], select(mask, keys, b_.broadcast(most, {lanes_})))};
+                            })[0];
+      b_.store(tile_keys_, op(ScalarOp::Add, lane_, first), least);
+      return {};
+    });
+    return insert_all(constant(groups * lanes_), zero_, most, std::array{key_constant(0), zero_})[0];
+  }
+
+  // Behind what is no greater in a list of `length` keys; yields its last key if it is full, and its length.
+  Values insert(V candidate, V place, V length) {
+    V number = b_.cast(place, DType::I32), one = constant(1);
+    b_.for_loop(zero_, constant(tiles_), one, {}, [&](V t, std::span<const V>) -> Values {
+      V first = op(ScalarOp::Mul, op(ScalarOp::Sub, constant(tiles_ - 1), t), lanes_value_); // the last tile first
+      V p = op(ScalarOp::Add, lane_, first);
+      V here = op(ScalarOp::Add, p, lanes_value_), before = op(ScalarOp::Sub, here, one);
+      V there = b_.load(keys_, here), previous = b_.load(keys_, before);
+      V stays = op(ScalarOp::And, op(ScalarOp::Le, there, candidate), op(ScalarOp::Lt, p, length));
+      V follows = op(ScalarOp::And, op(ScalarOp::Le, previous, candidate), op(ScalarOp::Le, p, length));
+      V old = b_.load(index_, here), older = b_.load(index_, before);
+      b_.store(keys_, here, select(stays, there, select(follows, candidate, previous)));
+      b_.store(index_, here, select(stays, old, select(follows, number, older)));
+      return {};
+    });
+    V longer = op(ScalarOp::Min, op(ScalarOp::Add, length, one), wanted_);
+    V last = b_.load(keys_, op(ScalarOp::Add, wanted_, constant(lanes_ - 1)));
+    return {select(op(ScalarOp::Lt, longer, wanted_), key_constant(0), last), longer};
+  }
+
+  const int lanes_;
+  int64_t tiles_ = 1; // of the list
+  V count_ = -1, wanted_ = -1, zero_ = -1, lanes_value_ = -1, lane_ = -1, base_ = -1;
+  V keys_ = -1, index_ = -1, tile_keys_ = -1; // scratch
+};
+
 // A block sorts a tile in shared memory by Batcher's bitonic network.
 class TileSort : SortLowering {
 public:
@@ -275,8 +427,10 @@ public:
     V kept = op(ScalarOp::Lt, at, keep);
     b_.store(y_, op(ScalarOp::Add, at, op(ScalarOp::Mul, program, keep)), b_.load(memory, at, kept), kept);
 
-    constexpr int kWarp = 32, kThreadPairs = 4, kMostWarps = 16;
-    const int warps = std::clamp(tile / (2 * kWarp * kThreadPairs), 1, kMostWarps);
+    // A thread has two pairs of elements at a time, and a block half of the threads that it may have: the network's
+    // barriers then leave another block running.
+    const int64_t pair = std::max<int64_t>(1, device_.access_bytes / byte_size(DType::U64, 1));
+    const int warps = block_warps(std::min<int64_t>(tile / (4 * pair), device_.block_threads / 2));
     out_.kernel.config["warps"] = warps;
     out_.grid = env_.simplify(y_type_.shape[0] * y_type_.shape[1]);
     if (const int64_t most = env_.range(out_.grid).hi; most <= std::numeric_limits<int32_t>::max())
@@ -319,13 +473,14 @@ public:
   using SortLowering::SortLowering;
 
   ScheduledKernel run() {
-    constexpr int kTile = 1024, kWarps = 8;
+    const BlockSize figures = block_size(device_, 4);
+    const int tile = figures.threads * figures.elements, warps = figures.warps;
     const SymExpr keep = y_type_.shape[2], pairs = y_type_.shape[1];
     pointers(DType::U64);
     runs_ = parameter("runs", x_type_.shape[1]);
     width_ = parameter("width", x_type_.shape[2]);
     V kept = parameter("keep", keep), pair_count = parameter("pairs", pairs),
-      blocks = parameter("blocks", ceildiv(keep, kTile));
+      blocks = parameter("blocks", ceildiv(keep, tile));
     V zero = constant(0), one = constant(1), two = constant(2), program = b_.program_id(0);
     V block = op(ScalarOp::Mod, program, blocks), pair = op(ScalarOp::Div, program, blocks);
     V row = op(ScalarOp::Div, pair, pair_count), run = op(ScalarOp::Mul, op(ScalarOp::Mod, pair, pair_count), two);
@@ -333,7 +488,7 @@ public:
     second_ = op(ScalarOp::Add, first_, width_);
     // The last run of an odd number is merged with an empty one.
     V others = select(op(ScalarOp::Lt, op(ScalarOp::Add, run, one), runs_), width_, zero);
-    V j = op(ScalarOp::Add, b_.range(kTile), op(ScalarOp::Mul, block, constant(kTile)));
+    V j = op(ScalarOp::Add, b_.range(tile), op(ScalarOp::Mul, block, constant(tile)));
     V mask = op(ScalarOp::Lt, j, kept);
     V low = op(ScalarOp::Max, op(ScalarOp::Sub, j, width_), zero), high = op(ScalarOp::Min, j, width_);
     constexpr int kMostSteps = 32; // of bisection: a width has 31 bits
@@ -356,11 +511,11 @@ public:
     V b = element(second_, rest, op(ScalarOp::And, mask, op(ScalarOp::Lt, rest, others)));
     b_.store(y_, op(ScalarOp::Add, j, op(ScalarOp::Mul, pair, kept)), op(ScalarOp::Min, a, b), mask);
 
-    out_.kernel.config["warps"] = kWarps;
-    out_.grid = env_.simplify(y_type_.shape[0] * pairs * ceildiv(keep, kTile));
-    out_.schedule.tile.columns = kTile;
-    out_.schedule.tile.warps = kWarps;
-    out_.work_per_program = kTile;
+    out_.kernel.config["warps"] = warps;
+    out_.grid = env_.simplify(y_type_.shape[0] * pairs * ceildiv(keep, tile));
+    out_.schedule.tile.columns = tile;
+    out_.schedule.tile.warps = warps;
+    out_.work_per_program = tile;
     out_.scratch_bytes = 0;
     describe(ScheduleKind::BlockFlat, "two sorted runs merged by bisection along the merge path");
     return std::move(out_);
@@ -386,6 +541,8 @@ Result<std::vector<ScheduledKernel>> lower_sort(const Graph& graph, const Node& 
     kernels.push_back(RunMerge(graph, node, device, name).run());
   else if (device.is_gpu())
     kernels.push_back(TileSort(graph, node, device, name).run());
+  else if (RowSelect::pays(graph, node, device))
+    kernels.push_back(RowSelect(graph, node, device, name).run());
   else
     kernels.push_back(RowSort(graph, node, device, name).run());
   return kernels;

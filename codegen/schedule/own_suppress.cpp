@@ -20,9 +20,9 @@ public:
   }
 
   ScheduledKernel run() {
-    constexpr int kWarp = 32, kWarps = 8;
-    width_ = device_.is_gpu() ? kWarp * kWarps : std::max(1, device_.vector_bytes / 4);
-    if (device_.is_gpu()) out_.kernel.config["warps"] = kWarps;
+    const BlockSize block = block_size(device_, 4);
+    width_ = device_.is_gpu() ? block.threads : std::max(1, device_.vector_bytes / 4);
+    if (device_.is_gpu()) out_.kernel.config["warps"] = block.warps;
     corners_ = pointer("corners", corners_type_.dtype, false);
     V wanted = pointer("wanted", DType::Bool, false), most_at = pointer("most", most_type_.dtype, false),
       iou_at = pointer("iou", corners_type_.dtype, false);
@@ -121,6 +121,7 @@ private:
     const SymExpr boxes = corners_type_.shape[2];
     out_.work_per_program = boxes * boxes;
     out_.scratch_bytes = 0;
+    out_.predicted = time_of_bytes(env_, device_, corners_type_.count() * byte_size(corners_type_.dtype, 1));
   }
 
   const ShapeEnv& env_;

@@ -59,6 +59,8 @@ constexpr TargetField kFields[] = {
     {"launch_us", "us", "what one more kernel (on a host, one more parallel loop) adds", &Target::launch_us, 1e-3, 1e4,
      F::Both},
     {"host_launch_us", "us", "what one launch takes the host", &Target::host_launch_us, 0.01, 1e4, F::Cuda},
+    {"iteration_us", "us", "what starting a compiled body once more takes the host", &Target::iteration_us, 0.01, 1e4,
+     F::Both},
     {"kernel_us", "us", "a kernel that moves next to nothing, between the events around it", &Target::kernel_us, 0.1,
      1e4, F::Cuda},
     {"block_us", "us", "what each block adds to a grid of many empty ones", &Target::block_us, 1e-6, 1, F::Cuda},

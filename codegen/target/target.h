@@ -67,6 +67,7 @@ struct Target {
   double grid_barrier_us = 0;   // barrier of all resident blocks
   double launch_us = 0;         // what one more kernel (on a host, one more parallel loop) adds on the device
   double host_launch_us = 0;    // what one launch takes the host
+  double iteration_us = 0;      // what starting a compiled body once more takes the host, without its steps
   double kernel_us = 0;         // a kernel that moves next to nothing, between the events around it
   double block_us = 0;          // what each block adds to a grid of many empty ones
   double warp_exchange_us = 0;  // what each warp adds to a reduction across the warps of a block

@@ -50,13 +50,17 @@ std::string GraphBuilder::unique(std::string name) {
   }
 }
 
-Status GraphBuilder::build() {
+void GraphBuilder::describe() {
   out_.path = file_;
   out_.info.format = "PyTorch";
   out_.info.version = program_.schema_major;
   out_.info.opsets["aten"] = program_.aten_opset;
   out_.info.producer = "pytorch" + (program_.torch_version.empty() ? "" : " " + program_.torch_version);
   out_.info.nodes = static_cast<int>(program_.graph.nodes.size());
+}
+
+Status GraphBuilder::build() {
+  describe();
   TESSERA_TRY(add_inputs());
   TESSERA_TRY(add_nodes(nullptr));
   TESSERA_TRY(add_outputs());
@@ -71,6 +75,7 @@ Status GraphBuilder::build() {
 
 Result<std::vector<Refusal>> GraphBuilder::survey() {
   std::vector<Refusal> refusals;
+  describe();
   TESSERA_TRY(add_inputs());
   TESSERA_TRY(add_nodes(&refusals));
   return refusals;

@@ -23,6 +23,7 @@ public:
   [[nodiscard]] Result<std::vector<Refusal>> survey();
 
 private:
+  void describe(); // what the program says of itself, to the model
   Status add_inputs();
   Status add_nodes(std::vector<Refusal>* refusals);
   Status add_node(const FxNode& node, Location where);

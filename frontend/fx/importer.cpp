@@ -55,6 +55,27 @@ Result<ImportedModel> import_file(const std::string& path, const ImportOptions& 
   return import_archive(archive, options, path);
 }
 
+Result<ModelSurvey> survey_file(const std::string& path, const ImportOptions& options) {
+  TESSERA_ASSIGN(Archive archive, Archive::open(path));
+  TESSERA_ASSIGN(Program program, read_program(archive.program(), path));
+  ModelSurvey out;
+  auto weights = [&](const std::string& name, const TensorMeta& meta) {
+    return archive.weight(name, meta, options.allow_missing_weights);
+  };
+  GraphBuilder builder(program, options, weights, path, false, out.model);
+  TESSERA_ASSIGN(auto refusals, builder.survey());
+  for (Refusal& r : refusals) {
+    const FxNode& node = program.graph.nodes[static_cast<size_t>(r.node)];
+    std::optional<DType> dtype;
+    for (const NamedArgument& input : node.inputs)
+      if (auto it = program.graph.tensors.find(input.value.name); !dtype && it != program.graph.tensors.end())
+        dtype = it->second.dtype;
+    std::string op = r.reason.location.op.empty() ? node.target : r.reason.location.op;
+    out.refused.push_back({std::move(op), program.aten_opset, dtype, std::move(r.reason)});
+  }
+  return out;
+}
+
 Result<ImportedModel> import_bytes(Storage file, const ImportOptions& options, const std::string& display_name) {
   TESSERA_ASSIGN(Archive archive, Archive::from_memory(std::move(file), display_name));
   return import_archive(archive, options, display_name);

@@ -19,6 +19,9 @@ inline constexpr const char* kSaveAgain =
 // A program and its weights, without an archive.
 [[nodiscard]] Result<ImportedModel> import_program(const ProgramSource& source, const ImportOptions& options = {});
 
+// Imports an archive and goes on after each node that fails.
+[[nodiscard]] Result<ModelSurvey> survey_file(const std::string& path, const ImportOptions& options = {});
+
 // What of a program cannot be imported: each node that has no translation, by name of its first result.
 struct Refusal {
   int node; // position in the program's list

@@ -1,15 +1,14 @@
 // If, Loop and Scan: bodies as graphs, and loops that are unrolled.
 #include "frontend/onnx/graph_builder.h"
 #include "graph/ops/formulas.h"
+#include "graph/ops/repeat.h"
 #include <algorithm>
 
 namespace tessera::onnx {
 
 namespace {
 
-// A loop is unrolled while its iterations have no more nodes than this together: the compile takes a few milliseconds a
-// node, and the kernels of that many are no slower to fetch than those of one body.
-constexpr int64_t kUnrolledNodes = 512;
+using ops::kUnrolledNodes;
 
 int64_t nodes_of(const proto::GraphProto& graph) {
   int64_t n = graph.node_size();
@@ -53,6 +52,8 @@ struct GraphBuilder::Repeat {
   Ints in_axes, out_axes, in_reversed, out_reversed;
   // Dimensions that a carried value does not keep, by value.
   std::vector<std::vector<bool>> varies;
+  // Carried values that are optional ones, of which the body yields what they hold: its graph makes an optional of that.
+  std::vector<bool> held;
   std::shared_ptr<Graph> graph;
   std::vector<ValueId> captured;
 };
@@ -91,6 +92,23 @@ Result<std::vector<TensorType>> GraphBuilder::body_types(const Graph& outer, con
   return types;
 }
 
+// A value that enters the body as an optional one leaves it as one.
+Status GraphBuilder::hold_optionals(Repeat& r, const std::vector<TensorType>& types, const Location& where) {
+  auto optional = [](const TensorType& type) {
+    return type.items != nullptr && type.items->container == ItemType::Container::Optional;
+  };
+  r.held.assign(r.carried, false);
+  for (size_t k = 0; k < r.carried && r.before + k < types.size(); ++k) {
+    const size_t at = (r.loop ? 1 : 0) + k;
+    if (at >= r.graph->outputs().size()) break; // the record says what is wrong
+    auto& output = r.graph->outputs()[at];
+    if (!optional(types[r.before + k]) || optional(r.graph->type(output.value))) continue;
+    TESSERA_ASSIGN(output.value, r.graph->apply("Optional", {output.value}, {}, where));
+    r.held[k] = true;
+  }
+  return {};
+}
+
 // Builds the body. Carried values begin with the sizes of their operands; a dimension that the body does not keep gets a
 // symbol of its own, until the sizes that go in are those that come out.
 Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) {
@@ -124,6 +142,7 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
     }
     r.graph = *built;
     const size_t first = r.loop ? 1 : 0;
+    TESSERA_TRY(hold_optionals(r, types, where));
     for (size_t k = 0; k < r.carried && first + k < r.graph->outputs().size(); ++k) {
       const SymShape& out = r.graph->type(r.graph->outputs()[first + k].value).shape;
       if (out.size() != r.varies[k].size()) continue; // the record says what is wrong
@@ -156,19 +175,104 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
   TESSERA_ASSIGN(std::vector<ValueId> operands, operands_of(scope, node, where));
   Attributes values;
   Ints counts;
+  std::optional<Diagnostic> unsound; // of a branch whose sizes, types or axes do not fit each other
+  std::string_view sound;
   for (std::string_view name : {"else_branch", "then_branch"}) { // in the order of names
     TESSERA_ASSIGN(const BoundAttribute* bound, graph_attribute(attributes, name, scope, where));
     std::vector<ValueId> captured;
     auto env = std::make_shared<ShapeEnv>(scope.into.graph.env().inner());
-    TESSERA_ASSIGN(auto graph,
-                   subgraph(*bound->scope, env, bound->value->g(), body_prefix(where), {}, false, captured, where));
+    auto built = subgraph(*bound->scope, env, bound->value->g(), body_prefix(where), {}, false, captured, where);
+    if (!built.ok()) {
+      if (open_choice_ != nullptr) open_choice_ = &node; // one inside, whose results this one yields
+      const ErrorCode code = built.error().code;
+      if (unsound || open_choice_ != nullptr ||
+          (code != ErrorCode::ShapeMismatch && code != ErrorCode::TypeMismatch && code != ErrorCode::BadAttribute))
+        return std::move(built).take_error();
+      unsound = built.error();
+      continue;
+    }
+    sound = name;
+    const std::shared_ptr<Graph>& graph = *built;
     assume_around(scope.into.graph, *graph);
     counts.push_back(static_cast<int64_t>(captured.size()));
     operands.insert(operands.end(), captured.begin(), captured.end());
-    values.set(name, std::move(graph));
+    values.set(name, graph);
   }
+  if (unsound) return take_sound_branch(scope, node, attributes, sound, *unsound, where);
   values.set("captures", std::move(counts));
+  const auto& then_graph = **values.get<std::shared_ptr<Graph>>("then_branch");
+  const auto& else_graph = **values.get<std::shared_ptr<Graph>>("else_branch");
+  for (size_t k = 0; k < std::min(then_graph.outputs().size(), else_graph.outputs().size()); ++k) {
+    const TensorType& a = then_graph.type(then_graph.outputs()[k].value);
+    const TensorType& b = else_graph.type(else_graph.outputs()[k].value);
+    if (a.rank() == b.rank() && (a.items == nullptr) == (b.items == nullptr)) continue;
+    open_choice_ = &node;
+    return Diagnostic(ErrorCode::UnsupportedFeature, where,
+                      "result " + std::to_string(k) + " is " + a.str() + " or " + b.str() +
+                          ", depending on the condition, and is an output; one number of dimensions is expected");
+  }
   return add_control_node(scope, node, "if", std::move(operands), std::move(values), where);
+}
+
+Status GraphBuilder::take_sound_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                                       std::string_view sound, const Diagnostic& error, const Location& where) {
+  TESSERA_ASSIGN(const ValueId condition, lookup(scope, node.input(0), where));
+  Node place;
+  place.location = where;
+  ops::B b(scope.into.graph, place);
+  const auto read = b.read(ops::reshape(b, ops::cast(b, condition, DType::I64), {}));
+  if (!b.ok()) return error;
+  TESSERA_TRY(b.env().require(sym_eq(read[0], sound == "then_branch" ? 1 : 0), GuardClass::Required,
+                              "the other branch is taken, which cannot be built (" + error.message + ")", where));
+  out_.warnings.push_back(where.str() + ": only '" + std::string(sound) +
+                          "' can be built; the other one, if it is taken, " + "is an error: " + error.message);
+  TESSERA_ASSIGN(const bool taken, take_branch(scope, node, attributes, sound, where));
+  return taken ? Status() : Status(error);
+}
+
+Status GraphBuilder::finish_in_branches(Scope& scope, const Nodes& nodes, std::span<const int> order,
+                                        const std::unordered_set<std::string_view>& yielded) {
+  const proto::NodeProto& choice = nodes[order[0]];
+  std::unordered_set<std::string_view> dependent(choice.output().begin(), choice.output().end());
+  dependent.erase("");
+  std::vector<const proto::NodeProto*> moved;
+  std::vector<std::string_view> results(choice.output().begin(), choice.output().end());
+  for (int i : order.subspan(1)) {
+    Nodes one;
+    *one.Add() = nodes[i];
+    std::unordered_set<std::string_view> read;
+    add_read_names(one, read);
+    if (std::none_of(read.begin(), read.end(), [&](std::string_view name) { return dependent.contains(name); })) {
+      TESSERA_TRY(add_node(scope, nodes[i]));
+      continue;
+    }
+    moved.push_back(&nodes[i]);
+    for (const std::string& name : nodes[i].output()) {
+      if (name.empty()) continue;
+      dependent.insert(name);
+      results.push_back(name);
+    }
+  }
+  std::erase_if(results, [&](std::string_view name) { return !yielded.contains(name); });
+  if (results.empty()) return {};
+  proto::NodeProto& whole = made_.emplace_back(choice);
+  whole.clear_output();
+  for (std::string_view name : results) whole.add_output(std::string(name));
+  for (auto& attribute : *whole.mutable_attribute()) {
+    if (attribute.type() != proto::AttributeProto::GRAPH) continue;
+    proto::GraphProto& branch = *attribute.mutable_g();
+    for (int k = 0; k < std::min(choice.output_size(), branch.output_size()); ++k) {
+      if (choice.output(k).empty() || choice.output(k) == branch.output(k).name()) continue;
+      auto& same = *branch.add_node();
+      same.set_op_type("Identity");
+      same.add_input(branch.output(k).name());
+      same.add_output(choice.output(k));
+    }
+    branch.clear_output();
+    for (const auto* node : moved) *branch.add_node() = *node;
+    for (std::string_view name : results) branch.add_output()->set_name(std::string(name));
+  }
+  return add_node(scope, whole);
 }
 
 Status GraphBuilder::add_repeat(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
@@ -234,11 +338,21 @@ Status GraphBuilder::add_repeat(Scope& scope, const proto::NodeProto& node, cons
   operands.insert(operands.end(), r.captured.begin(), r.captured.end());
   values.set("captures", Ints{static_cast<int64_t>(r.captured.size())});
   values.set("body", std::move(r.graph));
-  return add_control_node(scope, node,
-                          r.loop      ? "loop"
-                          : r.batched ? "ScanOfBatch"
-                                      : "Scan",
-                          std::move(operands), std::move(values), where);
+  const std::string_view op = r.loop ? "loop" : r.batched ? "ScanOfBatch" : "Scan";
+  if (std::find(r.held.begin(), r.held.end(), true) == r.held.end())
+    return add_control_node(scope, node, op, std::move(operands), std::move(values), where);
+  proto::NodeProto& held = made_.emplace_back(node);
+  for (int k = 0; k < held.output_size(); ++k)
+    if (static_cast<size_t>(k) < r.held.size() && r.held[static_cast<size_t>(k)] && !held.output(k).empty())
+      held.set_output(k, held.output(k) + "/optional");
+  TESSERA_TRY(add_control_node(scope, held, op, std::move(operands), std::move(values), where));
+  for (int k = 0; k < held.output_size(); ++k) {
+    if (held.output(k) == node.output(k)) continue;
+    TESSERA_ASSIGN(const ValueId optional, lookup(scope, held.output(k), where));
+    TESSERA_ASSIGN(const ValueId value, scope.into.graph.apply("OptionalGetElement", {optional}, {}, where));
+    TESSERA_TRY(define(scope, node.output(k), value, where));
+  }
+  return {};
 }
 
 // The trip count of a loop that is unrolled.
@@ -284,6 +398,7 @@ Status GraphBuilder::unroll(Scope& scope, const proto::NodeProto& node, const Re
       body.values.emplace(name(1), graph.add_constant(scalar_tensor(DType::Bool, scalar_rank(proto.input(1)), 1)));
     }
     for (size_t k = 0; k < r.carried; ++k) body.values.emplace(name(r.before + k), carried[k]);
+    for (const auto& output : proto.output()) body.read.insert(output.name());
     for (size_t k = 0; k < r.scanned; ++k) {
       const ValueId whole = r.operands[r.carried + k];
       const int64_t axis = r.in_axes[k] < 0 ? r.in_axes[k] + b.rank(whole) : r.in_axes[k];

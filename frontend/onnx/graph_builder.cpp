@@ -1,5 +1,7 @@
 #include "frontend/onnx/graph_builder.h"
+#include "frontend/onnx/known_operators.h"
 #include "frontend/onnx/weights.h"
+#include "graph/support/similar.h"
 #include <algorithm>
 
 namespace tessera::onnx {
@@ -75,8 +77,14 @@ Status GraphBuilder::build_inputs(Scope& scope) {
   }
   TESSERA_TRY(dimensions_.read_options(graph, inputs_));
   for (const auto* v : inputs_) {
-    TESSERA_ASSIGN(TensorType type, dimensions_.input_type(*v, true, model_location()));
-    ValueId id = scope.into.graph.add_input(scope.into.unique(v->name()), std::move(type));
+    auto type = dimensions_.input_type(*v, true, model_location());
+    if (!type.ok() && refused_ != nullptr) {
+      refused_->push_back({"", 0, std::nullopt, type.error()});
+      scope.unknown.insert(v->name());
+      continue;
+    }
+    if (!type.ok()) return std::move(type).take_error();
+    ValueId id = scope.into.graph.add_input(scope.into.unique(v->name()), std::move(*type));
     scope.values.emplace(v->name(), id);
   }
   return {};
@@ -117,8 +125,16 @@ Status GraphBuilder::add_nodes(Scope& scope, const Nodes& nodes) {
   if (auto late = std::is_sorted_until(order.begin(), order.end()); late != order.end())
     out_.warnings.push_back(locate(nodes[*late], file_, scope.prefix).str() +
                             ": stands behind a node that reads its result; nodes are sorted");
+  const std::unordered_set<std::string_view> yielded = scope.read; // by the scope's outputs
   add_read_names(nodes, scope.read);
-  for (int i : order) TESSERA_TRY(add_node(scope, nodes[i]));
+  for (size_t k = 0; k < order.size(); ++k) {
+    const proto::NodeProto& node = nodes[order[k]];
+    Status added = add_node(scope, node);
+    if (added.ok()) continue;
+    if (std::exchange(open_choice_, nullptr) == &node)
+      return finish_in_branches(scope, nodes, std::span(order).subspan(k), yielded);
+    TESSERA_TRY(refuse(scope, node, std::move(added).take_error()));
+  }
   return {};
 }
 
@@ -147,8 +163,9 @@ Status GraphBuilder::add_node(Scope& scope, const proto::NodeProto& node) {
       return add_branches(scope, node, attributes, where);
     }
     if (node.op_type() == "Loop" || node.op_type() == "Scan") return add_repeat(scope, node, attributes, where);
+    if (node.op_type() == "SequenceMap") return add_sequence_map(scope, node, attributes, where);
   }
-  if (node.domain() == "ai.onnx.preview" && node.op_type() == "FlexAttention")
+  if (node.domain() == kFlexAttention.domain && node.op_type() == kFlexAttention.op_type)
     return inline_flex_attention(scope, node, attributes, where);
   return add_operator(scope, node, attributes, std::move(where));
 }
@@ -175,13 +192,16 @@ Result<const OpDef*> GraphBuilder::find_operator(std::string_view op_type, std::
   Diagnostic d(ErrorCode::UnsupportedOp, where,
                "operator '" + full_op_name(domain, op_type) + "' of opset " + std::to_string(opset) +
                    " is not supported");
+  std::vector<std::string> others; // of the domain
+  for (const auto& def : OpTable::get().all())
+    for (const OnnxName& n : def->onnx)
+      if (n.domain == domain) others.emplace_back(n.op_type);
+  const std::string close = known_elsewhere ? "" : similar(std::string(op_type), others);
   if (known_elsewhere)
     d.note("it is supported in another opset version");
-  else if (!domain.empty() &&
-           std::none_of(OpTable::get().all().begin(), OpTable::get().all().end(), [&](const auto& def) {
-             return std::any_of(def->onnx.begin(), def->onnx.end(),
-                                [&](const OnnxName& n) { return n.domain == domain; });
-           }))
+  else if (!close.empty())
+    d.note("did you mean '" + close + "'?");
+  else if (!domain.empty() && others.empty())
     d.note("no operator of domain '" + std::string(domain) + "' is known, and the model has no function of that name");
   return d;
 }
@@ -380,6 +400,7 @@ Status GraphBuilder::build_outputs(const Scope& scope) {
   for (const auto& v : graph.output()) {
     if (!seen.insert(v.name()).second)
       return Diagnostic(ErrorCode::MalformedModel, model_location(), "two outputs are called '" + v.name() + "'");
+    if (is_unknown(scope, v.name())) continue;
     const ValueId* id = find_value(scope, v.name());
     if (id == nullptr || !id->valid())
       return Diagnostic(ErrorCode::MalformedModel, model_location(),

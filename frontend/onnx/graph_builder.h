@@ -10,7 +10,9 @@
 #include "frontend/onnx/opsets.h"
 #include "frontend/onnx/types.h"
 #include "frontend/onnx/upgrade.h"
+#include <deque>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -54,7 +56,8 @@ struct Scope {
   std::unordered_map<std::string_view, std::string> result_names =
       {}; // of an inlined body: what its results are called outside
   std::unordered_map<std::string_view, const proto::ValueInfoProto*> declared = {};
-  std::unordered_set<std::string_view> read = {}; // names that nodes or outputs of the scope read
+  std::unordered_set<std::string_view> read = {};    // names that nodes or outputs of the scope read
+  std::unordered_set<std::string_view> unknown = {}; // of a survey: names that refused nodes define
 };
 
 class GraphBuilder {
@@ -63,6 +66,8 @@ public:
                ImportedModel& out);
   // The main graph, into the model given.
   [[nodiscard]] Status build();
+  // The same, and goes on after each node that cannot be imported (ModelSurvey).
+  [[nodiscard]] Status survey(std::vector<RefusedNode>& refused);
 
 private:
   // -- graph_builder.cpp
@@ -91,6 +96,9 @@ private:
                      const BoundAttributes& attributes, const Location& where);
   Result<bool> inline_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                              const Location& where);
+  // The branch of that name in the place of the node; false where it is given by a call outside of this graph.
+  Result<bool> take_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                           std::string_view wanted, const Location& where);
   // A graph of its own, in the environment `env`. Inputs have the types that are given, or are declared; `loop`: the
   // second one holds whenever the graph runs.
   Result<std::shared_ptr<Graph>> subgraph(const Scope& around, std::shared_ptr<ShapeEnv> env,
@@ -105,9 +113,16 @@ private:
   struct Repeat; // a Loop or Scan
   Status add_branches(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                       const Location& where);
+  // The branch that can be built in the place of an If whose other one cannot: a call that takes that is an error.
+  Status take_sound_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                           std::string_view sound, const Diagnostic& error, const Location& where);
+  // The nodes order[0], an If, to the end: those that read its results become part of both branches.
+  Status finish_in_branches(Scope& scope, const Nodes& nodes, std::span<const int> order,
+                            const std::unordered_set<std::string_view>& yielded);
   Status add_repeat(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                     const Location& where);
   Status build_body(Scope& scope, Repeat& r, const Location& where);
+  static Status hold_optionals(Repeat& r, const std::vector<TensorType>& types, const Location& where);
   Result<std::vector<TensorType>> body_types(const Graph& outer, const Repeat& r, ShapeEnv& env, const Location& where);
   void assume_around(Graph& outer, const Graph& body);
   std::optional<int64_t> unrolled_trips(const Graph& graph, const Repeat& r) const;
@@ -116,12 +131,25 @@ private:
                                                 const Scope& scope, const Location& where);
   Status add_control_node(Scope& scope, const proto::NodeProto& node, std::string_view op,
                           std::vector<ValueId> operands, Attributes values, const Location& where);
+  // -- sequence_map.cpp
+  Status add_sequence_map(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                          const Location& where);
   // -- flex_attention.cpp
   Status inline_flex_attention(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                                const Location& where);
   // What the subgraph of that name makes of a value; the value itself where it is not given.
   Result<ValueId> inline_modifier(Scope& scope, const BoundAttributes& attributes, std::string_view name, ValueId input,
                                   const Location& where);
+
+  // -- survey.cpp
+  // A node that failed: the error again, unless this is a survey.
+  Status refuse(Scope& scope, const proto::NodeProto& node, Diagnostic error);
+  void report(const Scope& scope, const proto::NodeProto& node, Diagnostic error);
+  // Looks up the operators of a node that reads what is not known, and of the graphs in it.
+  void look_up(const Scope& scope, const proto::NodeProto& node);
+  [[nodiscard]] bool is_unknown(const Scope& scope, std::string_view name) const;
+  // Whether `name` is not known, for `as` to stand for it in the other scope.
+  bool follow_unknown(const Scope& scope, std::string_view name, Scope& other, std::string_view as) const;
 
   const ParsedModel& parsed_;
   const ImportOptions& options_;
@@ -134,7 +162,12 @@ private:
   std::vector<const proto::ValueInfoProto*> inputs_; // that are no weights
   std::vector<const proto::FunctionProto*> calls_;   // being inlined
   std::set<std::string> not_imported_;               // domains that are used all the same
+  std::deque<proto::NodeProto> made_;                // nodes that stand for others; scopes have their names
+  // An If that has just been refused as its branches yield tensors of different ranks, or a tensor and a list.
+  const proto::NodeProto* open_choice_ = nullptr;
   int nesting_ = 0;
+  std::vector<RefusedNode>* refused_ = nullptr; // of a survey
+  bool reads_unknown_ = false;                  // the last error follows from one before
 };
 
 } // namespace tessera::onnx

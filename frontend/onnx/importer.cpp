@@ -13,13 +13,14 @@ std::string folder_of(const std::string& path) {
 
 std::string_view text_of(const Storage& s) { return {reinterpret_cast<const char*>(s.data), s.bytes}; }
 
+// `refused`: takes the nodes that fail; without it, the first one ends the import.
 Result<ImportedModel> import(std::string_view bytes, const ImportOptions& options, WeightLoader weights,
-                             const std::string& file) {
+                             const std::string& file, std::vector<RefusedNode>* refused = nullptr) {
   TESSERA_ASSIGN(ParsedModel parsed, parse_model(bytes, file));
   ImportedModel out;
   out.path = file;
   GraphBuilder builder(parsed, options, weights, file, out);
-  if (auto status = builder.build(); !status.ok()) {
+  if (auto status = refused == nullptr ? builder.build() : builder.survey(*refused); !status.ok()) {
     Location where;
     where.file = file;
     return std::move(status).take_error().at(std::move(where));
@@ -33,6 +34,15 @@ Result<ImportedModel> import_file(const std::string& path, const ImportOptions& 
   TESSERA_ASSIGN(Storage mapped, map_file(path));
   return import(text_of(mapped), options,
                 WeightLoader(folder_of(path), path, mapped.owner, options.allow_missing_weights), path);
+}
+
+Result<ModelSurvey> survey_file(const std::string& path, const ImportOptions& options) {
+  TESSERA_ASSIGN(Storage mapped, map_file(path));
+  ModelSurvey out;
+  TESSERA_ASSIGN(out.model, import(text_of(mapped), options,
+                                   WeightLoader(folder_of(path), path, mapped.owner, options.allow_missing_weights),
+                                   path, &out.refused));
+  return out;
 }
 
 Result<ImportedModel> import_bytes(std::string_view bytes, const std::string& directory, const ImportOptions& options,

@@ -12,6 +12,8 @@ namespace tessera::onnx {
 [[nodiscard]] Result<ImportedModel> import_bytes(std::string_view bytes, const std::string& directory,
                                                  const ImportOptions& options = {},
                                                  const std::string& display_name = "<memory>");
+// Imports a file and goes on after each node that fails.
+[[nodiscard]] Result<ModelSurvey> survey_file(const std::string& path, const ImportOptions& options = {});
 // One serialized SequenceProto, OptionalProto or MapProto, whose items are to be of this type.
 [[nodiscard]] Result<Tensor> read_list_file(const std::string& path, const ItemType& items,
                                             std::string* name = nullptr);

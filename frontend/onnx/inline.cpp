@@ -37,6 +37,7 @@ const ValueId* GraphBuilder::find_value(const Scope& scope, std::string_view nam
 
 Result<ValueId> GraphBuilder::lookup(const Scope& scope, const std::string& name, const Location& where) {
   if (const ValueId* id = find_value(scope, name)) return *id;
+  reads_unknown_ = reads_unknown_ || is_unknown(scope, name);
   return Diagnostic(ErrorCode::MalformedModel, where, "reads '" + name + "', which nothing defines");
 }
 
@@ -66,6 +67,7 @@ Status GraphBuilder::inline_call(Scope& scope, const proto::NodeProto& node, con
   for (int i = 0; i < function.input_size(); ++i) {
     ValueId id;
     if (i < node.input_size() && !node.input(i).empty()) {
+      if (follow_unknown(scope, node.input(i), body, function.input(i))) continue;
       TESSERA_ASSIGN(id, lookup(scope, node.input(i), where));
     }
     body.values.emplace(function.input(i), id);
@@ -79,7 +81,7 @@ Status GraphBuilder::inline_call(Scope& scope, const proto::NodeProto& node, con
   calls_.pop_back();
   if (!status.ok()) return std::move(status).take_error().note("in " + shown + ", called by " + where.str());
   for (int i = 0; i < node.output_size(); ++i) {
-    if (node.output(i).empty()) continue;
+    if (node.output(i).empty() || follow_unknown(body, function.output(i), scope, node.output(i))) continue;
     const ValueId* id = find_value(body, function.output(i));
     if (id == nullptr)
       return Diagnostic(ErrorCode::MalformedModel, where,
@@ -113,8 +115,11 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
     }
   }
   if (!decided) return false;
+  return take_branch(scope, node, attributes, *decided != 0 ? "then_branch" : "else_branch", where);
+}
 
-  std::string_view wanted = *decided != 0 ? "then_branch" : "else_branch";
+Result<bool> GraphBuilder::take_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                                       std::string_view wanted, const Location& where) {
   auto it = std::find_if(attributes.begin(), attributes.end(), [&](const auto& a) { return a.first == wanted; });
   if (it == attributes.end())
     return Diagnostic(ErrorCode::BadAttribute, where, "attribute '" + std::string(wanted) + "' is missing");
@@ -133,10 +138,24 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
   for (int i = 0; i < node.output_size(); ++i)
     if (!node.output(i).empty()) body.result_names[branch.output(i).name()] = name_of_result(scope, node.output(i));
   for (const auto& v : branch.output()) body.read.insert(v.name());
+  // A branch inside may be refused, and be built again with what stands behind this one: nothing of the first time stays.
+  const bool nests = std::any_of(branch.node().begin(), branch.node().end(),
+                                 [](const proto::NodeProto& n) { return n.op_type() == "If"; });
+  Graph& graph = scope.into.graph;
+  const int nodes = graph.node_count();
+  std::optional<ShapeEnv> before;
+  if (nests) before = graph.env();
   TESSERA_TRY(add_initializers(body, branch, false));
-  TESSERA_TRY(add_nodes(body, branch.node()));
+  if (Status added = add_nodes(body, branch.node()); !added.ok()) {
+    if (open_choice_ != nullptr && before) {
+      for (int i = nodes; i < graph.node_count(); ++i) graph.node(NodeId{i}).removed = true;
+      graph.env() = std::move(*before);
+    }
+    if (open_choice_ != nullptr) open_choice_ = &node; // one inside, whose results this one yields
+    return std::move(added).take_error();
+  }
   for (int i = 0; i < node.output_size(); ++i) {
-    if (node.output(i).empty()) continue;
+    if (node.output(i).empty() || follow_unknown(body, branch.output(i).name(), scope, node.output(i))) continue;
     TESSERA_ASSIGN(ValueId id, lookup(body, branch.output(i).name(), where));
     TESSERA_TRY(define(scope, node.output(i), id, where));
   }

@@ -188,6 +188,7 @@ struct Row {
   int becomes;                            // version of the form made; 0: as it was
   std::function<void(const Upgrade&)> apply;
   std::string_view op_type = ""; // name of the form made, where that differs
+  Attributes example = {};       // that an operator without a record needs
 };
 auto without(std::string_view attribute) {
   return [attribute](const Upgrade& u) { u.drop(attribute); };
@@ -224,7 +225,7 @@ const std::vector<Row>& table() {
       // Experimental ones, which left the standard with opset 10.
       {{"ThresholdedRelu"}, 1, 9, 10, same},
       {{"Affine"}, 1, 9, 0, affine},
-      {{"Crop"}, 1, 9, 0, crop},
+      {{"Crop"}, 1, 9, 0, crop, "", {{"border", Ints{1, 1, 1, 1}}}},
       {{"DynamicSlice"}, 1, 9, 10, same, "Slice"},
       {{"ImageScaler"}, 1, 9, 0, image_scaler},
       {{"ParametricSoftplus"}, 1, 9, 0, parametric_softplus},
@@ -259,6 +260,29 @@ Status upgrade(Graph& graph, OperatorForm& form, std::vector<std::string>& warni
     if (!row.op_type.empty()) form.op_type = row.op_type;
   }
   return {};
+}
+
+std::vector<OldForm> old_forms() {
+  std::vector<OldForm> out;
+  for (const Row& row : table())
+    for (std::string_view op_type : row.op_types)
+      out.push_back({op_type, row.since, row.until, row.op_type.empty() ? op_type : row.op_type, row.becomes});
+  return out;
+}
+
+Result<Graph> old_form_example(std::string_view op_type) {
+  for (const Row& row : table()) {
+    if (row.becomes != 0 || !is_for(row, op_type, row.since) || row.op_types.empty()) continue;
+    Graph graph("example");
+    const ValueId image = graph.add_input("x", {DType::F32, {1, 3, 4, 6}});
+    OperatorForm form{std::string(op_type), row.until, {image}, row.example, {}};
+    std::vector<std::string> warnings;
+    TESSERA_TRY(upgrade(graph, form, warnings));
+    if (!form.value) break;
+    graph.add_output("y", *form.value);
+    return graph;
+  }
+  return Diagnostic(ErrorCode::UnsupportedOp, "'" + std::string(op_type) + "' has no form without a record");
 }
 
 } // namespace tessera::onnx

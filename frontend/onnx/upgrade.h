@@ -25,4 +25,16 @@ struct OperatorForm {
 // Applies the rows that are for the operator. Errors: BadAttribute, UnsupportedFeature, those of the operators made.
 [[nodiscard]] Status upgrade(Graph& graph, OperatorForm& form, std::vector<std::string>& warnings);
 
+// The rows that name operators of the default domain, in the order of the table.
+struct OldForm {
+  std::string_view op_type;
+  int since, until;         // versions that have the form
+  std::string_view becomes; // the operator made
+  int version;              // of the form made; 0: as it was, or several operators
+};
+[[nodiscard]] std::vector<OldForm> old_forms();
+// An operator that has no record, applied to one image f32[1, 3, 4, 6]: what its old form becomes. Errors: those of
+// upgrade(); UnsupportedOp where a record has the operator.
+[[nodiscard]] Result<Graph> old_form_example(std::string_view op_type);
+
 } // namespace tessera::onnx

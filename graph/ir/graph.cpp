@@ -1,6 +1,7 @@
 #include "graph/ir/graph.h"
 #include "graph/ir/sizes.h"
 #include "graph/ops/op.h"
+#include "graph/reference/evaluator.h"
 #include <algorithm>
 #include <unordered_map>
 
@@ -43,9 +44,26 @@ std::shared_ptr<const ItemType> item_of(ItemType::Container container, const Ten
   return out;
 }
 
+// Items of one sequence have one type: two vectors of as many elements of two types are the keys and values of a map.
+static bool is_map(const Tensor& list) {
+  const auto& items = list.items();
+  return items.size() == 2 && items[0].dtype() != items[1].dtype() && items[0].dims().size() == 1 &&
+         items[0].dims() == items[1].dims() &&
+         (items[0].dtype() == DType::String || is_integer(items[0].dtype())) && items[1].dtype() != DType::List;
+}
+
 TensorType type_of(const Tensor& tensor) {
   TensorType out{tensor.dtype(), SymShape(tensor.dims().begin(), tensor.dims().end())};
   if (tensor.dtype() != DType::List) return out;
+  if (is_map(tensor)) {
+    auto map = std::make_shared<ItemType>();
+    map->container = ItemType::Container::Map;
+    map->keys = tensor.items()[0].dtype();
+    map->dtype = tensor.items()[1].dtype();
+    map->shape.emplace(); // values are scalars
+    out.items = std::move(map);
+    return out;
+  }
   for (const Tensor& t : tensor.items()) {
     auto item = item_of(ItemType::Container::Sequence, type_of(t));
     out.items = out.items ? join(*out.items, *item) : item;
@@ -150,6 +168,7 @@ Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, A
   for (size_t r = 0; r < added.results.size(); ++r) {
     Value& v = value(added.results[r]);
     if (!v.contents) v.contents = infer_contents(*this, added, v.type, static_cast<int>(r));
+    if (!v.contents) v.contents = constant_contents(*this, added.results[r]);
   }
   return id;
 }

@@ -11,6 +11,7 @@ SymExpr read_count(B& b, ValueId flags, const std::optional<SymExpr>& symbol) {
   const ValueId count = sum(b, cast(b, flags, DType::I64), {0}, false);
   if (!b.ok()) return 0;
   if (!symbol) return b.read(count).front();
+  if (const auto& known = b.graph().value(count).contents) return b.env().simplify(known->front()); // of constant flags
   if (symbol->is_symbol())
     if (auto read = b.graph().read(count, {&*symbol, 1}, b.node().location); !read.ok())
       b.fail(std::move(read).take_error());
@@ -28,10 +29,9 @@ ValueId places(B& b, ValueId flags) {
 }
 ValueId placed(B& b, ValueId targets, ValueId values, const SymExpr& size) {
   const SymExpr n = b.dim(targets, 0);
-  const ValueId none = expand(b, b.scalar_i(b.dtype(values), 0), {1, size, 1});
-  const ValueId out = b.op("scatter", {none, reshape(b, targets, {1, n}), reshape(b, values, {1, n, 1})},
-                           {{"reduction", std::string("none")}, {"unique", int64_t{1}}});
-  return reshape(b, out, {size});
+  const ValueId none = expand(b, b.scalar_i(b.dtype(values), 0), {size});
+  return b.op("scatter", {none, reshape(b, targets, {1, n}), values},
+              {{"reduction", std::string("none")}, {"unique", int64_t{1}}, {"view", SymShape{1, size, 1}}});
 }
 ValueId positions(B& b, ValueId flags, const SymExpr& count) {
   const ValueId targets = select(b, flags, sub(b, places(b, flags), 1.0), -1.0);

@@ -13,7 +13,7 @@ OpDef primitive(std::string_view name, std::string_view summary, std::vector<std
   def.name = name;
   def.summary = summary;
   def.aten = std::move(aten);
-  def.operands = {{"x", TypeSet::NumericOrBool}};
+  def.operands = {{"x", TypeSet::Any}};
   return def;
 }
 
@@ -387,9 +387,24 @@ OpDef flip() {
 }
 
 // ---- concat
+Status concat_strings(ReferenceContext& c, const Dims& dims, size_t axis) {
+  TESSERA_ASSIGN(int64_t n, element_count(dims));
+  std::vector<std::string> out(static_cast<size_t>(n));
+  const Dims stride = strides_of(dims);
+  int64_t begin = 0;
+  for (const Tensor& t : c.operands) {
+    for (Walk w(t.dims()); !w.done(); w.next())
+      out[static_cast<size_t>(offset(w.at(), stride) + begin * stride[axis])] =
+          t.string_values()[static_cast<size_t>(w.i())];
+    begin += t.dims()[axis];
+  }
+  c.results = {Tensor::strings(dims, std::move(out))};
+  return {};
+}
+
 OpDef concat() {
   OpDef def = primitive("concat", "the operands one after another along `axis`", {"cat"});
-  def.operands = {{"first", TypeSet::NumericOrBool}, {"rest", TypeSet::SameAsFirst, false, true}};
+  def.operands = {{"first", TypeSet::Any}, {"rest", TypeSet::SameAsFirst, false, true}};
   def.attributes = {{"axis", AttrKind::Int, true}};
   def.infer = [](InferContext& c) -> Status {
     int rank = c.type(0).rank();
@@ -442,6 +457,7 @@ OpDef concat() {
     size_t axis = static_cast<size_t>(a < 0 ? a + static_cast<int64_t>(dims.size()) : a);
     dims[axis] = 0;
     for (const Tensor& t : c.operands) dims[axis] += t.dims()[axis];
+    if (c.operands[0].dtype() == DType::String) return concat_strings(c, dims, axis);
     TESSERA_ASSIGN(Tensor y, Tensor::create(c.operands[0].dtype(), dims, true));
     Dims stride = strides_of(dims);
     int64_t begin = 0;

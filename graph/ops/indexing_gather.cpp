@@ -21,7 +21,7 @@ OpDef primitive(std::string_view name, std::string_view summary, std::vector<std
   def.name = name;
   def.summary = summary;
   def.aten = std::move(aten);
-  def.operands = {{"data", TypeSet::NumericOrBool}, {"indices", TypeSet::Index}};
+  def.operands = {{"data", TypeSet::Any}, {"indices", TypeSet::Index}};
   return def;
 }
 

@@ -9,7 +9,7 @@ using namespace ops;
 
 // A composite whose first operand is "data".
 OpDef of_data(std::string_view name, std::string_view summary, std::vector<OperandDef> more, DecomposeFn rewrite) {
-  more.insert(more.begin(), {"data", TypeSet::NumericOrBool});
+  more.insert(more.begin(), {"data", TypeSet::Any});
   return composite(name, summary, std::move(more), std::move(rewrite));
 }
 

@@ -97,7 +97,7 @@ OpDef slice() {
   def.name = "Slice";
   def.summary = "ranges of a tensor's dimensions, clamped to them";
   def.onnx = {{"Slice"}};
-  def.operands = {{"data", TypeSet::NumericOrBool},
+  def.operands = {{"data", TypeSet::Any},
                   {"starts", TypeSet::Index, true},
                   {"ends", TypeSet::Index, true},
                   {"axes", TypeSet::Index, true},
@@ -229,7 +229,7 @@ OpDef split() {
   def.name = "Split";
   def.summary = "a tensor cut into parts along an axis";
   def.onnx = {{"Split", "", 2}};
-  def.operands = {{"input", TypeSet::NumericOrBool}, {"split", TypeSet::Index, true}};
+  def.operands = {{"input", TypeSet::Any}, {"split", TypeSet::Index, true}};
   def.attributes = {
       {"axis", AttrKind::Int, false, int64_t{0}}, {"split", AttrKind::Ints}, {"num_outputs", AttrKind::Int}};
   def.min_results = 1;
@@ -267,7 +267,7 @@ OpDef concat() {
   def.name = "Concat";
   def.summary = "tensors one after another along an axis";
   def.onnx = {{"Concat", "", 4}};
-  def.operands = {{"first", TypeSet::NumericOrBool}, {"rest", TypeSet::SameAsFirst, false, true}};
+  def.operands = {{"first", TypeSet::Any}, {"rest", TypeSet::SameAsFirst, false, true}};
   def.attributes = {{"axis", AttrKind::Int, true}};
   def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
     B b(g, n);

@@ -38,6 +38,8 @@ Status check_operands(const InferContext& c) {
     if (!admits(def.types, dtype)) // strings are a matter of what is built, not of a broken model
       return c.error(dtype == DType::String ? ErrorCode::UnsupportedType : ErrorCode::TypeMismatch,
                      label + " must be " + std::string(summary(def.types)) + ", not " + std::string(name(dtype)));
+    if (dtype == DType::List && op.indexing())
+      return c.error(ErrorCode::TypeMismatch, label + " must be a tensor, not " + c.type(static_cast<int>(i)).str());
     if (def.types == TypeSet::SameAsFirst && dtype != c.type(first).dtype)
       return c.error(ErrorCode::TypeMismatch, label + " must be " + std::string(summary(def.types)) + " (" +
                                                   std::string(name(c.type(first).dtype)) + "), not " +

@@ -4,6 +4,7 @@
 //   state  <- state + k v^T
 //   output  = scale * state^T q
 #include "graph/ops/parts.h"
+#include "graph/ops/repeat.h"
 #include <cmath>
 
 namespace tessera {
@@ -126,57 +127,73 @@ Status reference_linear_attention(ReferenceContext& c) {
   return {};
 }
 
-// The steps written out, on a state [batch, head of keys, width of keys, width of values]. Longer sequences than this are
-// left to the primitive.
-constexpr int64_t kWrittenOut = 32;
-
-Result<std::vector<ValueId>> decompose_linear_attention(Graph& g, const Node& n, int result_count) {
+// A scan over time on a state [batch, head of keys, 1, width of keys, width of values].
+Result<std::vector<ValueId>> decompose_linear_attention(Graph& g, const Node& n, int) {
   B b(g, n);
   TESSERA_ASSIGN(Rule rule, rule_of(n));
   InferContext types{g, n, 2, {}, {}};
   types.results.resize(2);
   types.contents.resize(2);
   TESSERA_TRY(infer_linear_attention(types));
-  const SymExpr batch = b.dim(b.in(0), 0), time = b.dim(b.in(0), 1);
-  const auto steps = b.env().simplify(time).as_const();
-  if (!steps || *steps < 1 || *steps > kWrittenOut)
-    return b.done(b.ops("linear_attention", n.operands, n.attributes, result_count));
+  const SymExpr batch = b.dim(b.in(0), 0);
   const int64_t qh = n.attributes.i("q_num_heads"), kh = n.attributes.i("kv_num_heads"), group = qh / kh;
   const SymExpr dk = floordiv(b.dim(b.in(0), 2), qh), dv = floordiv(b.dim(b.in(2), 2), kh);
-  auto input = [&](int i, SymShape shape) {
-    return b.has(i) ? reshape(b, widen(b, b.in(i)), std::move(shape)) : ValueId{};
-  };
-  ValueId q = input(0, {batch, time, kh, group, dk, 1}), k = input(1, {batch, time, kh, 1, dk, 1}),
-          v = input(2, {batch, time, kh, 1, 1, dv}), state = input(3, {batch, kh, 1, dk, dv}), decay, beta;
-  const DType type = b.dtype(q);
-  if (state.valid()) state = cast(b, state, type);
   const SymShape state_shape = {batch, kh, 1, dk, dv};
-  if (!state.valid()) state = expand(b, b.scalar(type, 0), state_shape);
-  if (b.has(4)) decay = input(4, {batch, time, kh, 1, b.env().known_equal(b.dim(b.in(4), 2), kh) ? SymExpr(1) : dk, 1});
-  if (b.has(5)) beta = input(5, {batch, time, b.dim(b.in(5), 2), 1, 1, 1});
-  double scale = n.attributes.f("scale");
-  ValueId factor = scale != 0 ? b.scalar(type, scale) : div(b, 1.0, sqrt(b, b.size(dk, type)));
-  std::vector<ValueId> out;
-  for (int64_t t = 0; t < *steps && b.ok(); ++t) {
-    auto at = [&](ValueId x) { return squeeze(b, slice(b, x, 1, t, 1), {1}); };
-    ValueId key = at(k), value = at(v);
-    if (rule.gated) state = mul(b, state, exp(b, at(decay)));
-    if (rule.delta) value = mul(b, at(beta), sub(b, value, sum(b, mul(b, state, key), {3}, true)));
-    state = add(b, state, mul(b, key, value));
-    ValueId y = sum(b, mul(b, at(q), state), {3}, false); // [batch, kh, group, dv]
-    out.push_back(reshape(b, mul(b, y, factor), {batch, 1, dv * qh}));
+  const DType type = compute_dtype(b.dtype(b.in(0)));
+  ValueId state =
+      b.has(3) ? cast(b, reshape(b, b.in(3), state_shape), type) : expand(b, b.scalar(type, 0), state_shape);
+
+  Scan scan;
+  scan.body = std::make_shared<Graph>("step", std::make_shared<ShapeEnv>(b.env().inner()));
+  Node place;
+  place.location = n.location;
+  B s(*scan.body, place);
+  auto input = [&](const char* name, ValueId given, std::vector<ValueId>& as) {
+    TensorType step = b.type(given);
+    if (&as == &scan.scanned) step.shape.erase(step.shape.begin());
+    as.push_back(given);
+    return scan.body->add_input(name, std::move(step));
+  };
+  const ValueId before = input("state", state, scan.carried);
+  // Operand `i` of one step, [batch, heads of keys, queries of a head, dk, dv].
+  auto step_of = [&](const char* name, int i, SymShape shape) {
+    ValueId first = transpose(b, widen(b, b.in(i)), {1, 0, 2});
+    shape.insert(shape.begin(), batch);
+    return b.ok() ? reshape(s, input(name, first, scan.scanned), std::move(shape)) : ValueId{};
+  };
+  const ValueId query = step_of("query", 0, {kh, group, dk, 1}), key = step_of("key", 1, {kh, 1, dk, 1});
+  ValueId value = step_of("value", 2, {kh, 1, 1, dv}), next = before;
+  if (rule.gated) {
+    const bool of_heads = b.env().known_equal(b.dim(b.in(4), 2), kh);
+    next = mul(s, next, exp(s, step_of("decay", 4, {kh, 1, of_heads ? SymExpr(1) : dk, 1})));
   }
-  ValueId last = reshape(b, state, {batch, kh, dk, dv});
+  if (rule.delta) {
+    const ValueId beta = step_of("beta", 5, {b.dim(b.in(5), 2), 1, 1, 1});
+    value = mul(s, beta, sub(s, value, sum(s, mul(s, next, key), {3}, true)));
+  }
+  next = add(s, next, mul(s, key, value));
+  const double scale = n.attributes.f("scale");
+  const ValueId factor = scale != 0 ? s.scalar(type, scale) : div(s, 1.0, sqrt(s, s.size(dk, type)));
+  ValueId y = mul(s, sum(s, mul(s, query, next), {3}, false), factor); // [batch, kh, group, dv]
+  y = reshape(s, y, {batch, dv * qh});
+  if (!s.ok()) b.fail(s.failed().error());
+  if (!b.ok()) return b.failed();
+  scan.body->add_output("state", next);
+  scan.body->add_output("y", y);
+  scan.reverse_in.assign(scan.scanned.size(), false);
+  scan.reverse_out.assign(1, false);
+  const std::vector<ValueId> results = scan_slices(b, scan);
+  if (!b.ok()) return b.failed();
+  const ValueId last = reshape(b, results[0], {batch, kh, dk, dv}), all = transpose(b, results[1], {1, 0, 2});
   const DType d = b.dtype(b.in(0));
-  return b.done({cast(b, concat(b, std::move(out), 1), d), cast(b, last, b.has(3) ? b.dtype(b.in(3)) : d)});
+  return b.done({cast(b, all, d), cast(b, last, b.has(3) ? b.dtype(b.in(3)) : d)});
 }
 
-// The primitive, and ONNX's operator in terms of it or of its steps.
-OpDef linear_attention_record(bool onnx) {
+OpDef linear_attention_record() {
   OpDef def;
-  def.name = onnx ? "LinearAttention" : "linear_attention";
+  def.name = "LinearAttention";
   def.summary = "attention without softmax, as a recurrence over time on a state per head";
-  if (onnx) def.onnx = {{"LinearAttention", "", 27}};
+  def.onnx = {{"LinearAttention", "", 27}};
   def.operands = {{"query", TypeSet::Float},
                   {"key", TypeSet::SameAsFirst},
                   {"value", TypeSet::SameAsFirst},
@@ -190,8 +207,7 @@ OpDef linear_attention_record(bool onnx) {
                     {"update_rule", AttrKind::String, false, std::string("gated_delta")}};
   def.max_results = 2;
   def.infer = infer_linear_attention;
-  def.meaning = StructuredOp{};
-  if (onnx) def.meaning = Decomposition{decompose_linear_attention};
+  def.meaning = Decomposition{decompose_linear_attention};
   def.reference = reference_linear_attention;
   def.samples = [] {
     auto r = [](Dims d, uint64_t seed) { return random(DType::F32, std::move(d), seed, -1, 0.5); };
@@ -235,9 +251,6 @@ OpDef linear_attention_record(bool onnx) {
 
 } // namespace
 
-void register_linear_attention_ops(OpTable& table) {
-  table.add(linear_attention_record(false));
-  table.add(linear_attention_record(true));
-}
+void register_linear_attention_ops(OpTable& table) { table.add(linear_attention_record()); }
 
 } // namespace tessera

@@ -1,5 +1,4 @@
-// Determinants and the few operators of ai.onnx.ml on tensors; and the files of losses, signals, random numbers and
-// training.
+// Determinants; and the files of losses, signals, random numbers, training and images.
 #include "graph/ops/parts.h"
 #include <cmath>
 
@@ -119,66 +118,16 @@ OpDef det_record() {
   return def;
 }
 
-OpDef array_feature_extractor_record() {
-  OpDef def;
-  def.name = "ArrayFeatureExtractor";
-  def.summary = "columns of the last dimension by index";
-  def.onnx = {{"ArrayFeatureExtractor", "ai.onnx.ml", 1}};
-  def.operands = {{"X", TypeSet::Numeric}, {"Y", TypeSet::Index}};
-  def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
-    B b(g, n);
-    ValueId x = b.in(0);
-    if (b.rank(x) == 0) b.fail(ErrorCode::ShapeMismatch, "ArrayFeatureExtractor does not take a scalar");
-    if (b.rank(x) == 1) x = unsqueeze(b, x, {0});
-    ValueId columns = b.in(1);
-    if (b.ok()) columns = reshape(b, columns, {b.type(columns).count()});
-    return b.done(gather(b, x, columns, b.rank(x) - 1));
-  }};
-  def.samples = [] {
-    return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1), vec({0, 2})}),
-                               sample({random(DType::F32, {4}, 1), vec({3})})};
-  };
-  def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {}), vec({0})}, {}, ErrorCode::ShapeMismatch, "scalar")};
-  };
-  return def;
-}
-
-OpDef binarizer_record() {
-  OpDef def;
-  def.name = "Binarizer";
-  def.summary = "1 where x is above the threshold, else 0";
-  def.onnx = {{"Binarizer", "ai.onnx.ml", 1}};
-  def.operands = {{"X", TypeSet::Numeric}};
-  def.attributes = {{"threshold", AttrKind::Float, false, 0.0}};
-  def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
-    B b(g, n);
-    ValueId x = b.in(0);
-    // Compared as floats: the threshold need not be an integer where x is.
-    ValueId real = is_float(b.dtype(x)) ? x : cast(b, x, DType::F64);
-    return b.done(cast(b, gt(b, real, b.attr().f("threshold")), b.dtype(x)));
-  }};
-  def.samples = [] {
-    return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1)}, {{"threshold", 0.5}}),
-                               sample({random(DType::I32, {5}, 1)}, {{"threshold", 0.5}})};
-  };
-  def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::Bool, {3})}, {}, ErrorCode::TypeMismatch, "")};
-  };
-  return def;
-}
-
 } // namespace
 
 void register_misc_ops(OpTable& table) {
   table.add(det_record());
   table.add(det_onnx_record());
-  table.add(array_feature_extractor_record());
-  table.add(binarizer_record());
   register_loss_ops(table);
   register_signal_ops(table);
   register_random_ops(table);
   register_training_ops(table);
+  register_image_ops(table);
 }
 
 } // namespace tessera

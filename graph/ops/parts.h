@@ -8,6 +8,7 @@ void register_einsum_ops(OpTable&);           // einsum.cpp
 void register_read_ops(OpTable&);             // read.cpp
 void register_list_ops(OpTable&);             // list.cpp
 void register_string_ops(OpTable&);           // strings.cpp
+void register_image_ops(OpTable&);            // image.cpp: ImageDecoder
 void register_attention_ops(OpTable&);        // attention.cpp
 void register_narrow_ops(OpTable&);           // narrow.cpp: elements of 8 bits and less as bytes
 void register_linear_attention_ops(OpTable&); // linear_attention.cpp

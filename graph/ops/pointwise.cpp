@@ -434,7 +434,7 @@ void register_logic(OpTable& table) {
 
 // ---- select and clip
 void register_choice(OpTable& table) {
-  OpDef select = primitive("select", "a where the condition holds, b elsewhere", {{"Where"}}, {"where.self"});
+  OpDef select = primitive("select", "a where the condition holds, b elsewhere", {}, {"where.self"});
   select.operands = {{"condition", TypeSet::Bool}, {"a", TypeSet::NumericOrBool}, {"b", TypeSet::NumericOrBool}};
   select.infer = [](InferContext& c) -> Status {
     if (c.type(1).dtype != c.type(2).dtype)

@@ -453,13 +453,14 @@ OpDef dropout_record() {
 void register_random_ops(OpTable& table) {
   table.add(call_seed_record());
   table.add(random_bits_record());
-  table.add(dropout_record());
-  table.add(random_record("RandomNormal", "RandomNormal", Kind::Normal, false));
-  table.add(random_record("RandomNormalLike", "RandomNormalLike", Kind::Normal, true));
-  table.add(random_record("RandomUniform", "RandomUniform", Kind::Uniform, false));
-  table.add(random_record("RandomUniformLike", "RandomUniformLike", Kind::Uniform, true));
-  table.add(bernoulli_record());
-  table.add(multinomial_record());
+  for (OpDef def : {dropout_record(), random_record("RandomNormal", "RandomNormal", Kind::Normal, false),
+                    random_record("RandomNormalLike", "RandomNormalLike", Kind::Normal, true),
+                    random_record("RandomUniform", "RandomUniform", Kind::Uniform, false),
+                    random_record("RandomUniformLike", "RandomUniformLike", Kind::Uniform, true), bernoulli_record(),
+                    multinomial_record()}) {
+    def.side_effect = true; // each draws
+    table.add(std::move(def));
+  }
 }
 
 } // namespace tessera

@@ -235,12 +235,11 @@ Status reference_recurrent(ReferenceContext& c, Cell cell) {
   return {};
 }
 
-// The primitive, and ONNX's operator in terms of it or of its steps.
-OpDef recurrent_record(std::string_view name, std::string_view onnx, Cell cell, std::string_view summary) {
+OpDef recurrent_record(std::string_view name, Cell cell, std::string_view summary) {
   OpDef def;
-  def.name = onnx.empty() ? name : onnx;
+  def.name = name;
   def.summary = summary;
-  if (!onnx.empty()) def.onnx = {{onnx, "", 7}};
+  def.onnx = {{name, "", 7}};
   def.operands = {{"X", TypeSet::Float},
                   {"W", TypeSet::SameAsFirst},
                   {"R", TypeSet::SameAsFirst},
@@ -262,11 +261,7 @@ OpDef recurrent_record(std::string_view name, std::string_view onnx, Cell cell, 
   }
   def.max_results = cell == Cell::Lstm ? 3 : 2;
   def.infer = [cell](InferContext& c) { return infer(c, cell); };
-  def.meaning = StructuredOp{};
-  if (!onnx.empty())
-    def.meaning = Decomposition{[cell, name](Graph& g, const Node& n, int result_count) {
-      return recurrent::decompose(g, n, cell, result_count, name);
-    }};
+  def.meaning = Decomposition{[cell](Graph& g, const Node& n, int) { return recurrent::decompose(g, n, cell); }};
   def.reference = [cell](ReferenceContext& c) { return reference_recurrent(c, cell); };
   def.samples = [cell] {
     int64_t g = gates_of(cell);
@@ -322,17 +317,9 @@ OpDef recurrent_record(std::string_view name, std::string_view onnx, Cell cell, 
 } // namespace
 
 void register_recurrent_ops(OpTable& table) {
-  struct Row {
-    std::string_view name, onnx;
-    Cell cell;
-    std::string_view summary;
-  };
-  for (const Row& r : {Row{"rnn", "RNN", Cell::Rnn, "a layer of simple recurrent units over a sequence"},
-                       Row{"gru", "GRU", Cell::Gru, "a layer of gated recurrent units over a sequence"},
-                       Row{"lstm", "LSTM", Cell::Lstm, "a layer of long short-term memory units over a sequence"}}) {
-    table.add(recurrent_record(r.name, "", r.cell, r.summary));
-    table.add(recurrent_record(r.name, r.onnx, r.cell, r.summary));
-  }
+  table.add(recurrent_record("RNN", Cell::Rnn, "a layer of simple recurrent units over a sequence"));
+  table.add(recurrent_record("GRU", Cell::Gru, "a layer of gated recurrent units over a sequence"));
+  table.add(recurrent_record("LSTM", Cell::Lstm, "a layer of long short-term memory units over a sequence"));
 }
 
 } // namespace tessera

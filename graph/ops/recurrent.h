@@ -24,8 +24,7 @@ struct Function {
 // The functions of every direction, in order. Lists of alpha and beta hold values for the activations that take one.
 [[nodiscard]] Result<std::vector<Function>> functions_of(const Node& node, Cell cell, int64_t directions);
 [[nodiscard]] Status infer(InferContext& c, Cell cell);
-// The steps written out where their number is known and small; else the operator `primitive`.
-[[nodiscard]] Result<std::vector<ValueId>> decompose(Graph& graph, const Node& node, Cell cell, int result_count,
-                                                     std::string_view primitive);
+// A scan over the steps.
+[[nodiscard]] Result<std::vector<ValueId>> decompose(Graph& graph, const Node& node, Cell cell);
 
 } // namespace tessera::ops::recurrent

@@ -1,6 +1,8 @@
-// Recurrent layers written out: the products of the input with the weights of all steps at once, then a product with the
-// state and a cell for each step.
+// Recurrent layers: the products of the input with the weights of all steps at once, then a scan whose body is a product
+// with the state and a cell.
 #include "graph/ops/recurrent.h"
+#include "graph/ops/repeat.h"
+#include <algorithm>
 
 namespace tessera::ops::recurrent {
 
@@ -71,14 +73,67 @@ struct Direction {
   }
 };
 
-// Steps that are written out, each a product with the state and one kernel for the cell. Longer sequences are left to the
-// primitive.
-constexpr int64_t kWrittenOut = 32;
+// One direction of a layer: what its scan reads.
+struct Layer {
+  Cell cell;
+  SymExpr batch, hidden;
+  ValueId products; // [steps, batch, gates * hidden]
+  ValueId h, c;     // [batch, hidden]; c of an LSTM
+  ValueId weights, state_bias, peepholes;
+  ValueId lengths; // i64[batch], where sequences end before the last step
+  bool reverse;
+  const Function* f;
+};
+
+// Results of each step [steps, batch, hidden], then the state at the end.
+std::vector<ValueId> scan_of(B& b, const Layer& layer) {
+  Scan scan;
+  scan.body = std::make_shared<Graph>("step", std::make_shared<ShapeEnv>(b.env().inner()));
+  Node place;
+  place.location = b.node().location;
+  B s(*scan.body, place);
+  auto input = [&](const char* name, ValueId given, std::vector<ValueId>& as) {
+    if (!given.valid()) return ValueId{};
+    TensorType type = b.type(given);
+    if (&as == &scan.scanned) type.shape.erase(type.shape.begin());
+    as.push_back(given);
+    return scan.body->add_input(name, std::move(type));
+  };
+  const ValueId h = input("h", layer.h, scan.carried), c = input("c", layer.c, scan.carried),
+                products = input("products", layer.products, scan.scanned);
+  ValueId t;
+  if (layer.lengths.valid()) t = input("t", iota(b, {b.dim(layer.products, 0)}, 0), scan.scanned);
+  const ValueId weights = input("weights", layer.weights, scan.captured),
+                state_bias = input("state_bias", layer.state_bias, scan.captured),
+                peepholes = input("peepholes", layer.peepholes, scan.captured),
+                lengths = input("lengths", layer.lengths, scan.captured);
+  const Attributes& a = b.attr();
+  const Direction direction{
+      s,       layer.cell, layer.hidden, a.f("clip"), a.i("linear_before_reset") != 0, a.i("input_forget") != 0,
+      weights, state_bias, peepholes,    layer.f};
+  Direction::State next = direction.step(products, {h, c});
+  ValueId y = next.h;
+  if (t.valid()) { // behind the end of a sequence its state stays, and results are 0
+    const ValueId inside = reshape(s, gt(s, lengths, t), {layer.batch, 1});
+    y = select(s, inside, next.h, 0.0);
+    next.h = select(s, inside, next.h, h);
+    if (c.valid()) next.c = select(s, inside, next.c, c);
+  }
+  if (!s.ok()) b.fail(s.failed().error());
+  if (!b.ok()) return std::vector<ValueId>(c.valid() ? 3 : 2);
+  scan.body->add_output("h", next.h);
+  if (c.valid()) scan.body->add_output("c", next.c);
+  scan.body->add_output("y", y);
+  scan.reverse_in.assign(scan.scanned.size(), layer.reverse);
+  scan.reverse_out.assign(1, layer.reverse);
+  std::vector<ValueId> results = scan_slices(b, scan);
+  std::rotate(results.begin(), results.end() - 1, results.end());
+  return results;
+}
 
 } // namespace
 
-Result<std::vector<ValueId>> decompose(Graph& g, const Node& n, Cell cell, int result_count,
-                                       std::string_view primitive) {
+Result<std::vector<ValueId>> decompose(Graph& g, const Node& n, Cell cell) {
   B b(g, n);
   InferContext types{g, n, cell == Cell::Lstm ? 3 : 2, {}, {}};
   types.results.resize(static_cast<size_t>(types.result_count));
@@ -88,8 +143,6 @@ Result<std::vector<ValueId>> decompose(Graph& g, const Node& n, Cell cell, int r
   const bool batch_first = a.i("layout") == 1;
   const std::string direction = a.s("direction", "forward");
   const int64_t directions = direction == "bidirectional" ? 2 : 1, gates = gates_of(cell);
-  const auto steps = b.env().simplify(b.dim(b.in(0), batch_first ? 1 : 0)).as_const();
-  if (!steps || *steps < 1 || *steps > kWrittenOut) return b.done(b.ops(primitive, n.operands, a, result_count));
   TESSERA_ASSIGN(std::vector<Function> functions, functions_of(n, cell, directions));
   auto input = [&](int i) { return b.has(i) ? widen(b, b.in(i)) : ValueId{}; };
   ValueId x = input(0);
@@ -107,57 +160,41 @@ Result<std::vector<ValueId>> decompose(Graph& g, const Node& n, Cell cell, int r
   };
   std::vector<ValueId> outputs, last_h, last_c; // of each direction
   for (int64_t d = 0; d < directions && b.ok(); ++d) {
-    Direction layer{b,
-                    cell,
-                    hidden,
-                    a.f("clip"),
-                    a.i("linear_before_reset") != 0,
-                    a.i("input_forget") != 0,
-                    {},
-                    {},
-                    {},
-                    functions.data() + d * activations_of(cell)};
-    layer.weights = transpose(b, of_direction(r, d, 0), {1, 0});
-    if (peepholes.valid()) layer.peepholes = of_direction(peepholes, d, 0);
-    // Products of all steps at once.
-    ValueId products = matmul(b, x, transpose(b, of_direction(w, d, 0), {1, 0}));
+    Layer layer{cell,
+                batch,
+                hidden,
+                {},
+                initial(h0, d),
+                cell == Cell::Lstm ? initial(c0, d) : ValueId{},
+                transpose(b, of_direction(r, d, 0), {1, 0}),
+                {},
+                peepholes.valid() ? of_direction(peepholes, d, 0) : ValueId{},
+                b.has(4) ? cast(b, b.in(4), DType::I64) : ValueId{},
+                direction == "reverse" || d == 1,
+                functions.data() + d * activations_of(cell)};
+    layer.products = matmul(b, x, transpose(b, of_direction(w, d, 0), {1, 0}));
     if (bias.valid()) {
       ValueId both = of_direction(bias, d, 0), of_input = slice(b, both, 0, 0, wide),
               of_state = slice(b, both, 0, wide, wide);
-      const bool apart = cell == Cell::Gru && layer.linear_before_reset; // of gate h: reset before it is added
-      if (apart) {
+      if (cell == Cell::Gru && a.i("linear_before_reset") != 0) { // of gate h: reset before it is added
         layer.state_bias = of_state;
         ValueId none = expand(b, b.scalar(type, 0), {hidden});
         of_state = concat(b, {slice(b, of_state, 0, 0, hidden * 2), none}, 0);
       }
-      products = add(b, products, add(b, of_input, of_state));
+      layer.products = add(b, layer.products, add(b, of_input, of_state));
     }
-    const bool reverse = direction == "reverse" || d == 1;
-    Direction::State state{initial(h0, d), cell == Cell::Lstm ? initial(c0, d) : ValueId{}};
-    std::vector<ValueId> all(static_cast<size_t>(*steps));
-    for (int64_t s = 0; s < *steps && b.ok(); ++s) {
-      const int64_t t = reverse ? *steps - 1 - s : s;
-      Direction::State next = layer.step(of_direction(products, t, 0), state);
-      ValueId y = next.h;
-      if (b.has(4)) { // behind the end of a sequence its state stays, and results are 0
-        ValueId inside = reshape(b, gt(b, b.in(4), b.scalar_i(b.dtype(b.in(4)), t)), {batch, 1});
-        y = select(b, inside, next.h, 0.0);
-        next.h = select(b, inside, next.h, state.h);
-        if (next.c.valid()) next.c = select(b, inside, next.c, state.c);
-      }
-      all[static_cast<size_t>(t)] = unsqueeze(b, y, {batch_first ? 1 : 0});
-      state = next;
-    }
-    const int64_t time = batch_first ? 1 : 0;
-    outputs.push_back(unsqueeze(b, concat(b, std::move(all), time), {time + 1}));
-    last_h.push_back(unsqueeze(b, state.h, {time}));
-    if (state.c.valid()) last_c.push_back(unsqueeze(b, state.c, {time}));
+    const std::vector<ValueId> results = scan_of(b, layer);
+    if (!b.ok()) return b.failed();
+    outputs.push_back(unsqueeze(b, results[0], {1}));
+    last_h.push_back(unsqueeze(b, results[1], {batch_first ? 1 : 0}));
+    if (cell == Cell::Lstm) last_c.push_back(unsqueeze(b, results[2], {batch_first ? 1 : 0}));
   }
   if (!b.ok()) return b.failed();
+  ValueId y = concat(b, std::move(outputs), 1); // [steps, directions, batch, hidden]
+  if (batch_first) y = transpose(b, y, {2, 0, 1, 3});
   const int64_t axis = batch_first ? 1 : 0;
   const DType d = b.dtype(b.in(0));
-  std::vector<ValueId> results = {cast(b, concat(b, std::move(outputs), axis + 1), d),
-                                  cast(b, concat(b, std::move(last_h), axis), d)};
+  std::vector<ValueId> results = {cast(b, y, d), cast(b, concat(b, std::move(last_h), axis), d)};
   if (cell == Cell::Lstm) results.push_back(cast(b, concat(b, std::move(last_c), axis), d));
   return b.done(std::move(results));
 }

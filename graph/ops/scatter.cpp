@@ -20,10 +20,12 @@ Result<Tensor> copy_of(const Tensor& t) {
   return take(t, t.dims(), [](int64_t i) { return i; });
 }
 
-// `scatter` of targets that are unique if they are at most one.
-ValueId scatter(B& b, ValueId data, ValueId targets, ValueId updates, const std::string& reduction, bool unique) {
+// `scatter` to data as [b, t, s], of targets that are unique if they are at most one.
+ValueId scatter(B& b, ValueId data, SymShape view, ValueId targets, ValueId updates, const std::string& reduction,
+                bool unique) {
   unique = unique || b.dim(targets, 1).is_const(1);
-  return b.op("scatter", {data, targets, updates}, {{"reduction", reduction}, {"unique", int64_t{unique ? 1 : 0}}});
+  return b.op("scatter", {data, targets, updates},
+              {{"reduction", reduction}, {"unique", int64_t{unique ? 1 : 0}}, {"view", std::move(view)}});
 }
 ValueId checked(B& b, ValueId indices, const SymExpr& extent, bool wrap = true) {
   return b.op("checked_index", {indices}, {{"extent", SymShape{extent}}, {"wrap", int64_t{wrap ? 1 : 0}}});
@@ -56,10 +58,10 @@ Result<std::vector<ValueId>> decompose_scatter_elements(Graph& g, const Node& n,
   ValueId targets = checked(b, indices, shape[axis]);
   ValueId out;
   if (covers) {
-    auto three = [&](ValueId v, const SymShape& dims) {
-      return reshape(b, v, {product(dims, 0, axis), dims[axis], product(dims, axis + 1, rank)});
+    auto three = [&](const SymShape& dims) {
+      return SymShape{product(dims, 0, axis), dims[axis], product(dims, axis + 1, rank)};
     };
-    out = scatter(b, three(data, shape), three(targets, size), three(updates, size), reduction, false);
+    out = scatter(b, data, three(shape), reshape(b, targets, three(size)), updates, reduction, false);
   } else { // targets among all elements
     const SymExpr count = product(size, 0, rank);
     ValueId flat;
@@ -68,10 +70,9 @@ Result<std::vector<ValueId>> decompose_scatter_elements(Graph& g, const Node& n,
       at = mul(b, at, b.size(product(shape, d + 1, rank), DType::I64));
       flat = flat.valid() ? add(b, flat, at) : at;
     }
-    out = scatter(b, reshape(b, data, {1, product(shape, 0, rank), 1}), reshape(b, flat, {1, count}),
-                  reshape(b, updates, {1, count, 1}), reduction, false);
+    out = scatter(b, data, {1, product(shape, 0, rank), 1}, reshape(b, flat, {1, count}), updates, reduction, false);
   }
-  return b.done(reshape(b, out, shape));
+  return b.done(out);
 }
 
 Status infer_scatter_elements(InferContext& c) {
@@ -158,9 +159,8 @@ Result<std::vector<ValueId>> decompose_scatter_nd(Graph& g, const Node& n, int) 
     targets = targets.valid() ? add(b, targets, at) : at;
   }
   if (!targets.valid()) targets = expand(b, b.scalar_i(DType::I64, 0), {rows});
-  ValueId out = scatter(b, reshape(b, data, {1, product(shape, 0, depth), slice_size}), reshape(b, targets, {1, rows}),
-                        reshape(b, updates, {1, rows, slice_size}), b.attr().s("reduction", "none"), false);
-  return b.done(reshape(b, out, shape));
+  return b.done(scatter(b, data, {1, product(shape, 0, depth), slice_size}, reshape(b, targets, {1, rows}), updates,
+                        b.attr().s("reduction", "none"), false));
 }
 
 Status infer_scatter_nd(InferContext& c) {
@@ -250,10 +250,8 @@ Result<std::vector<ValueId>> decompose_tensor_scatter(Graph& g, const Node& n, i
   if (circular) targets = b.op2("mod", targets, b.size(shape[axis], DType::I64));
   targets = checked(b, targets, shape[axis], false);
   const auto fits = b.env().prove(sym_le(size[axis], shape[axis]));
-  ValueId out =
-      scatter(b, reshape(b, cache, {batch, shape[axis], slice_size}), reshape(b, targets, {batch, size[axis]}),
-              reshape(b, step, {batch, size[axis], slice_size}), "none", !circular || (fits && *fits));
-  return b.done(reshape(b, out, shape));
+  return b.done(scatter(b, cache, {batch, shape[axis], slice_size}, reshape(b, targets, {batch, size[axis]}), step,
+                        "none", !circular || (fits && *fits)));
 }
 
 Status infer_tensor_scatter(InferContext& c) {

@@ -1,5 +1,7 @@
 // The primitives of scatters: `scatter`, and `checked_index`, which makes its targets.
 #include "graph/ops/parts.h"
+#include "graph/ops/scatter.h"
+#include <cmath>
 
 namespace tessera {
 
@@ -50,23 +52,43 @@ OpDef checked_index_record() {
 }
 
 // ---- scatter
+// Data and updates of a scatter whose updates are [b, u, s].
+Status check_view(InferContext& c, const SymExpr& count, int updates) {
+  const SymShape view = scatter_view(c.graph, c.node);
+  if (view.size() != 3) return c.error(ErrorCode::ShapeMismatch, "a scatter takes data [b, t, s], not " + str(view));
+  TESSERA_TRY(c.env().require_equal(product(view), c.type(0).count(), "data of a scatter", c.node.location));
+  if (c.type(updates).rank() == 3 && c.node.attributes.dims("view").empty()) // the same, said of each size
+    for (size_t d : {0, 1, 2})
+      TESSERA_TRY(c.env().require_equal(d == 1 ? count : view[d], c.shape(updates)[d], "data and updates of a scatter",
+                                        c.node.location));
+  return c.env().require_equal(view[0] * count * view[2], c.type(updates).count(), "data and updates of a scatter",
+                               c.node.location);
+}
+
 Status infer_scatter(InferContext& c) {
-  const SymShape data = c.shape(0), targets = c.shape(1), updates = c.shape(2);
-  if (data.size() != 3 || updates.size() != 3 || targets.size() < 2 || targets.size() > 3)
+  const SymShape targets = c.shape(1);
+  if (targets.size() < 2 || targets.size() > 3)
     return c.error(ErrorCode::ShapeMismatch, "a scatter takes data [b, t, s], targets [b, u] or [b, u, s] and updates "
                                              "[b, u, s], not " +
-                                                 str(data) + ", " + str(targets) + " and " + str(updates));
-  for (size_t d : {0, 2})
-    TESSERA_TRY(c.env().require_equal(data[d], updates[d], "data and updates of a scatter", c.node.location));
-  for (size_t d = 0; d < targets.size(); ++d)
-    TESSERA_TRY(c.env().require_equal(targets[d], updates[d], "targets and updates of a scatter", c.node.location));
+                                                 str(c.shape(0)) + ", " + str(targets) + " and " + str(c.shape(2)));
+  TESSERA_TRY(check_view(c, targets[1], 2));
+  const SymShape view = scatter_view(c.graph, c.node);
+  for (size_t d = 0; d < targets.size(); d += 2)
+    TESSERA_TRY(c.env().require_equal(targets[d], view[d], "targets and data of a scatter", c.node.location));
   return infer_same(c);
+}
+
+// The view of the data, for these sizes.
+Result<Dims> view_of(const ReferenceContext& c) {
+  if (c.node.attributes.dims("view").empty()) return c.operands[0].dims();
+  return c.dims("view");
 }
 
 Status reference_scatter(ReferenceContext& c) {
   const Tensor &data = c.operands[0], &targets = c.operands[1], &updates = c.operands[2];
-  const Dims from = updates.dims();
-  const int64_t size = data.dims()[1], slices = from[2];
+  TESSERA_ASSIGN(const Dims view, view_of(c));
+  const int64_t size = view[1], slices = view[2];
+  const Dims from = {view[0], targets.dims()[1], slices};
   const bool each = targets.dims().size() == 3;
   const std::string reduction = c.node.attributes.s("reduction", "none");
   TESSERA_ASSIGN(Tensor out, take(data, data.dims(), [](int64_t i) { return i; }));
@@ -87,7 +109,8 @@ OpDef scatter_record() {
   def.summary = "data with updates written, or combined in their order, at targets; a negative target is left out";
   def.operands = {{"data", TypeSet::NumericOrBool}, {"targets", TypeSet::Index}, {"updates", TypeSet::SameAsFirst}};
   def.attributes = {{"reduction", AttrKind::String, false, std::string("none")},
-                    {"unique", AttrKind::Int, false, int64_t{0}}}; // 1: no two updates of a batch have one target
+                    {"unique", AttrKind::Int, false, int64_t{0}}, // 1: no two updates of a batch have one target
+                    {"view", AttrKind::Dims, false, SymShape{}}}; // scatter.h
   def.infer = infer_scatter;
   def.meaning = StructuredOp{Structured::Scatter};
   def.reference = reference_scatter;
@@ -103,6 +126,28 @@ OpDef scatter_record() {
         out.push_back(sample({random(d, {1, 4, 2}, seed + 2), each, random(d, {1, 3, 2}, seed + 3)}, a));
         seed += 4;
       }
+    // Enough updates that their order is found by sorting.
+    for (const char* r : {"none", "add", "mul", "max", "min"})
+      for (DType d : {DType::F32, DType::F64, DType::F16, DType::I32, DType::U8}) {
+        const Attributes a = {{"reduction", std::string(r)}};
+        out.push_back(sample({random(d, {2, 7, 3}, seed, -1, 1), random(DType::I64, {2, 50, 3}, seed + 1, -1, 6),
+                              random(d, {2, 50, 3}, seed + 2, -1, 1)},
+                             a));
+        out.back().tolerance = tolerance(d);
+        out.push_back(sample({random(d, {2, 7, 3}, seed, -1, 1), random(DType::I32, {2, 50}, seed + 1, -1, 6),
+                              random(d, {2, 50, 3}, seed + 2, -1, 1)},
+                             a));
+        out.back().tolerance = tolerance(d);
+        seed += 3;
+      }
+    out.push_back(
+        sample({floats({1, 2, 1}, {1, 2}),
+                integers(DType::I64, {1, 24}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}),
+                floats({1, 24, 1},
+                       {-INFINITY, 3, -0.0, 5, 7, 1, 2, 9, -4, 8, 0, 6, 3, 4, 5, 6, 7, 8, NAN, 1, 2, INFINITY, 0, 9})},
+               {{"reduction", std::string("max")}}));
+    out.push_back(out.back());
+    out.back().attributes.set("reduction", std::string("min"));
     out.push_back(sample({random(DType::F64, {1, 9, 1}, 1), integers(DType::I64, {1, 5}, {8, 0, -1, 3, 7}),
                           random(DType::F64, {1, 5, 1}, 2)},
                          {{"unique", int64_t{1}}}));
@@ -111,6 +156,9 @@ OpDef scatter_record() {
                          {{"unique", int64_t{1}}}));
     out.push_back(
         sample({random(DType::F32, {1, 3, 2}, 1), integers(DType::I64, {1, 0}, {}), random(DType::F32, {1, 0, 2}, 2)}));
+    for (const char* r : {"none", "add"})
+      out.push_back(sample({random(DType::F32, {2, 3, 5, 1}, 1), rows, random(DType::F32, {8, 5}, 2)},
+                           {{"reduction", std::string(r)}, {"view", SymShape{2, 3, 5}}}));
     return out;
   };
   def.error_samples = [] {
@@ -122,7 +170,87 @@ OpDef scatter_record() {
   return def;
 }
 
+// ---- scatter_segments
+Status infer_scatter_segments(InferContext& c) {
+  const SymShape data = scatter_view(c.graph, c.node), order = c.shape(1);
+  if (data.size() != 3 || order.size() != 2 || c.shape(2).size() != 2 || c.shape(3).size() != 2)
+    return c.error(ErrorCode::ShapeMismatch,
+                   "scatter_segments takes data [b, t, s], order [b, u], starts and counts [b, t] and updates "
+                   "[b, u, s], not " +
+                       str(data) + ", " + str(order) + " and " + str(c.shape(4)));
+  TESSERA_TRY(check_view(c, order[1], 4));
+  TESSERA_TRY(c.env().require_equal(order[0], data[0], "order and data of a scatter", c.node.location));
+  for (size_t d : {0, 1}) {
+    for (int segment : {2, 3})
+      TESSERA_TRY(c.env().require_equal(c.shape(segment)[d], data[d], "segments of a scatter", c.node.location));
+  }
+  return infer_same(c);
+}
+
+Status reference_scatter_segments(ReferenceContext& c) {
+  const Tensor &data = c.operands[0], &order = c.operands[1], &updates = c.operands[4];
+  TESSERA_ASSIGN(const Dims view, view_of(c));
+  const int64_t size = view[1], slices = view[2], count = order.dims()[1];
+  const std::string reduction = c.node.attributes.s("reduction", "add");
+  TESSERA_ASSIGN(Tensor out, take(data, data.dims(), [](int64_t i) { return i; }));
+  for (int64_t t = 0; t < view[0] * size; ++t) {
+    const int64_t batch = t / size * count;
+    for (int64_t j = 0; j < c.operands[3].get_i64(t); ++j) {
+      const int64_t update = batch + order.get_i64(batch + c.operands[2].get_i64(t) + j);
+      for (int64_t s = 0; s < slices; ++s) fold_update(out, t * slices + s, updates, update * slices + s, reduction);
+    }
+  }
+  c.results = {out};
+  return {};
+}
+
+OpDef scatter_segments_record() {
+  OpDef def;
+  def.name = "scatter_segments";
+  def.summary =
+      "data with updates combined: those of target t are order[starts[t]], ... order[starts[t] + counts[t] - 1]";
+  def.operands = {{"data", TypeSet::Numeric},
+                  {"order", TypeSet::Index},
+                  {"starts", TypeSet::Index},
+                  {"counts", TypeSet::Index},
+                  {"updates", TypeSet::SameAsFirst}};
+  def.attributes = {{"reduction", AttrKind::String, false, std::string("add")}, // or mul
+                    {"view", AttrKind::Dims, false, SymShape{}}};               // scatter.h
+  def.infer = infer_scatter_segments;
+  def.meaning = StructuredOp{Structured::Scatter};
+  def.reference = reference_scatter_segments;
+  def.samples = [] {
+    std::vector<Sample> out;
+    uint64_t seed = 1;
+    const Tensor order = integers(DType::I64, {2, 4}, {2, 0, 3, 1, 0, 1, 2, 3}),
+                 starts = integers(DType::I32, {2, 3}, {0, 2, 2, 0, 0, 3}),
+                 counts = integers(DType::I32, {2, 3}, {2, 0, 1, 0, 3, 1});
+    for (const char* r : {"add", "mul"})
+      for (DType d : {DType::F32, DType::F16, DType::F64, DType::I32, DType::U8}) {
+        const Attributes a = {{"reduction", std::string(r)}};
+        out.push_back(sample({random(d, {2, 3, 5}, seed), order, starts, counts, random(d, {2, 4, 5}, seed + 1)}, a));
+        out.push_back(
+            sample({random(d, {2, 3, 1}, seed + 2), order, starts, counts, random(d, {2, 4, 1}, seed + 3)}, a));
+        out.back().tolerance = tolerance(d);
+        seed += 4;
+      }
+    return out;
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {1, 3, 2}), integers(DType::I64, {1, 1}, {0}), integers(DType::I32, {1, 2}, {0, 0}),
+               integers(DType::I32, {1, 3}, {0, 0, 0}), random(DType::F32, {1, 1, 2})},
+              {}, ErrorCode::ShapeMismatch, "")};
+  };
+  return def;
+}
+
 } // namespace
+
+SymShape ops::scatter_view(const Graph& graph, const Node& node) {
+  SymShape view = node.attributes.dims("view");
+  return view.empty() ? operand_type(graph, node, 0).shape : view;
+}
 
 // NaN is the extreme of max and min.
 void ops::fold_update(Tensor& out, int64_t at, const Tensor& updates, int64_t from, const std::string& reduction) {
@@ -149,6 +277,7 @@ void ops::fold_update(Tensor& out, int64_t at, const Tensor& updates, int64_t fr
 void register_scatter_primitives(OpTable& table) {
   table.add(checked_index_record());
   table.add(scatter_record());
+  table.add(scatter_segments_record());
 }
 
 } // namespace tessera

@@ -1,6 +1,7 @@
 // Results whose size is data: NonZero, Unique, Compress.
 #include "graph/ops/chosen.h"
 #include "graph/ops/parts.h"
+#include "graph/ops/repeat.h"
 #include <cmath>
 #include <numeric>
 
@@ -151,21 +152,67 @@ OpDef compress_record() {
 }
 
 // ---- Unique
-// Elements in order; the first of each group of equal ones is a head. Slices along an axis are compared by none of the
-// primitives: their reference runs.
+// Whether elements differ; NaN is one value.
+ValueId differ(B& b, ValueId x, ValueId y) {
+  const ValueId differs = ne(b, x, y);
+  if (!b.ok() || !is_float(b.dtype(x))) return differs;
+  return logical_and(b, differs, logical_not(b, logical_and(b, b.op1("isnan", x), b.op1("isnan", y))));
+}
+
+// The order of rows [n, ...], compared element by element: sorts by each column, the last one first, since a sort keeps
+// the order of equal elements.
+ValueId order_of_rows(B& b, ValueId x) {
+  const SymExpr n = b.dim(x, 0);
+  if (b.rank(x) == 1) return b.op("sort_indices", {x}, {{"k", SymShape{n}}});
+  const ValueId columns = transpose(b, x, {1, 0});
+  Scan scan;
+  scan.body = std::make_shared<Graph>("column", std::make_shared<ShapeEnv>(b.env().inner()));
+  Node place;
+  place.location = b.node().location;
+  B s(*scan.body, place);
+  const ValueId order = scan.body->add_input("order", {DType::I64, {n}}),
+                column = scan.body->add_input("column", {b.dtype(x), {n}});
+  const ValueId by_column = s.op("sort_indices", {gather(s, column, order, 0)}, {{"k", SymShape{n}}});
+  const ValueId next = gather(s, order, by_column, 0);
+  if (!s.ok()) b.fail(s.failed().error());
+  if (!b.ok()) return {};
+  scan.body->add_output("order", next);
+  scan.carried = {iota(b, {n}, 0)};
+  scan.scanned = {columns};
+  scan.reverse_in = {true};
+  return scan_slices(b, scan)[0];
+}
+
+// Elements, or slices along an axis, in order; the first of each group of equal ones is a head.
 Result<std::vector<ValueId>> decompose_unique(Graph& g, const Node& n, int) {
   B b(g, n);
-  ValueId x = b.in(0);
-  const SymExpr all = b.type(x).count();
-  x = reshape(b, x, {all});
-  const ValueId order = b.op("sort_indices", {x}, {{"k", SymShape{all}}}), i = iota(b, {all}, 0);
-  const ValueId sorted = gather(b, x, order, 0);
+  ValueId x = b.in(0), rows; // rows: [elements or slices, the elements of one]
+  const bool slices = b.attr().has("axis") && b.rank(x) > 1;
+  const int64_t axis = slices ? b.axis(b.attr().i("axis"), b.rank(x)) : 0;
+  if (!b.ok()) return b.failed();
+  SymExpr all = b.type(x).count();
+  if (slices) {
+    all = b.dim(x, axis);
+    Ints perm = {axis};
+    SymExpr width = 1;
+    for (int64_t d = 0; d < b.rank(x); ++d)
+      if (d != axis) {
+        perm.push_back(d);
+        width *= b.dim(x, d);
+      }
+    rows = reshape(b, transpose(b, x, perm), {all, width});
+  } else {
+    rows = x = reshape(b, x, {all});
+  }
+  const ValueId order = order_of_rows(b, rows), i = iota(b, {all}, 0);
+  const ValueId sorted = gather(b, rows, order, 0);
   const ValueId before = gather(b, sorted, max(b, sub(b, i, 1.0), 0.0), 0);
-  ValueId differs = ne(b, sorted, before);
-  if (is_float(b.dtype(x))) // NaN is one group
-    differs = logical_and(b, differs, logical_not(b, logical_and(b, b.op1("isnan", sorted), b.op1("isnan", before))));
+  ValueId differs = differ(b, sorted, before);
+  if (slices) differs = gt(b, reduce(b, "reduce_max", cast(b, differs, DType::I32), {1}, false), 0.0);
   const ValueId heads = logical_or(b, differs, eq(b, i, 0.0));
-  const SymExpr found = read_count(b, heads, size_of_result(b, {0, 1, 3}, 0));
+  std::optional<SymExpr> size = size_of_result(b, {0}, static_cast<size_t>(axis));
+  if (!size) size = size_of_result(b, {1, 3}, 0);
+  const SymExpr found = read_count(b, heads, size);
   if (!b.ok()) return b.failed();
   const ValueId group = sub(b, places(b, heads), 1.0), head = select(b, heads, group, -1.0);
   ValueId first = placed(b, head, order, found), inverse = placed(b, order, group, all);
@@ -180,13 +227,7 @@ Result<std::vector<ValueId>> decompose_unique(Graph& g, const Node& n, int) {
     counts = gather(b, counts, by_first, 0);
     inverse = gather(b, rank, inverse, 0);
   }
-  return b.done({gather(b, x, first, 0), first, inverse, counts});
-}
-
-Result<std::vector<ValueId>> decompose_unique_or_slices(Graph& g, const Node& n, int count) {
-  if (!n.attributes.has("axis")) return decompose_unique(g, n, count);
-  B b(g, n);
-  return b.done(b.ops("unique_slices", {b.in(0)}, b.attr(), count));
+  return b.done({gather(b, x, first, axis), first, inverse, counts});
 }
 
 Status infer_unique(InferContext& c) {
@@ -274,25 +315,29 @@ Status reference_unique(ReferenceContext& c) {
   return {};
 }
 
-OpDef unique_record(bool slices) {
+OpDef unique_record() {
   OpDef def;
-  def.name = slices ? "unique_slices" : "unique";
+  def.name = "unique";
   def.summary = "distinct elements or slices, where they first stand, which each is, and how often";
-  if (!slices) def.onnx = {{"Unique", "", 11}};
+  def.onnx = {{"Unique", "", 11}};
   def.operands = {{"X", TypeSet::NumericOrBool}};
   def.attributes = {{"axis", AttrKind::Int}, {"sorted", AttrKind::Int, false, int64_t{1}}};
   def.max_results = 4;
   def.infer = infer_unique;
-  if (slices)
-    def.meaning = StructuredOp{};
-  else
-    def.meaning = Decomposition{decompose_unique_or_slices};
+  def.meaning = Decomposition{decompose_unique};
   def.reference = reference_unique;
   def.data_dependent_shape = true;
   def.samples = [] {
-    std::vector<Sample> out = {sample({random(DType::I32, {3, 4}, 1, 0, 3)}), sample({random(DType::F32, {7}, 1)}),
-                               sample({random(DType::I64, {4, 2}, 1, 0, 1)}, {{"axis", int64_t{0}}}),
-                               sample({random(DType::U8, {9}, 1, 0, 4)}, {{"sorted", int64_t{0}}})};
+    std::vector<Sample> out = {
+        sample({random(DType::I32, {3, 4}, 1, 0, 3)}),
+        sample({random(DType::F32, {7}, 1)}),
+        sample({random(DType::I64, {4, 2}, 1, 0, 1)}, {{"axis", int64_t{0}}}),
+        sample({random(DType::U8, {9}, 1, 0, 4)}, {{"sorted", int64_t{0}}}),
+        sample({random(DType::F32, {3, 20, 2}, 1, 0, 1)}, {{"axis", int64_t{1}}}),
+        sample({random(DType::I32, {2, 9, 3}, 2, 0, 1)}, {{"axis", int64_t{-2}}, {"sorted", int64_t{0}}}),
+        sample({random(DType::Bool, {300, 5}, 3)}, {{"axis", int64_t{0}}}),
+        sample({random(DType::F64, {6}, 3, 0, 2)}, {{"axis", int64_t{0}}}),
+        sample({random(DType::I32, {5, 0}, 3)}, {{"axis", int64_t{0}}})};
     for (Sample& s : out) s.result_count = 4;
     return out;
   };
@@ -308,8 +353,7 @@ OpDef unique_record(bool slices) {
 void register_select_ops(OpTable& table) {
   table.add(nonzero_record());
   table.add(compress_record());
-  table.add(unique_record(false));
-  table.add(unique_record(true));
+  table.add(unique_record());
 }
 
 } // namespace tessera

@@ -87,6 +87,13 @@ OpDef sort_indices_record() {
     out.push_back(sample({floats({1, 8}, {0.0, -0.0, NAN, 1, -INFINITY, -NAN, INFINITY, 1})}, {{"k", SymShape{8}}}));
     out.push_back(sample({random(DType::F32, {1, 5000}, 7)}, {{"k", SymShape{300}}, {"descending", int64_t{1}}}));
     out.push_back(sample({random(DType::I32, {1, 9000}, 8, -9, 9)}, {{"k", SymShape{9000}}}));
+    for (DType d : {DType::F32, DType::F64, DType::I8, DType::U64}) { // few of many, with ties
+      Tensor x = random(d, {2, 700}, 11, d == DType::U64 ? 0 : -4, 4);
+      if (is_float(d))
+        for (int64_t i : {3, 5, 699, 710}) x.set_f64(i, i == 5 ? -INFINITY : NAN);
+      for (int64_t descending : {0, 1})
+        out.push_back(sample({x}, {{"k", SymShape{descending != 0 ? 5 : 21}}, {"descending", descending}}));
+    }
     out.push_back(sample({random(DType::F32, {4, 1}, 9)}, {{"k", SymShape{1}}}));
     out.push_back(sample({random(DType::F32, {2, 3}, 9)}, {{"k", SymShape{0}}}));
     return out;
@@ -133,14 +140,16 @@ OpDef sort_tiles_record() {
       return c.error(ErrorCode::ShapeMismatch, "sort_tiles takes rows [rows, n], a tile and what is kept of it");
     if (!is_packed(c.type(0).dtype))
       return c.error(ErrorCode::UnsupportedType, "sort_tiles packs elements of at most 32 bits");
-    return set_result(c, DType::U64, {shape[0], ceildiv(shape[1], tile), keep[0]});
+    // A row without elements is one tile of none: what fits into one tile is one run, whatever its size.
+    const SymExpr tiles = c.env().simplify(sym_max(ceildiv(shape[1], tile), 1));
+    return set_result(c, DType::U64, {shape[0], tiles, keep[0]});
   };
   def.meaning = StructuredOp{Structured::Sort};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
     TESSERA_ASSIGN(Dims keep, c.dims("keep"));
     const int64_t tile = c.node.attributes.i("tile"), rows = x.dims()[0], n = x.dims()[1];
-    const int64_t tiles = (n + tile - 1) / tile;
+    const int64_t tiles = std::max<int64_t>((n + tile - 1) / tile, 1);
     TESSERA_ASSIGN(Tensor out, Tensor::create(DType::U64, {rows, tiles, keep[0]}));
     std::vector<uint64_t> run;
     for (int64_t t = 0; t < rows * tiles; ++t) {
@@ -185,7 +194,7 @@ OpDef merge_runs_record() {
     const SymShape shape = c.shape(0), keep = c.node.attributes.dims("keep");
     if (shape.size() != 3 || keep.size() != 1 || c.type(0).dtype != DType::U64)
       return c.error(ErrorCode::ShapeMismatch, "merge_runs takes runs [rows, runs, width] of u64");
-    return set_result(c, DType::U64, {shape[0], ceildiv(shape[1], 2), keep[0]});
+    return set_result(c, DType::U64, {shape[0], c.env().simplify(ceildiv(shape[1], 2)), keep[0]});
   };
   def.meaning = StructuredOp{Structured::Sort};
   def.reference = [](ReferenceContext& c) -> Status {

@@ -100,6 +100,59 @@ OpDef equal() {
   return def;
 }
 
+// ---- Where: of numbers, and of strings
+OpDef string_where() {
+  OpDef def;
+  def.name = "string_where";
+  def.summary = "strings of X where the condition holds, of Y elsewhere";
+  def.operands = {{"condition", TypeSet::Bool}, {"X", TypeSet::Any}, {"Y", TypeSet::Any}};
+  def.infer = [](InferContext& c) -> Status {
+    TESSERA_TRY(need_strings(c, 1));
+    TESSERA_TRY(need_strings(c, 2));
+    return infer_broadcast_as(DType::String)(c);
+  };
+  def.meaning = StructuredOp{};
+  def.reference = [](ReferenceContext& c) -> Status {
+    const Tensor &p = c.operands[0], &x = c.operands[1], &y = c.operands[2];
+    const Tensor* all[] = {&p, &x, &y};
+    TESSERA_ASSIGN(Dims dims, broadcast_dims(all));
+    const Dims sp = broadcast_strides(p.dims(), dims), sx = broadcast_strides(x.dims(), dims),
+               sy = broadcast_strides(y.dims(), dims);
+    std::vector<std::string> out;
+    for (Walk w(dims); !w.done(); w.next()) {
+      const bool first = p.get_i64(offset(w.at(), sp)) != 0;
+      out.push_back((first ? x : y).string_values()[static_cast<size_t>(offset(w.at(), first ? sx : sy))]);
+    }
+    c.results = {texts(dims, std::move(out))};
+    return {};
+  };
+  def.samples = [] {
+    return std::vector<Sample>{
+        sample({integers(DType::Bool, {2, 1}, {1, 0}), texts({3}, {"a", "b", "c"}), texts({}, {"z"})}, {}, 16)};
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({integers(DType::Bool, {1}, {1}), texts({1}, {"a"}), vec({1})}, {}, ErrorCode::TypeMismatch, "strings")};
+  };
+  return def;
+}
+
+OpDef where() {
+  OpDef def = composite("Where", "X where the condition holds, Y elsewhere, of numbers or strings",
+                        {{"condition", TypeSet::Bool}, {"X", TypeSet::Any}, {"Y", TypeSet::Any}},
+                        [](Graph& g, const Node& n, int) {
+                          B b(g, n);
+                          const bool strings = b.dtype(b.in(1)) == DType::String;
+                          return b.done(b.op(strings ? "string_where" : "select", {b.in(0), b.in(1), b.in(2)}));
+                        });
+  def.samples = [] {
+    Tensor flags = integers(DType::Bool, {2}, {1, 0});
+    return std::vector<Sample>{sample({flags, vec({1, 2}), vec({3})}, {}, 16),
+                               sample({flags, texts({2}, {"a", "b"}), texts({1}, {"c"})}, {}, 16)};
+  };
+  return def;
+}
+
 // ---- StringSplit
 // Parts between delimiters, or between runs of white space where there is none; `most`: splits at most, none below 0.
 std::vector<std::string> split(const std::string& text, const std::string& delimiter, int64_t most) {
@@ -463,8 +516,8 @@ OpDef tf_idf() {
 } // namespace
 
 void register_string_ops(OpTable& table) {
-  for (OpDef (*make)() :
-       {string_concat, string_equal, equal, string_split, string_normalizer, regex_full_match, tf_idf})
+  for (OpDef (*make)() : {string_concat, string_equal, equal, string_where, where, string_split, string_normalizer,
+                          regex_full_match, tf_idf})
     table.add(make());
 }
 

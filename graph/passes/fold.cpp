@@ -2,6 +2,7 @@
 // reference evaluator. It is slow and weights are mapped, not read, so only small ones are: operands and results of at
 // most `fold.limit` bytes together (default 65536). Nor may a result be larger than its operands, beyond a kilobyte: an
 // expanded scalar is better expanded when it is read.
+#include "graph/ir/sizes.h"
 #include "graph/passes/passes.h"
 #include "graph/reference/evaluator.h"
 #include "graph/support/log.h"
@@ -30,37 +31,18 @@ std::optional<int64_t> bytes_of(const TensorType& type) {
   auto n = element_count(dims);
   return n.ok() ? std::optional<int64_t>(byte_size(type.dtype, *n)) : std::nullopt;
 }
-// The symbols that a `read` defines are known now: each has one value.
-bool settle_read(Graph& graph, const Node& node, const Tensor& read) {
-  const auto& names = *node.attributes.get<std::vector<std::string>>("symbols");
+// What only running the node defined is known now. False where a value is beyond what guards ask: they report it when
+// the model runs.
+bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
   std::vector<std::pair<SymExpr, int64_t>> known;
-  for (size_t k = 0; k < names.size(); ++k) {
-    const auto symbol = graph.env().find(names[k]);
-    const int64_t n = read.get_i64(static_cast<int64_t>(k));
-    if (!symbol) return false;
-    const auto range = graph.env().range(*symbol);
-    if (n < range.lo || n > range.hi) return false; // a guard reports it when the model runs
-    if (symbol->is_symbol()) known.emplace_back(*symbol, n);
+  for (const DefinedSize& d : defined_sizes(graph, node)) {
+    const Tensor& t = results[static_cast<size_t>(d.result)];
+    const int64_t n = d.dim >= 0 ? t.dims()[static_cast<size_t>(d.dim)] : t.get_i64(d.element);
+    const SymRange range = graph.env().range(d.symbol);
+    if (n < range.lo || n > range.hi) return false;
+    known.emplace_back(d.symbol, n);
   }
   for (const auto& [symbol, n] : known) graph.env().define(symbol, n);
-  return true;
-}
-// Sizes that depend on data are known now: their symbols have one value.
-bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
-  const auto* structured = node.op->structured();
-  if (structured && structured->kind == Structured::Read && !settle_read(graph, node, results[0])) return false;
-  for (int pass = 0; pass < 2; ++pass) { // first whether all can be, then doing it
-    for (size_t r = 0; r < node.results.size(); ++r) {
-      if (!node.results[r].valid()) continue;
-      const SymShape& shape = graph.type(node.results[r]).shape;
-      for (size_t k = 0; k < shape.size(); ++k) {
-        const int64_t n = results[r].dims()[k];
-        if (shape[k].is_const()) continue;
-        if (!shape[k].is_symbol()) return false;
-        if (pass == 1) graph.env().define(shape[k], n);
-      }
-    }
-  }
   return true;
 }
 // Whether nothing is computed: each result is known to have no elements.
@@ -114,7 +96,7 @@ Result<bool> fold(Graph& graph, const PassOptions& options) {
       return std::vector<ValueId>{};
     }
     std::vector<Tensor>& results = *evaluated;
-    if (sizes_from_data && !settle_sizes(graph, node, results)) return std::vector<ValueId>{};
+    if (!settle_sizes(graph, node, results)) return std::vector<ValueId>{};
     std::vector<ValueId> values;
     for (size_t r = 0; r < node.results.size(); ++r) {
       values.emplace_back();

@@ -46,8 +46,11 @@ Result<std::vector<Tensor>> evaluate_decomposition(const Graph& graph, const Nod
   Node copy = node;
   copy.results.clear();
   for (size_t i = 0; i < copy.operands.size(); ++i)
-    if (copy.operands[i].valid())
-      copy.operands[i] = scratch.add_constant(operands[i], graph.value(node.operands[i]).name);
+    if (copy.operands[i].valid()) {
+      const Value& given = graph.value(node.operands[i]);
+      copy.operands[i] = scratch.add_constant(operands[i], given.name);
+      scratch.value(copy.operands[i]).type.items = given.type.items; // a list does not know whether it is an optional
+    }
   for (const auto& [name, attribute] : node.attributes.items()) {
     auto* dims = std::get_if<SymShape>(&attribute);
     if (dims == nullptr) continue;

@@ -146,11 +146,59 @@ SymRange ShapeEnv::Reasoner::interval(const SymExpr& e) {
   }
 }
 
+// Terms of a sum that share symbols, the extents of axes included, stand together; what stands apart varies by itself.
+std::vector<SymExpr> ShapeEnv::Reasoner::independent_parts(const SymExpr& e) {
+  std::vector<std::vector<sym::Term>> parts;
+  std::unordered_map<uint64_t, size_t> part_of; // of symbols
+  for (const sym::Term& t : sym::terms(e)) {
+    const size_t mine = parts.size();
+    parts.push_back({t});
+    std::vector<SymExpr> pending = t.mono.symbols();
+    std::unordered_set<uint64_t> seen;
+    while (!pending.empty()) {
+      const SymExpr s = pending.back();
+      pending.pop_back();
+      if (!seen.insert(s.symbol_id()).second) continue;
+      if (auto [it, fresh] = part_of.emplace(s.symbol_id(), mine); !fresh && it->second != mine) {
+        const size_t other = it->second;
+        auto& from = parts[other];
+        parts[mine].insert(parts[mine].end(), from.begin(), from.end());
+        from.clear();
+        for (auto& [symbol, part] : part_of)
+          if (part == other) part = mine;
+      }
+      if (const Facts* f = facts(s); f && f->extent)
+        for (const SymExpr& inner : f->extent->symbols()) pending.push_back(inner);
+    }
+  }
+  std::vector<SymExpr> out;
+  for (auto& p : parts)
+    if (!p.empty()) out.push_back(*sym::sum(std::move(p)));
+  return out;
+}
+
 int64_t ShapeEnv::Reasoner::bound(const SymExpr& e, bool upper, int budget) {
   const SymRange r = interval(e);
   const int64_t plain = upper ? r.hi : r.lo;
   if (e.op() != SymOp::Add || e.node()->opaque || budget == 0 || e.args().size() > 32) return plain;
+  const std::vector<SymExpr> parts = independent_parts(e);
+  if (parts.size() == 1) return eliminated(e, plain, upper, budget);
+  __int128 all = 0;
+  for (const SymExpr& part : parts) {
+    const SymRange of = interval(part);
+    const int64_t b = eliminated(part, upper ? of.hi : of.lo, upper, budget);
+    if (b >= kHuge || b <= -kHuge) return plain;
+    all += b;
+  }
+  return upper ? std::min(plain, saturate(all)) : std::max(plain, saturate(all));
+}
+
+// The bound of `e` by elimination where that is better than `plain`.
+int64_t ShapeEnv::Reasoner::eliminated(const SymExpr& e, int64_t plain, bool upper, int budget) {
+  const std::vector<sym::Term> ts = sym::terms(e);
+  if (ts.size() == 1 && sym::factors(ts[0].mono).size() <= 1) return plain;
   for (const SymExpr& atom : atoms(e)) {
+    if (--effort < 0) return plain;
     if (auto b = bound_without(e, atom, upper, budget)) return upper ? std::min(plain, *b) : std::max(plain, *b);
   }
   return plain;

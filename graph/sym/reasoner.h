@@ -7,6 +7,9 @@ namespace tessera {
 
 struct ShapeEnv::Reasoner {
   const ShapeEnv& env;
+  // Atoms that one query may eliminate before it takes what interval arithmetic says: nested divisions by sizes that
+  // share symbols double the work at each level.
+  int effort = 500;
 
   // -- simplify.cpp
   [[nodiscard]] SymExpr simplify(const SymExpr& e, int steps = 0);
@@ -29,7 +32,9 @@ private:
   SymExpr any_of(const SymExpr& e);
   SymExpr local_comparison(const SymExpr& e);
   SymRange interval(const SymExpr& e);
+  std::vector<SymExpr> independent_parts(const SymExpr& e);
   int64_t bound(const SymExpr& e, bool upper, int budget);
+  int64_t eliminated(const SymExpr& e, int64_t plain, bool upper, int budget);
   std::optional<int64_t> bound_without(const SymExpr& e, const SymExpr& atom, bool upper, int budget);
   const Facts* facts(const SymExpr& symbol) const;
 };

@@ -1,4 +1,5 @@
 // The type tessera._native.Session, and the functions that open one.
+#include "api/operators.h"
 #include "native.h"
 #include "values.h"
 #include <cstdlib>
@@ -255,6 +256,24 @@ PyObject* open_program(PyObject*, PyObject* args, PyObject* keywords) {
   });
 }
 
+PyObject* load_operators(PyObject*, PyObject* args, PyObject* keywords) {
+  static const char* names_of[] = {"path", nullptr};
+  PyObject* path = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&:load_operators", const_cast<char**>(names_of),
+                                   PyUnicode_FSConverter, &path))
+    return nullptr;
+  Ref bytes(path);
+  const char* file = PyBytes_AsString(bytes.get());
+  if (!file) return nullptr;
+  const char* error = nullptr;
+  {
+    WithoutLock others;
+    error = tessera_load_operators(file);
+  }
+  if (error) return raise_last_error(error);
+  Py_RETURN_NONE;
+}
+
 PyObject* survey_program(PyObject*, PyObject* args, PyObject* keywords) {
   static const char* names_of[] = {"json", "weights", "strided", nullptr};
   PyObject *json = nullptr, *weights = nullptr;
@@ -287,6 +306,10 @@ PyMethodDef functions[] = {
      METH_VARARGS | METH_KEYWORDS,
      "survey_program(json, weights=None, strided=False)\n--\n\n"
      "What of a program is not taken, as JSON: a list of {node, target, output, reason}. Raises tessera.Error."},
+    {"load_operators", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(load_operators)),
+     METH_VARARGS | METH_KEYWORDS,
+     "load_operators(path)\n--\n\n"
+     "Registers the operators of a shared library for this process (api/operators.h). Raises tessera.Error."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT,

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from . import _libraries  # noqa: F401  before the extension
 from ._errors import Error, FileError, InputError, InputTypeError, ModelError, OutOfMemoryError, RunError, UnsupportedError, UsageError
-from ._native import Tensor
+from ._native import Tensor, load_operators
 from ._options import stats
 from ._session import Model, TensorInfo, load
 
 __all__ = [
     "Error", "FileError", "InputError", "InputTypeError", "Model", "ModelError", "OutOfMemoryError", "RunError", "Tensor", "TensorInfo",
-    "UnsupportedError", "UsageError", "explain", "load", "stats",
+    "UnsupportedError", "UsageError", "explain", "load", "load_operators", "stats",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -131,7 +131,9 @@ TEST(ControlFlow, ResultsAreThoseOfTheReference) {
 
 TEST(ControlFlow, BodiesArePlannedByTheSamePipeline) {
   TemporaryFolder cache;
-  Compiled compiled = compile_it(parse(cases()[4].text), options(cache.path()));
+  CompileOptions o = options(cache.path());
+  o.disabled_passes = {"group-iterations"};
+  Compiled compiled = compile_it(parse(cases()[4].text), o);
   ASSERT_EQ(compiled.bodies.size(), 1u);
   const ControlCode& code = *compiled.bodies.begin()->second;
   ASSERT_EQ(code.bodies.size(), 1u);
@@ -145,6 +147,23 @@ TEST(ControlFlow, BodiesArePlannedByTheSamePipeline) {
   EXPECT_EQ(step.reason, "it runs t times");
   EXPECT_FALSE(step.continues);
   EXPECT_TRUE(step.defines.empty()) << "every size is known before the run";
+}
+
+TEST(ControlFlow, IterationsOfAScanAreGrouped) {
+  TemporaryFolder cache;
+  const Graph source = parse(cases()[4].text);
+  Compiled compiled = compile_it(source.clone(), options(cache.path()));
+  ASSERT_EQ(compiled.bodies.size(), 2u) << "of groups, and of the iterations that are left";
+  std::vector<size_t> kernels;
+  for (const auto& [group, code] : compiled.bodies)
+    kernels.push_back(code->bodies[0].compiled->report.plan.groups.size());
+  EXPECT_GT(kernels[0], kernels[1]);
+  for (int64_t steps : {0, 1, 5, 40, 101})
+    expect_right(source, compiled,
+                 {{"h", random(DType::F32, {3}, 1)},
+                  {"x", random(DType::F32, {steps, 3}, 2)},
+                  {"w", random(DType::F32, {3}, 3)}},
+                 1e-5);
 }
 
 } // namespace

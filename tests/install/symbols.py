@@ -24,9 +24,10 @@ def main():
     for name in names:
         if not (C.match(name) or CPP.match(name)): problems.append(f"exported, and no part of the interface: {name}")
     if len(names) > MOST: problems.append(f"{len(names)} symbols are exported, at most {MOST} are expected")
-    header = open(os.path.join(prefix, "include/tessera/api/c.h"), encoding="utf-8").read()
-    for function in set(re.findall(r"\b(tessera_\w+)\(", header)):
-        if function not in names: problems.append(f"declared in api/c.h, and not exported: {function}")
+    for api, functions in (("c.h", r"\b(tessera_\w+)\("), ("operators.h", r"^const char\* (tessera_\w+)\(")):
+        header = open(os.path.join(prefix, "include/tessera/api", api), encoding="utf-8").read()
+        for function in set(re.findall(functions, header, re.M)):
+            if function not in names: problems.append(f"declared in api/{api}, and not exported: {function}")
     top = sorted(os.listdir(os.path.join(prefix, "include")))
     if top != ["tessera"]: problems.append(f"include/ has {top}, expected is tessera alone")
     headers = [os.path.join(f, n) for f, _, files in os.walk(os.path.join(prefix, "include")) for n in files]

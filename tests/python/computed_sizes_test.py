@@ -123,6 +123,22 @@ CASES: dict[str, tuple[str, list[tuple[numpy.ndarray, ...]]]] = {
             (x(3, 4), numpy.array([0, 1, 0], bool), ints(5, 1)), (x(3, 4), numpy.array([1, 1, 0], bool), ints(2, 4)),
         ],
     ),
+    "top of few": (
+        "(float[a, b] x) => (float[a, n] v, int64[a, n] j) { k = Constant<value_ints = [3]>() v, j = TopK(x, k) }",
+        [(x(2, 700),), (x(1, 3),), (x(3, 40),), (numpy.sort(x(2, 5000)),)],
+    ),
+    "unique rows": (
+        "(float[a, b] x) => (float[n, b] y, int64[n] f, int64[a] i, int64[n] c) { y, f, i, c = Unique<axis = 0>(x) }",
+        [(x(9, 2),), (x(30, 7),), (x(1, 1),), (x(5, 40),)],
+    ),
+    "unique columns as they come": (
+        "(int64[a, b] x) => (int64[a, n] y, int64[n] f, int64[b] i, int64[n] c) { y, f, i, c = Unique<axis = 1, sorted = 0>(x) }",
+        [(x(2, 9).astype(I64),), (x(7, 30).astype(I64),), (x(1, 50).astype(I64),)],
+    ),
+    "repeated targets": (
+        '(float[a, b] x, int64[n, 1] i, float[n, b] u) => (float[a, b] y) { y = ScatterND<reduction = "add">(x, i, u) }',
+        [(x(5, 4), ints(3, 0, 3, 3, 1).reshape(-1, 1), x(5, 4)), (x(2, 1), ints(*[1] * 90).reshape(-1, 1), x(90, 1))],
+    ),
 }  # fmt: skip
 
 

@@ -76,6 +76,36 @@ CASES: dict[str, tuple[str, list[tuple[numpy.ndarray, ...]]]] = {
         " an, cn = Loop(m, , a0, c0) <body = g (int64 i, bool on, float[n] p, float[n] q) => (bool on, float[n] p, float[n] s) { s = Add(p, q) }> }",
         [(i(m), x(4), x(4) * 3) for m in (0, 1, 4)],
     ),
+    "branches of different ranks, and what reads them": (
+        "(bool c, float[n, 4] a) => (float s, float[n] r, float[m] kept) {"
+        " v = If(c) <then_branch = t () => (float[k] p) { axes = Constant<value_ints = [1]>() p = ReduceSum<keepdims = 0>(a, axes) },"
+        " else_branch = e () => (float[l, 4] q) { q = Neg(a) }>"
+        " one = Constant<value_float = 1.0>() w = Add(v, one) s = ReduceMax<keepdims = 0>(w) flat = Constant<value_ints = [-1]>()"
+        " kept = Reshape(w, flat) last = Constant<value_ints = [1]>() r = ReduceSum<keepdims = 0>(a, last) }",
+        [(b(c), x(n, 4)) for c, n in ((True, 3), (False, 3), (False, 1), (True, 5))],
+    ),
+    "a branch in a branch, of different ranks": (
+        "(bool c, bool d, float[n, 4] a) => (float[m] y) {"
+        " v = If(c) <then_branch = t () => (float[k, 4] p) { p = Neg(a) }, else_branch = e () => (float[j] q) {"
+        " q = If(d) <then_branch = u () => (float[i, 4] f) { f = Abs(a) }, else_branch = w () => (float[o] g) {"
+        " axes = Constant<value_ints = [0]>() g = ReduceMax<keepdims = 0>(a, axes) }> }>"
+        " flat = Constant<value_ints = [-1]>() y = Reshape(v, flat) }",
+        [(b(c), b(d), x(n, 4)) for c, d, n in ((True, True, 2), (False, True, 3), (False, False, 3), (True, False, 1))],
+    ),
+    "constant flags, and a branch that no call takes": (
+        "(bool c, float[n, 4] a, float[3, 4] w) => (float[n, 4] y) {"
+        " v = If(c) <then_branch = t () => (float[k, 4] p) { p = Neg(a) }, else_branch = e () => (float[j] q) {"
+        " axes = Constant<value_ints = [0]>() q = ReduceMax<keepdims = 0>(a, axes) }>"
+        " most = Constant<value = bool[4] {1, 0, 1, 1}>() u = Compress<axis = 1>(v, most) y = Gemm(u, w) }",
+        [(b(True), x(n, 4), x(3, 4)) for n in (1, 3)],
+    ),
+    "a map over the items of a sequence": (
+        "(float[a, 3] p, float[c, 3] q, float[3] z, float k) => (float[l, 3] y, int64[m] shapes) {"
+        " items = SequenceConstruct(p, q, p) sums, sizes = SequenceMap(items, z) <body = g (float[h, 3] e, float[3] s)"
+        " => (float[h, 3] o, int64[2] size) { w = Mul(e, s) o = Add(w, k) size = Shape(e) }>"
+        " y = ConcatFromSequence<axis = 0>(sums) shapes = ConcatFromSequence<axis = 0>(sizes) }",
+        [(x(2, 3), x(1, 3), x(3), f(0.5)), (x(1, 3), x(4, 3), x(3), f(-2.0))],
+    ),
     "until nothing is larger than one": (
         "(float[n] v0) => (float[n] y) { one = Constant<value_float = 1.0>() m0 = ReduceMax<keepdims = 0>(v0) c0 = Greater(m0, one)"
         " v = Loop(, c0, v0) <body = g (int64 i, bool on, float[n] u) => (bool c, float[n] w) { two = Constant<value_float = 2.0>()"
@@ -126,6 +156,13 @@ class ControlFlow(unittest.TestCase):
         for name, (text, calls) in CASES.items():
             with self.subTest(name):
                 self.check(load(text), onnxruntime.InferenceSession(save(text), providers=["CPUExecutionProvider"]), calls)
+
+    def test_a_branch_that_cannot_be_built_is_an_error_when_it_is_taken(self) -> None:
+        text = CASES["constant flags, and a branch that no call takes"][0]
+        model = load(text)
+        model(b(True), x(2, 4), x(3, 4))
+        with self.assertRaisesRegex(tessera.Error, "other branch is taken"):
+            model(b(False), x(2, 4), x(3, 4))
 
 
 if __name__ == "__main__":

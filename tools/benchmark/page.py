@@ -48,7 +48,7 @@ def torch_models(rows):
 
 
 READERS = {"kernels": kernels, "families": kernels, "sweep": sweep, "models": models, "torch": torch_models}
-NAMES = {"copy": "copy", "eager": "eager", "compile": "TorchInductor", "graphs": "TorchInductor", "onnxruntime": "ONNX Runtime"}
+NAMES = {"copy": "copy", "eager": "eager", "compile": "TorchInductor", "graphs": "TorchInductor", "cuda_graph": "eager in a CUDA graph", "onnxruntime": "ONNX Runtime"}
 
 
 def ratio(us, other):

@@ -1,5 +1,6 @@
 #include "command.h"
 #include "api/device.h"
+#include "api/load_operators.h"
 #include "codegen/driver/load.h"
 #include "codegen/driver/pipeline.h"
 #include "codegen/target/select.h"
@@ -37,7 +38,17 @@ Result<std::pair<std::string, std::string>> split_assignment(const std::string& 
 
 } // namespace
 
+void add_operators_option(Subcommand& sub, std::vector<std::string>& libraries) {
+  sub.option("--operators", libraries, "shared library with operators of the model's (repeatable)").one_at_a_time();
+}
+
+Status load_all(const std::vector<std::string>& libraries) {
+  for (const std::string& library : libraries) TESSERA_TRY(load_operators(library));
+  return {};
+}
+
 void add_plan_options(Subcommand& sub, ModelOptions& o) {
+  add_operators_option(sub, o.operators);
   sub.option("--shape", o.shapes, "sizes: INPUT=1x128 of an input, or DIM=4 of a named dimension (repeatable)")
       .one_at_a_time();
   sub.option("--value", o.values,
@@ -149,6 +160,7 @@ Result<DeviceChoice> device_for(const ModelOptions& o) {
 
 Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<ShapeArgument>& shapes) {
   SessionOptions out;
+  TESSERA_TRY(load_all(o.operators));
   if (is_compiled_file(o.model)) {
     std::string given;
     for (const auto& name : o.compiles) given += (given.empty() ? "" : ", ") + name;

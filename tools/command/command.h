@@ -20,6 +20,7 @@ void add_test(CommandLine& line);
 void add_tune(CommandLine& line);
 void add_calibrate(CommandLine& line);
 void add_opt(CommandLine& line);
+void add_ops(CommandLine& line);
 
 enum ExitCode : int { kDone = 0, kDiffers = 1, kUsage = 2, kUnsupported = 3, kBadInput = 4, kFailed = 5 };
 
@@ -36,6 +37,7 @@ struct ModelOptions {
   std::optional<double> tune_share;
   std::string cache_dir;
   std::vector<std::string> disabled_passes;
+  std::vector<std::string> operators;  // shared libraries of operators
   std::vector<std::string> specialize; // DIM=exact, DIM=div:8
   std::string on_miss = "compile";
   int max_variants = 8;
@@ -45,6 +47,9 @@ struct ModelOptions {
 void add_model_options(Subcommand& sub, ModelOptions& options);
 // Those of them that decide which plan is made.
 void add_plan_options(Subcommand& sub, ModelOptions& options);
+void add_operators_option(Subcommand& sub, std::vector<std::string>& libraries);
+// Registers the operators of the libraries. Errors: those of load_operators().
+[[nodiscard]] Status load_all(const std::vector<std::string>& libraries);
 [[nodiscard]] Diagnostic unknown_pass(const std::string& name);
 // An error for a compiled file where `subcommand` needs the model it was compiled from.
 [[nodiscard]] Status need_model(const std::string& path, const std::string& subcommand);

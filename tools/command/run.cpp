@@ -53,18 +53,50 @@ std::string shown_number(double v) {
   return buffer;
 }
 
-// A file name for an output: names may hold slashes.
-std::string file_name(const std::string& output) {
+// A file name for an output: names may hold slashes. Lists are no arrays.
+std::string file_name(const std::string& output, DType dtype) {
   std::string out = output;
   for (char& c : out)
     if (c == '/' || c == '\0') c = '_';
-  return out + ".npy";
+  return out + (dtype == DType::List ? ".json" : ".npy");
 }
 
-std::string type_text(const Tensor& t) {
-  SymShape dims(t.dims().begin(), t.dims().end());
-  return TensorType{t.dtype(), dims}.str();
+// A tensor as nested arrays from element `at` on; a sequence or optional as an array, a map as an object.
+Json elements(const Tensor& t, size_t dim, int64_t& at) {
+  if (dim < t.dims().size()) {
+    Json out = Json::array();
+    for (int64_t i = 0; i < t.dims()[dim]; ++i) out.push_back(elements(t, dim + 1, at));
+    return out;
+  }
+  const int64_t i = at++;
+  if (t.dtype() == DType::String) return t.string_values()[static_cast<size_t>(i)];
+  if (t.dtype() == DType::Bool) return t.get_i64(i) != 0;
+  return is_float(t.dtype()) ? Json(t.get_f64(i)) : Json(t.get_i64(i));
 }
+Json values_of(const Tensor& t) {
+  int64_t first = 0;
+  if (t.dtype() != DType::List) return info(t.dtype()).kind == DTypeKind::Complex ? Json() : elements(t, 0, first);
+  if (type_of(t).items->container == ItemType::Container::Map) {
+    const Tensor &keys = t.items()[0], &values = t.items()[1];
+    Json out = Json::object();
+    for (int64_t i = 0, at = 0; i < keys.count(); ++i) {
+      const std::string key = keys.dtype() == DType::String ? keys.string_values()[static_cast<size_t>(i)]
+                                                            : std::to_string(keys.get_i64(i));
+      out[key] = elements(values, 1, at);
+    }
+    return out;
+  }
+  Json out = Json::array();
+  for (const Tensor& item : t.items()) out.push_back(values_of(item));
+  return out;
+}
+
+Status write_output(const std::string& path, const Tensor& t) {
+  if (t.dtype() != DType::List) return write_npy(path, t);
+  return write_json(path, values_of(t));
+}
+
+std::string type_text(const Tensor& t) { return type_of(t).str(); }
 
 // Compares the outputs with DIR/NAME.npy; false where one differs.
 Result<bool> compare_outputs(const RunOptions& o, const Session& session, const std::vector<Tensor>& outputs,
@@ -73,9 +105,10 @@ Result<bool> compare_outputs(const RunOptions& o, const Session& session, const 
   bool all_same = true;
   int compared = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    std::string path = dir + "/" + file_name(ios[i].name);
-    if (!std::filesystem::exists(path)) {
-      text += "  " + shown(ios[i].name) + ": not compared, there is no " + shown(path) + "\n";
+    std::string path = dir + "/" + file_name(ios[i].name, outputs[i].dtype());
+    if (outputs[i].dtype() == DType::List || !std::filesystem::exists(path)) {
+      text += "  " + shown(ios[i].name) + ": not compared, " +
+              (outputs[i].dtype() == DType::List ? "it is a list" : "there is no " + shown(path)) + "\n";
       continue;
     }
     TESSERA_ASSIGN(Tensor expected, read_npy(path, outputs[i].dtype()));
@@ -103,7 +136,8 @@ Result<bool> compare_outputs(const RunOptions& o, const Session& session, const 
   }
   if (compared == 0)
     return Diagnostic(ErrorCode::BadInput, "'" + dir + "' has an expected result for none of the outputs")
-        .note("it should hold " + file_name(ios.empty() ? "OUTPUT" : ios[0].name));
+        .note("it should hold " +
+              file_name(ios.empty() ? "OUTPUT" : ios[0].name, ios.empty() ? DType::F32 : ios[0].dtype));
   return all_same;
 }
 
@@ -182,7 +216,8 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
     std::error_code error;
     std::filesystem::create_directories(dir, error);
     if (error) return Diagnostic(ErrorCode::FileError, "cannot make the folder '" + dir + "': " + error.message());
-    for (size_t i = 0; i < outputs.size(); ++i) TESSERA_TRY(write_npy(dir + "/" + file_name(ios[i].name), outputs[i]));
+    for (size_t i = 0; i < outputs.size(); ++i)
+      TESSERA_TRY(write_output(dir + "/" + file_name(ios[i].name, outputs[i].dtype()), outputs[i]));
     text += "  written to " + shown(dir) + "\n";
   }
   bool same = true;
@@ -274,7 +309,7 @@ void add_run(CommandLine& line) {
       sub.option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are random").one_at_a_time();
   auto cases = sub.option("--case", options->cases, "folder with inputs/NAME.npy and expected/NAME.npy (repeatable)")
                    .one_at_a_time();
-  sub.option("--output-dir", options->output_dir, "write outputs there as NAME.npy");
+  sub.option("--output-dir", options->output_dir, "write outputs there as NAME.npy, lists as NAME.json");
   auto expect = sub.option("--expect", options->expect,
                            "folder with NAME.npy to compare the outputs with; exit code 1 where they differ");
   cases.excludes(inputs).excludes(expect);

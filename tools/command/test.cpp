@@ -18,7 +18,7 @@ namespace tessera::command {
 namespace {
 
 struct TestOptions {
-  std::vector<std::string> dirs;
+  std::vector<std::string> dirs, operators;
   std::string json, filter, device = "cpu";
   double rtol = 1e-3, atol = 1e-7;
   int timeout = 60, jobs = 0;
@@ -245,6 +245,7 @@ Result<std::vector<TestResult>> find_folders(const TestOptions& o) {
 }
 
 int run(const TestOptions& o) {
+  if (auto status = load_all(o.operators); !status.ok()) return fail(status.error(), o.json);
   auto folders = find_folders(o);
   if (!folders.ok()) return fail(folders.error(), o.json);
   std::vector<TestResult>& results = *folders;
@@ -309,6 +310,7 @@ void add_test(CommandLine& line) {
              "folders that hold, at any depth, model.onnx or model.pt2 with test_data_set_N/input_M.pb, output_M.pb "
              "(or .npy); also the other layouts of ONNX's tests: NAME.onnx with NAME_output_0.pb, data.json with a url")
       .required();
+  add_operators_option(sub, options->operators);
   sub.option("--filter", options->filter, "only folders whose path has this text");
   sub.option("--device", options->device, "where to run").one_of({"auto", "cpu", "cuda"}).show_default();
   sub.flag("--list", options->list, "name the folders and run none");

@@ -38,6 +38,15 @@ DeviceRoutes cpu_routes() {
   const Route suppress{RouteKind::OwnKernel, "generated suppression", {}, {}, "", {}, {}};
   const Route scatter{RouteKind::OwnKernel, "generated scatter", {}, {}, "", {}, {}};
   const Route scan{RouteKind::OwnKernel, "generated scan", {}, {}, "an axis known when compiling", has_own_kernel, {}};
+  const Route text{RouteKind::OwnKernel,
+                   "a kernel of a library",
+                   {},
+                   {},
+                   "operators of libraries that have one",
+                   [](const Graph& graph, const Node& node, std::string* why_not) {
+                     return tile_text_takes(graph, node, "cpu", why_not);
+                   },
+                   {}};
   return {"host",
           {{Structured::Matmul, {one_dnn(), loops()}},
            {Structured::Conv, {one_dnn_of_images(), loops()}},
@@ -45,7 +54,8 @@ DeviceRoutes cpu_routes() {
            {Structured::Scan, {scan}},
            {Structured::Scatter, {scatter}},
            {Structured::Sort, {sort}},
-           {Structured::Suppress, {suppress}}},
+           {Structured::Suppress, {suppress}},
+           {Structured::Other, {text}}},
           {}};
 }
 

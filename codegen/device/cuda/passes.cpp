@@ -24,10 +24,11 @@ Result<bool> pad(Graph& graph, const CudaLibraries& libraries) {
   return padded > 0;
 }
 
-// Each thread of the largest block has two pairs of elements at a time.
+// Each thread of the largest block has two pairs of elements at a time, the bytes of one access each.
 Result<bool> sort(Compilation& c) {
-  constexpr int64_t kThreadElements = 4;
-  return sort_by_tiles(c.graph(), kThreadElements * c.backend().device().block_threads);
+  const Target& device = c.backend().device();
+  const int64_t pair = device.access_bytes / byte_size(DType::U64, 1);
+  return sort_by_tiles(c.graph(), 2 * pair * device.block_threads);
 }
 
 } // namespace
@@ -52,6 +53,9 @@ std::vector<CompilePass> cuda_passes() {
   for (const CudaRewriting& r : cuda_rewritings())
     all.push_back({r.name, r.summary, PassLevel::Graph,
                    [run = r.run](Compilation& c) { return run(c.graph(), backend_of(c).libraries()); }});
+  all.push_back({"scatter-in-any-order",
+                 "scatters whose targets may repeat become atomic updates, or folds of segments", PassLevel::Graph,
+                 [](Compilation& c) { return scatter_in_any_order(c.graph(), c.backend().device()); }});
   all.push_back(
       {"sort-by-tiles", "rows are sorted as tiles, one a block, whose runs are merged", PassLevel::Graph, sort});
   all.push_back({"place-attention", "puts a generated kernel in place of attention, or behind the library's call",

@@ -38,6 +38,9 @@ struct CudaRewriting {
 // ---- sorts.cpp: sorts become sorts of tiles of so many elements, and merges.
 [[nodiscard]] Result<bool> sort_by_tiles(Graph& graph, int64_t tile);
 
+// ---- scatters.cpp: scatters whose targets may repeat become updates in any order.
+[[nodiscard]] Result<bool> scatter_in_any_order(Graph& graph, const Target& device);
+
 // ---- plan passes. attention.cpp:
 // For each attention: cuDNN's call with the kernel as fallback, either alone, or, without a kernel, cuDNN's call with
 // the three original steps as fallback. A kernel is a group of kind Own with an attention and no node.

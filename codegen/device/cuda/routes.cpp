@@ -229,14 +229,23 @@ std::shared_ptr<const DeviceRoutes> cuda_routes(std::shared_ptr<const CudaLibrar
                    "generated sort",
                    {},
                    {},
-                   "elements of at most 32 bits",
+                   "tiles and runs, which pass sort-by-tiles makes",
                    [](const Graph&, const Node& node, std::string* why_not) {
-                     return node.op->name != "sort_indices" || refuse(why_not, "elements of 64 bits are not packed");
+                     return node.op->name != "sort_indices" || refuse(why_not, "pass sort-by-tiles did not run");
                    },
                    {}};
   const Route suppress{RouteKind::OwnKernel, "generated suppression", {}, {}, "", {}, {}};
   const Route scatter{RouteKind::OwnKernel, "generated scatter", {}, {}, "", {}, {}};
   const Route scan{RouteKind::OwnKernel, "generated scan", {}, {}, "an axis known when compiling", has_own_kernel, {}};
+  const Route text{RouteKind::OwnKernel,
+                   "a kernel of a library",
+                   {},
+                   {},
+                   "operators of libraries that have one",
+                   [](const Graph& graph, const Node& node, std::string* why_not) {
+                     return tile_text_takes(graph, node, "cuda", why_not);
+                   },
+                   {}};
   DeviceRoutes routes{"GPU",
                       {{Structured::Matmul, {product, loops}},
                        {Structured::Conv, {convolution, loops}},
@@ -244,7 +253,8 @@ std::shared_ptr<const DeviceRoutes> cuda_routes(std::shared_ptr<const CudaLibrar
                        {Structured::Scan, {scan}},
                        {Structured::Scatter, {scatter}},
                        {Structured::Sort, {sort}},
-                       {Structured::Suppress, {suppress}}},
+                       {Structured::Suppress, {suppress}},
+                       {Structured::Other, {text}}},
                       {{RouteKind::Library, "cuDNN", asked(cudnn_takes_attention)},
                        {RouteKind::OwnKernel, "generated attention", asked(kernel_takes_attention)}}};
   return std::make_shared<const DeviceRoutes>(std::move(routes));

@@ -1,9 +1,12 @@
-// Sorts on a GPU: tiles of rows, each by a block, whose runs are merged pair by pair, by all blocks.
+// Sorts on a GPU: tiles of rows, each by a block, whose runs are merged pair by pair, by all blocks; elements of 64 bits
+// by halves.
 #include "codegen/device/cuda/passes.h"
 #include "graph/ops/builder.h"
 #include "graph/ops/formulas.h"
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <limits>
 
 namespace tessera {
 namespace {
@@ -32,14 +35,40 @@ Result<ValueId> by_tiles(Graph& graph, const Node& node, int64_t most) {
   return done[0];
 }
 
-} // namespace
+// Elements of 64 bits: a sort by the low half, and one of its result by the high half. Sorts keep the order of equals.
+Result<ValueId> by_halves(Graph& graph, const Node& node) {
+  B b(graph, node);
+  ValueId x = b.in(0);
+  const DType dtype = b.dtype(x);
+  const Attributes a = node.attributes;
+  if (dtype == DType::F64) { // as integers in the order of the numbers: one NaN, above all of them; -0 is 0
+    x = select(b, b.op1("isnan", x), std::numeric_limits<double>::quiet_NaN(), select(b, eq(b, x, 0.0), 0.0, x));
+    const ValueId bits = b.op("bitcast", {x}, {{"to", DType::I64}});
+    const ValueId below = b.scalar_i(DType::I64, std::numeric_limits<int64_t>::max());
+    x = select(b, lt(b, bits, 0.0), b.op2("xor", bits, below), bits);
+  }
+  const DType whole = b.dtype(x), high = info(whole).kind == DTypeKind::Signed ? DType::I32 : DType::U32;
+  const ValueId low = cast(b, b.op2("and", x, b.scalar_i(whole, 0xffffffff)), DType::U32),
+                top = cast(b, b.op2("shr", x, b.scalar_i(whole, 32)), high);
+  auto sorted = [&](ValueId keys, const SymExpr& k) {
+    return b.op("sort_indices", {keys}, {{"k", SymShape{k}}, {"descending", a.i("descending")}});
+  };
+  auto at = [&](ValueId v, ValueId places) {
+    return b.op("gather_elements", {v, places}, {{"axis", int64_t{b.rank(v) - 1}}});
+  };
+  const ValueId by_low = sorted(low, b.shape(x).back());
+  const ValueId by_both = sorted(at(top, by_low), a.dims("k")[0]);
+  TESSERA_ASSIGN(auto done, b.done(at(by_low, by_both)));
+  return done[0];
+}
 
-Result<bool> sort_by_tiles(Graph& graph, int64_t tile) {
+// Rewrites every sort of elements of more than 32 bits, or of at most 32.
+Result<bool> rewrite(Graph& graph, bool wide, const std::function<Result<ValueId>(const Node&)>& rule) {
   bool changed = false;
   for (NodeId id : graph.order()) {
     const Node node = graph.node(id);
-    if (node.op->name != "sort_indices" || info(graph.type(node.operands[0]).dtype).bits > 32) continue;
-    TESSERA_ASSIGN(ValueId sorted, by_tiles(graph, node, tile));
+    if (node.op->name != "sort_indices" || (info(graph.type(node.operands[0]).dtype).bits > 32) != wide) continue;
+    TESSERA_ASSIGN(ValueId sorted, rule(node));
     graph.value(sorted).name = graph.value(node.results[0]).name;
     graph.value(node.results[0]).name.clear();
     graph.replace_all_uses(node.results[0], sorted);
@@ -48,6 +77,14 @@ Result<bool> sort_by_tiles(Graph& graph, int64_t tile) {
   }
   if (changed) graph.compact();
   return changed;
+}
+
+} // namespace
+
+Result<bool> sort_by_tiles(Graph& graph, int64_t tile) {
+  TESSERA_ASSIGN(const bool halved, rewrite(graph, true, [&](const Node& n) { return by_halves(graph, n); }));
+  TESSERA_ASSIGN(const bool tiled, rewrite(graph, false, [&](const Node& n) { return by_tiles(graph, n, tile); }));
+  return halved || tiled;
 }
 
 } // namespace tessera

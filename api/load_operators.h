@@ -1,0 +1,12 @@
+// Operators of shared libraries (operators.h), for this process.
+#pragma once
+#include "graph/support/result.h"
+#include <string>
+
+namespace tessera {
+
+// Registers the operators of a library; one that is loaded already is no error. Errors: FileError; Usage for what is no
+// library of operators, is for another version, or has an operator that is defined already.
+[[nodiscard]] Status load_operators(const std::string& library);
+
+} // namespace tessera
