@@ -187,6 +187,9 @@ def close(a: argparse.Namespace, rows: list[dict[str, Any]], start: float) -> in
         print(f"  {count} x {run}: {kind}")
     print(f"{len(rows)} models of {sum(nodes)} nodes, at most {max(nodes, default=0)}, {len(ops)} operators, in {time.monotonic() - start:.0f} s "
           f"({sum(r.get('draw_s', 0) for r in rows):.0f} s of drawing): {len(rows) - len(failed) - len(refused)} agree, {len(failed)} failed, {len(refused)} not drawn")  # fmt: skip
+    if len(refused) > 0.2 * len(rows):
+        print("too few were drawn")
+        return 1
     return 1 if failed else 0
 
 
