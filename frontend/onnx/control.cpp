@@ -35,6 +35,23 @@ Tensor scalar_tensor(DType dtype, int rank, int64_t value) {
   return Tensor::of<int64_t>(dtype, Dims(static_cast<size_t>(rank), 1), std::vector<int64_t>{value});
 }
 
+// A value that enters a body as an optional one, of this type, leaves it as one: outputs of the body from `first` on.
+// Yields which of them have become optionals.
+Result<std::vector<bool>> hold_optionals(Graph& body, size_t first, std::span<const TensorType> types,
+                                         const Location& where) {
+  auto optional = [](const TensorType& type) {
+    return type.items != nullptr && type.items->container == ItemType::Container::Optional;
+  };
+  std::vector<bool> held(types.size(), false);
+  for (size_t k = 0; k < types.size() && first + k < body.outputs().size(); ++k) {
+    auto& output = body.outputs()[first + k];
+    if (!optional(types[k]) || optional(body.type(output.value))) continue;
+    TESSERA_ASSIGN(output.value, body.apply("Optional", {output.value}, {}, where));
+    held[k] = true;
+  }
+  return held;
+}
+
 const BoundAttribute* find(const BoundAttributes& attributes, std::string_view name) {
   auto it = std::find_if(attributes.begin(), attributes.end(), [&](const auto& a) { return a.first == name; });
   return it == attributes.end() ? nullptr : &it->second;
@@ -68,8 +85,6 @@ struct GraphBuilder::Repeat {
   std::vector<bool> held;
   std::shared_ptr<Graph> graph;
   std::vector<ValueId> captured;
-  // Results of the body for carried values that are optionals become optionals.
-  Status hold_optionals(const std::vector<TensorType>& types, const Location& where);
 };
 
 // The types of the body's inputs; varying dimensions get a symbol of `env` each.
@@ -106,23 +121,6 @@ Result<std::vector<TensorType>> GraphBuilder::body_types(const Graph& outer, con
   return types;
 }
 
-// A value that enters the body as an optional one leaves it as one.
-Status GraphBuilder::Repeat::hold_optionals(const std::vector<TensorType>& types, const Location& where) {
-  auto optional = [](const TensorType& type) {
-    return type.items != nullptr && type.items->container == ItemType::Container::Optional;
-  };
-  held.assign(carried, false);
-  for (size_t k = 0; k < carried && before + k < types.size(); ++k) {
-    const size_t at = (loop ? 1 : 0) + k;
-    if (at >= graph->outputs().size()) break; // the record says what is wrong
-    auto& output = graph->outputs()[at];
-    if (!optional(types[before + k]) || optional(graph->type(output.value))) continue;
-    TESSERA_ASSIGN(output.value, graph->apply("Optional", {output.value}, {}, where));
-    held[k] = true;
-  }
-  return {};
-}
-
 // Builds the body. Carried values begin with the sizes of their operands; a dimension that the body does not keep gets a
 // symbol of its own, until the sizes that go in are those that come out.
 Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) {
@@ -156,7 +154,7 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
     }
     r.graph = *built;
     const size_t first = r.loop ? 1 : 0;
-    TESSERA_TRY(r.hold_optionals(types, where));
+    TESSERA_ASSIGN(r.held, hold_optionals(*r.graph, first, std::span(types).subspan(r.before, r.carried), where));
     for (size_t k = 0; k < r.carried && first + k < r.graph->outputs().size(); ++k) {
       const SymShape& out = r.graph->type(r.graph->outputs()[first + k].value).shape;
       if (out.size() != r.varies[k].size()) continue; // the record says what is wrong
@@ -174,6 +172,7 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
 Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                                   const Location& where) {
   TESSERA_ASSIGN(std::vector<ValueId> operands, operands_of(scope, node, where));
+  const ValueId condition = operands.empty() ? ValueId{} : operands[0];
   Attributes values;
   Ints counts;
   std::optional<Diagnostic> unsound; // of a branch whose sizes, types or axes do not fit each other
@@ -199,7 +198,20 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
     operands.insert(operands.end(), captured.begin(), captured.end());
     values.set(name, graph);
   }
-  if (unsound) return take_sound_branch(scope, node, attributes, sound, *unsound, where);
+  if (unsound && condition.valid()) { // the other one in the place of the node: a call that takes this one is an error
+    const bool then = sound == "then_branch";
+    Node place;
+    place.location = where;
+    ops::B b(scope.into.graph, place);
+    const auto read = b.read(ops::reshape(b, ops::cast(b, condition, DType::I64), {}));
+    if (!b.ok()) return *unsound;
+    TESSERA_TRY(b.env().require(sym_eq(read[0], then ? 1 : 0), GuardClass::Required,
+                                "the other branch is taken, which cannot be built (" + unsound->message + ")", where));
+    out_.warnings.push_back(where.str() + ": only '" + std::string(sound) +
+                            "' can be built; the other one, if it is taken, is an error: " + unsound->message);
+    TESSERA_ASSIGN(const bool taken, inline_branch(scope, node, attributes, where, then ? 1 : 0));
+    return taken ? Status() : Status(*unsound);
+  }
   values.set("captures", std::move(counts));
   const auto& then_graph = **values.get<std::shared_ptr<Graph>>("then_branch");
   const auto& else_graph = **values.get<std::shared_ptr<Graph>>("else_branch");
@@ -213,22 +225,6 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
                           ", depending on the condition, and is an output; one number of dimensions is expected");
   }
   return add_control_node(scope, node, "if", std::move(operands), std::move(values), where);
-}
-
-Status GraphBuilder::take_sound_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
-                                       std::string_view sound, const Diagnostic& error, const Location& where) {
-  TESSERA_ASSIGN(const ValueId condition, lookup(scope, node.input(0), where));
-  Node place;
-  place.location = where;
-  ops::B b(scope.into.graph, place);
-  const auto read = b.read(ops::reshape(b, ops::cast(b, condition, DType::I64), {}));
-  if (!b.ok()) return error;
-  TESSERA_TRY(b.env().require(sym_eq(read[0], sound == "then_branch" ? 1 : 0), GuardClass::Required,
-                              "the other branch is taken, which cannot be built (" + error.message + ")", where));
-  out_.warnings.push_back(where.str() + ": only '" + std::string(sound) +
-                          "' can be built; the other one, if it is taken, " + "is an error: " + error.message);
-  TESSERA_ASSIGN(const bool taken, take_branch(scope, node, attributes, sound, where));
-  return taken ? Status() : Status(error);
 }
 
 Status GraphBuilder::finish_in_branches(Scope& scope, const Nodes& nodes, std::span<const int> order,

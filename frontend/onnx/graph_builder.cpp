@@ -1,5 +1,6 @@
 #include "frontend/onnx/graph_builder.h"
 #include "frontend/onnx/known_operators.h"
+#include "frontend/onnx/sequence_map.h"
 #include "frontend/onnx/weights.h"
 #include "graph/support/similar.h"
 #include <algorithm>
@@ -163,7 +164,22 @@ Status GraphBuilder::add_node(Scope& scope, const proto::NodeProto& node) {
       return add_branches(scope, node, attributes, where);
     }
     if (node.op_type() == "Loop" || node.op_type() == "Scan") return add_repeat(scope, node, attributes, where);
-    if (node.op_type() == "SequenceMap") return add_sequence_map(scope, node, attributes, where);
+    if (node.op_type() == "SequenceMap") {
+      TESSERA_ASSIGN(const BoundAttribute* body, graph_attribute(attributes, "body", scope, where));
+      if (body->scope != &scope)
+        return Diagnostic(ErrorCode::UnsupportedFeature, where, "the subgraph 'body' is given by a call of a function");
+      TESSERA_ASSIGN(const std::vector<ValueId> operands, operands_of(scope, node, where));
+      std::vector<bool> sequences(static_cast<size_t>(node.input_size()), false);
+      for (size_t k = 0; k < operands.size(); ++k) {
+        const auto& items = scope.into.graph.type(operands[k]).items;
+        sequences[k] = items != nullptr && items->container == ItemType::Container::Sequence;
+      }
+      if (!sequences.empty() && !sequences[0])
+        return Diagnostic(ErrorCode::TypeMismatch, where, "the first operand of SequenceMap is no sequence");
+      TESSERA_ASSIGN(auto loop, sequence_map_as_loop(node, body->value->g(), sequences, where));
+      for (proto::NodeProto& made : loop) TESSERA_TRY(add_node(scope, made_.emplace_back(std::move(made))));
+      return {};
+    }
   }
   if (node.domain() == kFlexAttention.domain && node.op_type() == kFlexAttention.op_type)
     return inline_flex_attention(scope, node, attributes, where);

@@ -98,11 +98,9 @@ private:
   // -- inline.cpp
   Status inline_call(Scope& scope, const proto::NodeProto& node, const proto::FunctionProto& function,
                      const BoundAttributes& attributes, const Location& where);
+  // The branch that is taken in the place of an If; false where that is not known. `decided`: whether it is the first.
   Result<bool> inline_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
-                             const Location& where);
-  // The branch of that name in the place of the node; false where it is given by a call outside of this graph.
-  Result<bool> take_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
-                           std::string_view wanted, const Location& where);
+                             const Location& where, std::optional<int64_t> decided = std::nullopt);
   // A graph of its own, in the environment `env`. Inputs have the types that are given, or are declared; `loop`: the
   // second one holds whenever the graph runs.
   Result<std::shared_ptr<Graph>> subgraph(const Scope& around, std::shared_ptr<ShapeEnv> env,
@@ -117,9 +115,6 @@ private:
   struct Repeat; // a Loop or Scan
   Status add_branches(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                       const Location& where);
-  // The branch that can be built in the place of an If whose other one cannot: a call that takes that is an error.
-  Status take_sound_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
-                           std::string_view sound, const Diagnostic& error, const Location& where);
   // The nodes order[0], an If, to the end: those that read its results become part of both branches.
   Status finish_in_branches(Scope& scope, const Nodes& nodes, std::span<const int> order,
                             const std::unordered_set<std::string_view>& yielded);
@@ -133,9 +128,6 @@ private:
                                                 const Scope& scope, const Location& where);
   Status add_control_node(Scope& scope, const proto::NodeProto& node, std::string_view op,
                           std::vector<ValueId> operands, Attributes values, const Location& where);
-  // -- sequence_map.cpp
-  Status add_sequence_map(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
-                          const Location& where);
   // -- flex_attention.cpp
   Status inline_flex_attention(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                                const Location& where);

@@ -92,16 +92,16 @@ Status GraphBuilder::inline_call(Scope& scope, const proto::NodeProto& node, con
 }
 
 Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
-                                         const Location& where) {
+                                         const Location& where, std::optional<int64_t> decided) {
   if (node.input_size() != 1) return false; // the operator's record says what is wrong
   TESSERA_ASSIGN(ValueId condition, lookup(scope, node.input(0), where));
   if (!condition.valid()) return false;
   Graph& graph = scope.into.graph;
-  std::optional<int64_t> decided;
-  if (const Tensor* literal = graph.constant(condition);
-      literal != nullptr && literal->dtype() == DType::Bool && literal->count() == 1 && literal->data() != nullptr) {
+  if (const Tensor* literal = graph.constant(condition); !decided && literal != nullptr &&
+                                                         literal->dtype() == DType::Bool && literal->count() == 1 &&
+                                                         literal->data() != nullptr) {
     decided = literal->get_i64(0);
-  } else if (const auto& contents = graph.value(condition).contents; contents && contents->size() == 1) {
+  } else if (const auto& contents = graph.value(condition).contents; !decided && contents && contents->size() == 1) {
     const SymExpr c = graph.env().simplify(contents->front());
     // Sizes are taken to differ, as everywhere, where a call has not said what they are. Which of two is the larger is
     // no guess to make: both branches are compiled. So they are where a size may change from iteration to iteration.
@@ -115,11 +115,8 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
     }
   }
   if (!decided) return false;
-  return take_branch(scope, node, attributes, *decided != 0 ? "then_branch" : "else_branch", where);
-}
 
-Result<bool> GraphBuilder::take_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
-                                       std::string_view wanted, const Location& where) {
+  std::string_view wanted = *decided != 0 ? "then_branch" : "else_branch";
   auto it = std::find_if(attributes.begin(), attributes.end(), [&](const auto& a) { return a.first == wanted; });
   if (it == attributes.end())
     return Diagnostic(ErrorCode::BadAttribute, where, "attribute '" + std::string(wanted) + "' is missing");
@@ -141,7 +138,6 @@ Result<bool> GraphBuilder::take_branch(Scope& scope, const proto::NodeProto& nod
   // A branch inside may be refused, and be built again with what stands behind this one: nothing of the first time stays.
   const bool nests = std::any_of(branch.node().begin(), branch.node().end(),
                                  [](const proto::NodeProto& n) { return n.op_type() == "If"; });
-  Graph& graph = scope.into.graph;
   const int nodes = graph.node_count();
   std::optional<ShapeEnv> before;
   if (nests) before = graph.env();

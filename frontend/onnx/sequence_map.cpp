@@ -1,5 +1,4 @@
-// SequenceMap: a graph for each item of sequences, as a Loop over their items.
-#include "frontend/onnx/graph_builder.h"
+#include "frontend/onnx/sequence_map.h"
 
 namespace tessera::onnx {
 
@@ -23,12 +22,8 @@ void fill(proto::NodeProto& node, const char* op, std::initializer_list<std::str
 
 } // namespace
 
-Status GraphBuilder::add_sequence_map(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
-                                      const Location& where) {
-  TESSERA_ASSIGN(const BoundAttribute* bound, graph_attribute(attributes, "body", scope, where));
-  if (bound->scope != &scope)
-    return Diagnostic(ErrorCode::UnsupportedFeature, where, "the subgraph 'body' is given by a call of a function");
-  const auto& map = bound->value->g();
+Result<std::vector<proto::NodeProto>> sequence_map_as_loop(const proto::NodeProto& node, const proto::GraphProto& map,
+                                                           const std::vector<bool>& sequences, const Location& where) {
   if (node.input_size() == 0 || node.input_size() != map.input_size() || node.output_size() > map.output_size())
     return Diagnostic(ErrorCode::MalformedModel, where,
                       "subgraph 'body' has " + std::to_string(map.input_size()) + " inputs and " +
@@ -37,10 +32,10 @@ Status GraphBuilder::add_sequence_map(Scope& scope, const proto::NodeProto& node
   // Names that begin so are of the loop; the operands get such names, which no name of the subgraph hides.
   const std::string own = where.output + "/SequenceMap/";
   auto name = [&](const char* what, int i) { return own + what + std::to_string(i); };
-  auto add = [&](const char* op, std::initializer_list<std::string> inputs, const std::string& output) {
-    proto::NodeProto& made = made_.emplace_back();
-    fill(made, op, inputs, output);
-    return &made;
+  std::vector<proto::NodeProto> out;
+  auto add = [&](const char* op, std::initializer_list<std::string> inputs, const std::string& output) -> auto& {
+    fill(out.emplace_back(), op, inputs, output);
+    return out.back();
   };
   proto::NodeProto loop;
   fill(loop, "Loop", {own + "length", ""}, "");
@@ -55,32 +50,26 @@ Status GraphBuilder::add_sequence_map(Scope& scope, const proto::NodeProto& node
   fill(*body.add_node(), "Identity", {own + "on"}, own + "goes_on");
   body.add_output()->set_name(own + "goes_on");
   for (int k = 0; k < node.input_size(); ++k) {
-    TESSERA_TRY(add_node(scope, *add("Identity", {node.input(k)}, name("operand", k))));
-    TESSERA_ASSIGN(const ValueId value, lookup(scope, made_.back().output(0), where));
-    const auto& items = scope.into.graph.type(value).items;
-    const bool sequence = items != nullptr && items->container == ItemType::Container::Sequence;
-    if (k == 0 && !sequence)
-      return Diagnostic(ErrorCode::TypeMismatch, where, "maps a sequence, not " + scope.into.graph.type(value).str());
-    if (sequence)
+    add("Identity", {node.input(k)}, name("operand", k));
+    if (sequences[static_cast<size_t>(k)])
       fill(*body.add_node(), "SequenceAt", {name("operand", k), own + "i"}, map.input(k).name());
     else
       fill(*body.add_node(), "Identity", {name("operand", k)}, map.input(k).name());
   }
-  TESSERA_TRY(add_node(scope, *add("SequenceLength", {name("operand", 0)}, own + "length")));
+  add("SequenceLength", {name("operand", 0)}, own + "length");
   body.mutable_node()->MergeFrom(map.node());
   for (int k = 0; k < node.output_size(); ++k) {
     const auto& output = map.output(k);
-    proto::NodeProto* empty = add("SequenceEmpty", {}, name("empty", k));
-    add_attribute(*empty, "dtype", proto::AttributeProto::INT).set_i(output.type().tensor_type().elem_type());
-    TESSERA_TRY(add_node(scope, *empty));
+    add_attribute(add("SequenceEmpty", {}, name("empty", k)), "dtype", proto::AttributeProto::INT)
+        .set_i(output.type().tensor_type().elem_type());
     loop.add_input(name("empty", k));
     loop.add_output(node.output(k));
     body.add_input()->set_name(name("items", k));
     fill(*body.add_node(), "SequenceInsert", {name("items", k), output.name()}, name("more", k));
     body.add_output()->set_name(name("more", k));
   }
-  made_.push_back(std::move(loop));
-  return add_node(scope, made_.back());
+  out.push_back(std::move(loop));
+  return out;
 }
 
 } // namespace tessera::onnx
