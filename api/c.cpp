@@ -1,12 +1,9 @@
-#include "api/c.h"
+#include "api/c_session.h"
 #include "api/device.h"
-#include "api/last_error.h"
-#include "api/session.h"
 #include "api/variant.h"
 #include "codegen/driver/compile.h"
 #include "frontend/fx/importer.h"
 #include "graph/support/guarded.h"
-#include "graph/support/in_use.h"
 #include "graph/support/text.h"
 #include "runtime/cuda/memory.h"
 #include <algorithm>
@@ -15,30 +12,6 @@
 
 struct tessera_memory {
   std::unique_ptr<tessera::cuda::SharedBlock> block;
-};
-
-struct tessera_session {
-  std::shared_ptr<tessera::Session> session;
-  std::unique_ptr<tessera::Executor> executor; // of a clone; the first one runs by the session's own
-  std::string device;
-  int gpu = 0;                                  // of device "cuda"
-  bool sizes_known = true;                      // of outputs, from those of inputs
-  std::vector<tessera::IoInfo> inputs, outputs; // as the model declares them
-  std::map<std::string, size_t, std::less<>> input_named;
-  tessera::InUse in_use;
-  std::vector<tessera::DeviceTensor> called_with; // inputs of the last tessera_call(), all of them looked at
-  std::vector<tessera::Tensor> fresh;             // what tessera_run_fresh() shows
-  // What tessera_output_sizes() and tessera_run_fresh() show.
-  std::vector<tessera::Dims> dims;
-  std::vector<tessera_tensor> sizes;
-  // What tessera_inputs() and tessera_outputs() show.
-  struct Shown {
-    std::vector<std::vector<std::string>> dims;
-    std::vector<std::vector<const char*>> texts;
-    std::vector<tessera_io> ios;
-  };
-  Shown shown_inputs, shown_outputs;
-  std::string report;
 };
 
 namespace tessera {
@@ -75,19 +48,6 @@ const char* told(const Diagnostic& error) noexcept {
 }
 
 namespace {
-Diagnostic usage(std::string message) { return {ErrorCode::Usage, std::move(message)}; }
-
-// Runs body(session) as the only one in it; the error's text, or null.
-template <class Body>
-const char* call(tessera_session* session, const Doing& doing, const Body& body) {
-  auto outcome = guarded(doing, [&]() -> Status {
-    if (session == nullptr) return usage("the session is null");
-    TESSERA_ASSIGN(auto alone, session->in_use.begin("the session", "open a session for each thread"));
-    return body(*session);
-  });
-  return outcome.ok() ? nullptr : told(outcome.error());
-}
-
 enum class Side : uint8_t { Input, Output };
 enum class Memory : uint8_t { Needed, Ignored };
 

@@ -41,7 +41,7 @@ typedef enum {
   TESSERA_I16 = 5,
   TESSERA_I32 = 6,
   TESSERA_I64 = 7,
-  TESSERA_STRING = 8, /* of models alone: a tensor of it is refused */
+  TESSERA_STRING = 8, /* tessera_run_items() alone takes it */
   TESSERA_BOOL = 9,   /* one byte: 0 or 1 */
   TESSERA_F16 = 10,
   TESSERA_F64 = 11,
@@ -153,6 +153,29 @@ const char* tessera_run_fresh(tessera_session* session, const tessera_tensor* in
  * wait; what goes wrong on the GPU later is reported by a later call, or by tessera_run(). */
 const char* tessera_run_on_device(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                   const tessera_tensor* outputs, int32_t output_count, void* stream);
+
+/* A value of any kind: a tensor of numbers or of strings, or a list of values. */
+typedef enum {
+  TESSERA_TENSOR = 0,
+  TESSERA_SEQUENCE = 1,
+  TESSERA_OPTIONAL = 2, /* of one item, or none */
+  TESSERA_MAP = 3       /* of two: its keys, a tensor i64[n] or of n strings, and a tensor of its n values */
+} tessera_item_kind;
+typedef struct tessera_item {
+  size_t struct_size;         /* sizeof(tessera_item) */
+  int32_t kind;               /* a tessera_item_kind */
+  tessera_tensor tensor;      /* TESSERA_TENSOR; its name is that of an input whatever its kind. No data of strings */
+  const char* const* strings; /* of a tensor of strings: as many as it has elements */
+  const size_t* string_bytes; /* their lengths; null: each ends with its first zero byte */
+  const struct tessera_item* items; /* item_count of them, of other kinds */
+  int32_t item_count;
+} tessera_item;
+/* What an input, or else an output, is that is a list: "sequence f32[?, 4]", "optional i64[]", "map i64 f32[]",
+ * "sequence list<map i64 f32[]>[2]"; its dtype in tessera_io is -1. Null for a tensor. Good as long as the session. */
+const char* tessera_list_type(const tessera_session* session, int32_t is_output, int32_t index);
+/* tessera_run_fresh() for values of every kind; of models on every device, with values in host memory. */
+const char* tessera_run_items(tessera_session* session, const tessera_item* inputs, int32_t input_count,
+                              const tessera_item** outputs, int32_t* output_count);
 
 /* Memory for output `output` of a call, once its element type and sizes are known; null: there is none, which ends the
  * call. `context` is the caller's. */

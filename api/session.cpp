@@ -374,6 +374,7 @@ std::vector<IoInfo> infos(const Executable& e, const std::vector<Binding>& bindi
     const auto& buffer = e.buffers[static_cast<size_t>(b.buffer)];
     out.push_back({b.name, buffer.dtype, buffer.shape});
     for (const auto& d : b.indexed) out.back().indexed.push_back(d.extent);
+    out.back().list = b.list;
   }
   return out;
 }

@@ -247,6 +247,7 @@ struct Binding {
   std::string name;
   BufferId buffer;
   std::vector<IndexedDimension> indexed = {}; // of an input: what random values must fit, what a bad index violates
+  std::string list = {};                      // of a List: what it is, "sequence f32[?, 4]"
 };
 // Input dims: symbol (bound by the call), expression or constant (checked).
 struct Executable {

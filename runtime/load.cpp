@@ -287,6 +287,7 @@ private:
       b.at("indexed").each([&](const JsonValue& d) {
         out.back().indexed.push_back({expr(d.at(size_t{0})), d.at(1).flag()});
       });
+      out.back().list = b.at("list").text();
     });
   }
 

@@ -133,7 +133,7 @@ private:
     for (const auto& b : v) {
       Json indexed = Json::array();
       for (const auto& d : b.indexed) indexed.push_back({names_.text(d.extent), d.direct});
-      j.push_back({{"name", b.name}, {"buffer", b.buffer}, {"indexed", std::move(indexed)}});
+      j.push_back({{"name", b.name}, {"buffer", b.buffer}, {"indexed", std::move(indexed)}, {"list", b.list}});
     }
     return j;
   }

@@ -138,7 +138,7 @@ public:
     exe_->objects = in_.code.objects;
     const auto users = graph_.users();
     for (auto v : graph_.inputs()) {
-      exe_->inputs.push_back({graph_.value(v).name, buffer(v), indexed_dimensions(graph_, v, users)});
+      exe_->inputs.push_back({graph_.value(v).name, buffer(v), indexed_dimensions(graph_, v, users), list_text(v)});
       for (const auto& d : graph_.declared_shape(v))
         for (const auto& s : d.symbols()) bound_.insert(s.symbol_id());
     }
@@ -156,7 +156,7 @@ public:
         info.name = o.name;
         info.dtype = type.dtype;
         info.shape = type.shape;
-        exe_->outputs.push_back({o.name, b});
+        exe_->outputs.push_back({o.name, b, {}, list_text(o.value)});
         continue;
       }
       // An input, a constant, or a value that is another output too: a copy.
@@ -172,7 +172,7 @@ public:
       }
       exe_->buffers.push_back(target);
       exe_->steps.emplace_back(CopyStep{"copy " + o.name, b, copy});
-      exe_->outputs.push_back({o.name, copy});
+      exe_->outputs.push_back({o.name, copy, {}, list_text(o.value)});
     }
     lifetimes();
     return exe_;
@@ -365,6 +365,12 @@ private:
     }
     exe_->steps.emplace_back(std::move(step));
     return {};
+  }
+
+  // Of a value that is a List: what it is.
+  [[nodiscard]] std::string list_text(ValueId v) const {
+    const auto& items = graph_.type(v).items;
+    return items ? items->str() : "";
   }
 
   // The steps of the fallback follow; they are skipped if the library accepts the call.

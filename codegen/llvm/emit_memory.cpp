@@ -136,8 +136,8 @@ Status Emitter::load(const tile::Op& op) {
     if (auto* all = masked ? splat_of(mask) : nullptr) start = guarded_address(start, all);
     for (int p = 0; p < n; ++p) {
       auto* at = part_address(pointer, start, off, p);
-      Value* v =
-          masked ? masked_load(part, at, align, masks[static_cast<size_t>(p)], fallback(p)) : b_.CreateAlignedLoad(part, at, align);
+      Value* v = masked ? masked_load(part, at, align, masks[static_cast<size_t>(p)], fallback(p))
+                        : b_.CreateAlignedLoad(part, at, align);
       out.push_back(to_register(v));
     }
   } else if (!masked && n == w && n > 1 && is_constant(steps.part, 1)) {

@@ -40,6 +40,18 @@ const BoundAttribute* find(const BoundAttributes& attributes, std::string_view n
   return it == attributes.end() ? nullptr : &it->second;
 }
 
+// What code of a body assumes of sizes from around it is assumed there, so that a call that is different gets another
+// variant. What the other body of an If contradicts stays with the body.
+void assume_around(Graph& outer, const Graph& body) {
+  std::unordered_set<uint64_t> known;
+  for (const SymExpr& s : outer.env().symbols()) known.insert(s.symbol_id());
+  for (const Guard& g : body.env().guards()) {
+    const auto symbols = g.condition.symbols();
+    if (g.cls == GuardClass::Assumed &&
+        std::all_of(symbols.begin(), symbols.end(), [&](const SymExpr& s) { return known.contains(s.symbol_id()); }))
+      (void)outer.env().require(g.condition, g.cls, g.reason, g.where);
+  }
+}
 } // namespace
 
 struct GraphBuilder::Repeat {
@@ -56,6 +68,8 @@ struct GraphBuilder::Repeat {
   std::vector<bool> held;
   std::shared_ptr<Graph> graph;
   std::vector<ValueId> captured;
+  // Results of the body for carried values that are optionals become optionals.
+  Status hold_optionals(const std::vector<TensorType>& types, const Location& where);
 };
 
 // The types of the body's inputs; varying dimensions get a symbol of `env` each.
@@ -93,18 +107,18 @@ Result<std::vector<TensorType>> GraphBuilder::body_types(const Graph& outer, con
 }
 
 // A value that enters the body as an optional one leaves it as one.
-Status GraphBuilder::hold_optionals(Repeat& r, const std::vector<TensorType>& types, const Location& where) {
+Status GraphBuilder::Repeat::hold_optionals(const std::vector<TensorType>& types, const Location& where) {
   auto optional = [](const TensorType& type) {
     return type.items != nullptr && type.items->container == ItemType::Container::Optional;
   };
-  r.held.assign(r.carried, false);
-  for (size_t k = 0; k < r.carried && r.before + k < types.size(); ++k) {
-    const size_t at = (r.loop ? 1 : 0) + k;
-    if (at >= r.graph->outputs().size()) break; // the record says what is wrong
-    auto& output = r.graph->outputs()[at];
-    if (!optional(types[r.before + k]) || optional(r.graph->type(output.value))) continue;
-    TESSERA_ASSIGN(output.value, r.graph->apply("Optional", {output.value}, {}, where));
-    r.held[k] = true;
+  held.assign(carried, false);
+  for (size_t k = 0; k < carried && before + k < types.size(); ++k) {
+    const size_t at = (loop ? 1 : 0) + k;
+    if (at >= graph->outputs().size()) break; // the record says what is wrong
+    auto& output = graph->outputs()[at];
+    if (!optional(types[before + k]) || optional(graph->type(output.value))) continue;
+    TESSERA_ASSIGN(output.value, graph->apply("Optional", {output.value}, {}, where));
+    held[k] = true;
   }
   return {};
 }
@@ -142,7 +156,7 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
     }
     r.graph = *built;
     const size_t first = r.loop ? 1 : 0;
-    TESSERA_TRY(hold_optionals(r, types, where));
+    TESSERA_TRY(r.hold_optionals(types, where));
     for (size_t k = 0; k < r.carried && first + k < r.graph->outputs().size(); ++k) {
       const SymShape& out = r.graph->type(r.graph->outputs()[first + k].value).shape;
       if (out.size() != r.varies[k].size()) continue; // the record says what is wrong
@@ -155,19 +169,6 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
   }
   assume_around(scope.into.graph, *r.graph);
   return {};
-}
-
-// What code of a body assumes of sizes from around it is assumed there, so that a call that is different gets another
-// variant. What the other body of an If contradicts stays with the body.
-void GraphBuilder::assume_around(Graph& outer, const Graph& body) {
-  std::unordered_set<uint64_t> known;
-  for (const SymExpr& s : outer.env().symbols()) known.insert(s.symbol_id());
-  for (const Guard& g : body.env().guards()) {
-    const auto symbols = g.condition.symbols();
-    if (g.cls == GuardClass::Assumed &&
-        std::all_of(symbols.begin(), symbols.end(), [&](const SymExpr& s) { return known.contains(s.symbol_id()); }))
-      (void)outer.env().require(g.condition, g.cls, g.reason, g.where);
-  }
 }
 
 Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,

@@ -381,7 +381,8 @@ Status GraphBuilder::build_undetermined(Scope& scope) {
     if (v.type().tensor_type().has_shape()) {
       TESSERA_ASSIGN(type, dimensions_.input_type(v, false, model_location()));
     } else {
-      TESSERA_ASSIGN(type.dtype, element_type(v.type().tensor_type().elem_type(), model_location(), "output '" + v.name() + "'"));
+      TESSERA_ASSIGN(type.dtype,
+                     element_type(v.type().tensor_type().elem_type(), model_location(), "output '" + v.name() + "'"));
     }
     TESSERA_ASSIGN(NodeId node, graph.add_node(*OpTable::get().find("undetermined"), read,
                                                {{"dtype", type.dtype}, {"shape", type.shape}}, model_location(),
@@ -399,7 +400,7 @@ Status GraphBuilder::build_outputs(const Scope& scope) {
   for (const auto& v : graph.output()) {
     if (!seen.insert(v.name()).second)
       return Diagnostic(ErrorCode::MalformedModel, model_location(), "two outputs are called '" + v.name() + "'");
-    if (is_unknown(scope, v.name())) continue;
+    if (scope.is_unknown(v.name())) continue;
     const ValueId* id = find_value(scope, v.name());
     if (id == nullptr || !id->valid())
       return Diagnostic(ErrorCode::MalformedModel, model_location(),

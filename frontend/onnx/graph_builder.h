@@ -58,6 +58,10 @@ struct Scope {
   std::unordered_map<std::string_view, const proto::ValueInfoProto*> declared = {};
   std::unordered_set<std::string_view> read = {};    // names that nodes or outputs of the scope read
   std::unordered_set<std::string_view> unknown = {}; // of a survey: names that refused nodes define
+
+  [[nodiscard]] bool is_unknown(std::string_view name) const;
+  // Whether `name` is not known, for `as` to stand for it in the other scope.
+  [[nodiscard]] bool follow_unknown(std::string_view name, Scope& other, std::string_view as) const;
 };
 
 class GraphBuilder {
@@ -122,9 +126,7 @@ private:
   Status add_repeat(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                     const Location& where);
   Status build_body(Scope& scope, Repeat& r, const Location& where);
-  static Status hold_optionals(Repeat& r, const std::vector<TensorType>& types, const Location& where);
   Result<std::vector<TensorType>> body_types(const Graph& outer, const Repeat& r, ShapeEnv& env, const Location& where);
-  void assume_around(Graph& outer, const Graph& body);
   std::optional<int64_t> unrolled_trips(const Graph& graph, const Repeat& r) const;
   Status unroll(Scope& scope, const proto::NodeProto& node, const Repeat& r, int64_t trips, const Location& where);
   Result<const BoundAttribute*> graph_attribute(const BoundAttributes& attributes, std::string_view name,
@@ -147,9 +149,6 @@ private:
   void report(const Scope& scope, const proto::NodeProto& node, Diagnostic error);
   // Looks up the operators of a node that reads what is not known, and of the graphs in it.
   void look_up(const Scope& scope, const proto::NodeProto& node);
-  [[nodiscard]] bool is_unknown(const Scope& scope, std::string_view name) const;
-  // Whether `name` is not known, for `as` to stand for it in the other scope.
-  bool follow_unknown(const Scope& scope, std::string_view name, Scope& other, std::string_view as) const;
 
   const ParsedModel& parsed_;
   const ImportOptions& options_;

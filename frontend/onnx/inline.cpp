@@ -37,7 +37,7 @@ const ValueId* GraphBuilder::find_value(const Scope& scope, std::string_view nam
 
 Result<ValueId> GraphBuilder::lookup(const Scope& scope, const std::string& name, const Location& where) {
   if (const ValueId* id = find_value(scope, name)) return *id;
-  reads_unknown_ = reads_unknown_ || is_unknown(scope, name);
+  reads_unknown_ = reads_unknown_ || scope.is_unknown(name);
   return Diagnostic(ErrorCode::MalformedModel, where, "reads '" + name + "', which nothing defines");
 }
 
@@ -67,7 +67,7 @@ Status GraphBuilder::inline_call(Scope& scope, const proto::NodeProto& node, con
   for (int i = 0; i < function.input_size(); ++i) {
     ValueId id;
     if (i < node.input_size() && !node.input(i).empty()) {
-      if (follow_unknown(scope, node.input(i), body, function.input(i))) continue;
+      if (scope.follow_unknown(node.input(i), body, function.input(i))) continue;
       TESSERA_ASSIGN(id, lookup(scope, node.input(i), where));
     }
     body.values.emplace(function.input(i), id);
@@ -81,7 +81,7 @@ Status GraphBuilder::inline_call(Scope& scope, const proto::NodeProto& node, con
   calls_.pop_back();
   if (!status.ok()) return std::move(status).take_error().note("in " + shown + ", called by " + where.str());
   for (int i = 0; i < node.output_size(); ++i) {
-    if (node.output(i).empty() || follow_unknown(body, function.output(i), scope, node.output(i))) continue;
+    if (node.output(i).empty() || body.follow_unknown(function.output(i), scope, node.output(i))) continue;
     const ValueId* id = find_value(body, function.output(i));
     if (id == nullptr)
       return Diagnostic(ErrorCode::MalformedModel, where,
@@ -155,7 +155,7 @@ Result<bool> GraphBuilder::take_branch(Scope& scope, const proto::NodeProto& nod
     return std::move(added).take_error();
   }
   for (int i = 0; i < node.output_size(); ++i) {
-    if (node.output(i).empty() || follow_unknown(body, branch.output(i).name(), scope, node.output(i))) continue;
+    if (node.output(i).empty() || body.follow_unknown(branch.output(i).name(), scope, node.output(i))) continue;
     TESSERA_ASSIGN(ValueId id, lookup(body, branch.output(i).name(), where));
     TESSERA_TRY(define(scope, node.output(i), id, where));
   }

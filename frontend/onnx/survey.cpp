@@ -7,17 +7,16 @@
 
 namespace tessera::onnx {
 
-bool GraphBuilder::is_unknown(const Scope& scope, std::string_view name) const {
-  if (refused_ == nullptr) return false;
-  for (const Scope* s = &scope; s != nullptr; s = s->outer) {
+bool Scope::is_unknown(std::string_view name) const {
+  for (const Scope* s = this; s != nullptr; s = s->outer) {
     if (s->unknown.contains(name)) return true;
     if (s->values.contains(name)) return false;
   }
   return false;
 }
 
-bool GraphBuilder::follow_unknown(const Scope& scope, std::string_view name, Scope& other, std::string_view as) const {
-  return is_unknown(scope, name) && (other.unknown.insert(as), true);
+bool Scope::follow_unknown(std::string_view name, Scope& other, std::string_view as) const {
+  return is_unknown(name) && (other.unknown.insert(as), true);
 }
 
 void GraphBuilder::report(const Scope& scope, const proto::NodeProto& node, Diagnostic error) {

@@ -187,7 +187,8 @@ Result<int64_t> assumed_size(B& b, const SymExpr& size, const std::string& what)
   const auto n = b.env().hint(size);
   if (!n)
     return Diagnostic(ErrorCode::MissingValues, b.node().location,
-                      what + " of this " + std::string(b.node().op->name) + " depends on a symbolic size: " + size.str())
+                      what + " of this " + std::string(b.node().op->name) +
+                          " depends on a symbolic size: " + size.str())
         .note("give the sizes of the inputs: --shape NAME=...");
   TESSERA_TRY(b.env().require(sym_eq(size, *n), GuardClass::Assumed, what, b.node().location));
   return *n;

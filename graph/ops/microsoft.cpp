@@ -87,7 +87,7 @@ SymExpr head_width(B& b, const SymExpr& width) {
 void register_microsoft_ops(OpTable& table) {
   for (auto* add : {register_microsoft_activation_ops, register_microsoft_norm_ops, register_microsoft_attention_ops,
                     register_microsoft_cache_ops, register_microsoft_matmul_ops, register_microsoft_quant_ops,
-                    register_microsoft_moe_ops, register_microsoft_hash_ops, register_microsoft_misc_ops})
+                    register_microsoft_moe_ops, register_microsoft_text_ops, register_microsoft_misc_ops})
     add(table);
 }
 

@@ -62,7 +62,7 @@ void register_microsoft_cache_ops(OpTable&);      // microsoft_cache.cpp: GroupQ
 void register_microsoft_matmul_ops(OpTable&);     // microsoft_matmul.cpp
 void register_microsoft_quant_ops(OpTable&);      // microsoft_quant.cpp
 void register_microsoft_moe_ops(OpTable&);        // microsoft_moe.cpp
-void register_microsoft_hash_ops(OpTable&);       // microsoft_hash.cpp: MurmurHash3
+void register_microsoft_text_ops(OpTable&);       // microsoft_text.cpp: MurmurHash3, Tokenizer
 void register_microsoft_misc_ops(OpTable&);       // microsoft_misc.cpp: crops, n-grams, inverses and the rest
 
 } // namespace tessera

@@ -118,8 +118,7 @@ const TensorType& InferContext::type(int operand) const {
 
 namespace {
 // The number of elements, which steers ranks: a size that is only hinted at is assumed, one that is not is taken for 1.
-Result<int64_t> fixed_count(ShapeEnv& env, const TensorType& type, const std::string& what,
-                                           const Location& where) {
+Result<int64_t> fixed_count(ShapeEnv& env, const TensorType& type, const std::string& what, const Location& where) {
   const SymExpr count = env.simplify(type.count());
   if (const auto known = count.as_const()) return *known;
   const int64_t n = env.hint(count).value_or(1);

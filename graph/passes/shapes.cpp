@@ -1,6 +1,8 @@
 // simplify-shapes: every size says what is known by now. fold-shapes: values that are known when compiling stop being
 // computed.
+#include "graph/ir/sizes.h"
 #include "graph/passes/passes.h"
+#include <unordered_set>
 
 namespace tessera::passes {
 namespace {
@@ -35,6 +37,26 @@ std::optional<Dims> constant_dims(const SymShape& shape) {
     dims.push_back(e.const_value());
   }
   return dims;
+}
+
+// Values that a size is read from, by the symbol of the size: what computes them cannot be replaced by that size.
+std::unordered_map<uint64_t, std::unordered_set<int32_t>> sources_of_sizes(const Graph& graph) {
+  std::unordered_map<uint64_t, std::unordered_set<int32_t>> out;
+  for (NodeId id : graph.order()) {
+    const Node& read = graph.node(id);
+    if (!read.op->structured() || read.op->structured()->kind != Structured::Read) continue;
+    std::unordered_set<int32_t> sources;
+    std::vector<ValueId> pending = read.operands;
+    while (!pending.empty()) {
+      const ValueId v = pending.back();
+      pending.pop_back();
+      if (!v.valid() || !sources.insert(v.index).second) continue;
+      if (const Node* producer = graph.producer(v))
+        pending.insert(pending.end(), producer->operands.begin(), producer->operands.end());
+    }
+    for (const DefinedSize& d : defined_sizes(graph, read)) out[d.symbol.symbol_id()] = sources;
+  }
+  return out;
 }
 
 // The value as a node without operands; an invalid one when that cannot be said.
@@ -72,6 +94,14 @@ Result<bool> fold_shapes(Graph& graph, const PassOptions&) {
       if (v.valid()) read[static_cast<size_t>(v.index)] = true;
   for (const Graph::Output& o : graph.outputs()) read[static_cast<size_t>(o.value.index)] = true;
   const OpDef* dims_constant = OpTable::get().find("dims_constant");
+  const auto sources = sources_of_sizes(graph);
+  auto is_source = [&](ValueId value, const std::vector<SymExpr>& contents) {
+    for (const SymExpr& e : contents)
+      for (const SymExpr& symbol : e.symbols())
+        if (auto it = sources.find(symbol.symbol_id()); it != sources.end() && it->second.contains(value.index))
+          return true;
+    return false;
+  };
   return Sweep(graph).run([&](NodeId id) -> Result<std::vector<ValueId>> {
     const Node& node = graph.node(id);
     if (node.op == dims_constant || node.op->side_effect || node.op->data_dependent_shape || node.operands.empty())
@@ -86,7 +116,7 @@ Result<bool> fold_shapes(Graph& graph, const PassOptions&) {
       out.emplace_back();
       if (!r.valid() || static_cast<size_t>(r.index) >= read.size() || !read[static_cast<size_t>(r.index)]) continue;
       const Value v = graph.value(r);
-      if (!v.contents) continue;
+      if (!v.contents || is_source(r, *v.contents)) continue;
       TESSERA_ASSIGN(out.back(), known_value(graph, v, where));
       any |= out.back().valid();
     }

@@ -34,7 +34,8 @@ Status Sweep::replace(ValueId from, ValueId to, const Location& where) {
     return Diagnostic(ErrorCode::Internal, where,
                       "a value of type " + a.type.str() + " was replaced by one of type " + b.type.str());
   if (b.name.empty()) std::swap(a.name, b.name);
-  if (!b.contents) b.contents = a.contents;
+  // What is read does not consist of the sizes that it defines.
+  if (a.contents && !b.contents && !read_of(graph_, to).valid()) b.contents = a.contents;
   if (by_value_.size() <= static_cast<size_t>(from.index)) by_value_.resize(static_cast<size_t>(graph_.value_count()));
   by_value_[static_cast<size_t>(from.index)] = to;
   return {};

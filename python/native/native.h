@@ -193,6 +193,8 @@ bool wrong_rank(const Io& io, const int64_t* dims, size_t rank);
 size_t element_bytes(int32_t dtype);
 const char* dtype_name(int32_t dtype);
 
+// Session.run_items(args): items.cpp
+PyObject* run_items(Model& model, PyObject* args);
 // Session.call(args, make, stream): call.cpp
 PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream);
 

@@ -70,6 +70,20 @@ PyObject* get_inputs(PyObject* self, void*) {
 PyObject* get_outputs(PyObject* self, void*) {
   return protect<PyObject*>(nullptr, [&] { return tuple_of_all(model_of(self).outputs); });
 }
+// For each input, then each output: what it is where it is a list, else None.
+PyObject* get_list_types(PyObject* self, void*) {
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    const Model& model = model_of(self);
+    Ref out(PyList_New(0));
+    for (const bool output : {false, true})
+      for (size_t i = 0; out && i < (output ? model.outputs : model.inputs).size(); ++i) {
+        const char* type = tessera_list_type(model.lanes.front()->session, output ? 1 : 0, static_cast<int32_t>(i));
+        Ref shown = type ? text(type) : Ref::borrow(Py_None);
+        if (!shown || PyList_Append(out.get(), shown.get()) != 0) return nullptr;
+      }
+    return out.release();
+  });
+}
 PyObject* get_kernels(PyObject* self, void*) {
   int32_t needed = 0, cached = 0;
   tessera_kernels(model_of(self).lanes.front()->session, &needed, &cached);
@@ -110,7 +124,17 @@ PyObject* session_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   return protect<PyObject*>(nullptr, [&] { return run(model_of(self), args[0], args[1]); });
 }
 
+// run_items(args)
+PyObject* session_run_items(PyObject* self, PyObject* args) {
+  return protect<PyObject*>(nullptr, [&] { return run_items(model_of(self), args); });
+}
+
 PyMethodDef methods[] = {
+    {"run_items", session_run_items, METH_O,
+     "run_items(args, /)\n--\n\n"
+     "Runs the model on values of every kind: a tuple with one for each input, each of them a tuple\n"
+     "(dtype, shape, address), (shape, list of bytes), or (kind, list of values). Returns a list of such values, with\n"
+     "bytes where the address stands. tessera._items makes them. Raises tessera.Error."},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(session_run)), METH_FASTCALL,
      "run(args, stream, /)\n--\n\n"
      "Runs the model on arrays, one for each input: NumPy arrays, PyTorch tensors, or objects with __dlpack__.\n"
@@ -130,6 +154,9 @@ PyMethodDef methods[] = {
 PyGetSetDef attributes[] = {{"inputs", get_inputs, nullptr,
                              "(name, number of onnx.TensorProto.DataType, dimensions: int or str) of each", nullptr},
                             {"outputs", get_outputs, nullptr, "the same of the outputs", nullptr},
+                            {"list_types", get_list_types, nullptr,
+                             "of each input, then each output: \"sequence f32[?, 4]\" and the like; None of a tensor",
+                             nullptr},
                             {"kernels", get_kernels, nullptr,
                              "(kernels that opening needed, those of them that were in the cache folder)", nullptr},
                             {"variants", get_variants, nullptr,

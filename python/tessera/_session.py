@@ -28,7 +28,7 @@ class TensorInfo:
 
 
 def _infos(described: tuple[_native.Described, ...]) -> tuple[TensorInfo, ...]:
-    return tuple(TensorInfo(name, NAMES.get(number, "undefined"), shape) for name, number, shape in described)
+    return tuple(TensorInfo(name, NAMES.get(number, "list" if number < 0 else "undefined"), shape) for name, number, shape in described)
 
 
 class Model:
@@ -46,6 +46,11 @@ class Model:
         self._inputs = _infos(session.inputs)
         self._outputs = _infos(session.outputs)
         self._names = tuple(i.name for i in self._inputs)
+        lists = session.list_types
+        if any(lists) or any(i.dtype == "string" for i in self._inputs + self._outputs):
+            from ._items import Items
+
+            self._run = Items(session, self._inputs, lists)
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -78,6 +83,8 @@ class Model:
         is one (without inputs, too), PyTorch tensors on the same device where it is one, else objects with __dlpack__.
         An output of a dtype that NumPy has only with the package ml_dtypes is an object with __dlpack__ where that is
         not installed.
+        A tensor of strings is a NumPy array of objects (str), a sequence a list, an optional a value or None, a map a dict: in
+        and out. A model that has one takes and returns NumPy arrays alone.
 
         Raises InputTypeError (a TypeError): an input is missing, unknown, of the wrong kind or dtype; InputError (a
         ValueError): its sizes do not fit, or it lies in the wrong memory; OutOfMemoryError; RunError.

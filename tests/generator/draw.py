@@ -8,6 +8,7 @@ on the values of every call before the model takes it. So nothing here knows an 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Sequence
@@ -71,12 +72,27 @@ class Names:
         return f"{kind}{self._counts[kind]}"
 
 
+_ODD = numpy.uint64(0x9E3779B97F4A7C15)
+
+
+def keys(names: Sequence[str]) -> numpy.ndarray:
+    """64 bits of each name that look random."""
+    return numpy.array([int.from_bytes(hashlib.sha256(n.encode()).digest()[:8], "little") for n in names], numpy.uint64)
+
+
 class Source:
     """What all models of a process draw from. Whether a sample runs in ONNX Runtime as it is, is computed once."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = list(records)
+        self._keys = keys([f"{r.domain}.{r.op}.{r.since}" for r in records])
+        self._sample_keys = [keys([str(i) for i in range(len(r.samples))]) for r in records]
         self._runs: dict[tuple[int, int, int], bool] = {}
+
+    def pick(self, number: int) -> tuple[int, int]:
+        """A record and a sample of it, by a random number of 64 bits. A record that is added changes few picks."""
+        record = int(numpy.argmin((self._keys ^ numpy.uint64(number)) * _ODD))
+        return record, int(numpy.argmin((self._sample_keys[record] ^ numpy.uint64(number)) * _ODD))
 
     def runs(self, record: int, sample: int, opset: int) -> bool:
         key = (record, sample, opset)
@@ -237,11 +253,10 @@ class Draw:
         """A sample that ONNX Runtime runs as it is; most times one that some computed value can be an operand of."""
         wired = bool(self.computed()) and self.chance(0.85)
         for _ in range(60 if wired else 20):
-            r = int(self.rng.integers(len(self.source.records)))
+            r, s = self.source.pick(int(self.rng.integers(1 << 63)))
             record = self.source.records[r]
             if record.domain and self.chance(0.6) or not record.domain and not record.since <= self.opset <= record.until:
                 continue
-            s = int(self.rng.integers(len(record.samples)))
             if wired and not self.can_wire(record.samples[s]):
                 continue
             if self.source.runs(r, s, self.opset):

@@ -85,7 +85,8 @@ def op_types(graph: Any) -> list[str]:
 def judge(a: argparse.Namespace, case: Any, runner: Any, seed: int) -> dict[str, Any]:
     import oracle
     from check import check
-    from reduce import Reducer
+    from reduce import reduce_apart
+    from runner import Runner
 
     try:
         failure = check(case, runner, a.runs)
@@ -93,14 +94,15 @@ def judge(a: argparse.Namespace, case: Any, runner: Any, seed: int) -> dict[str,
         return {"refused": str(error)[:300]}
     if failure is None:
         return {}
-    out: dict[str, Any] = {"run": failure.run, "kind": failure.kind, "detail": failure.detail}
     small = case
     if a.reduce:
-        runs = a.runs if failure.run == a.runs[0] else (failure.run,)
-        reducer = Reducer(lambda c: failure.same(check(c, runner, (failure.run,))), a.reduce)
-        small = reducer.reduce(case)
+        apart = Runner(a.runner, a.seconds)
+        small = reduce_apart(case, lambda c: failure.same(check(c, apart, (failure.run,))), a.reduce)
+        apart.close()
+    out = {"run": failure.run, "kind": failure.kind, "detail": failure.detail, "ops_left": op_types(small.model.graph)}
+    if small is not case:
         again = check(small, runner, a.runs)
-        out |= {"detail": (again or failure).detail, "nodes_left": small.size()[0], "trials": reducer.trials, "ops_left": op_types(small.model.graph), "runs": runs}
+        out["detail"] = (again or failure).detail
     if a.keep:
         a.keep.mkdir(parents=True, exist_ok=True)
         (a.keep / f"{seed}.case").write_text(f"# seed {seed}: {failure.run}, {failure.kind}\n" + small.text())
@@ -185,6 +187,9 @@ def close(a: argparse.Namespace, rows: list[dict[str, Any]], start: float) -> in
         print(f"  {count} x {run}: {kind}")
     print(f"{len(rows)} models of {sum(nodes)} nodes, at most {max(nodes, default=0)}, {len(ops)} operators, in {time.monotonic() - start:.0f} s "
           f"({sum(r.get('draw_s', 0) for r in rows):.0f} s of drawing): {len(rows) - len(failed) - len(refused)} agree, {len(failed)} failed, {len(refused)} not drawn")  # fmt: skip
+    if len(refused) > 0.2 * len(rows):
+        print("too few were drawn")
+        return 1
     return 1 if failed else 0
 
 

@@ -49,6 +49,8 @@ def _attribute(name: str, kind: str, value: Any) -> onnx.AttributeProto:
     kinds = onnx.AttributeProto.AttributeType
     if kind == "tensor":
         return helper.make_attribute(name, numpy_helper.from_array(_array(value)))
+    if kind in ("float", "floats"):
+        value = float(value) if kind == "float" else [float(v) for v in value]
     return helper.make_attribute(name, [v.encode() for v in value] if kind == "strings" else value, attr_type=kinds.Value(kind.upper()))
 
 

@@ -1,5 +1,7 @@
 #include "records_json.h"
 #include "graph/ops/op.h"
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace tessera::generator {
@@ -27,13 +29,23 @@ Json json_of(const Tensor& t) {
   return out;
 }
 
+// JSON has no numbers for what is not finite: "nan", "inf", "-inf".
+Json json_of(double v) {
+  if (std::isfinite(v)) return v;
+  return std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf";
+}
+
 // [kind, value] with the kinds of AttributeProto; null for what has no such form.
 Json json_of(const Attribute& attribute) {
   if (const auto* v = std::get_if<int64_t>(&attribute)) return {"int", *v};
-  if (const auto* v = std::get_if<double>(&attribute)) return {"float", *v};
+  if (const auto* v = std::get_if<double>(&attribute)) return {"float", json_of(*v)};
   if (const auto* v = std::get_if<std::string>(&attribute)) return {"string", *v};
   if (const auto* v = std::get_if<Ints>(&attribute)) return {"ints", *v};
-  if (const auto* v = std::get_if<std::vector<double>>(&attribute)) return {"floats", *v};
+  if (const auto* v = std::get_if<std::vector<double>>(&attribute)) {
+    Json numbers = Json::array();
+    for (double x : *v) numbers.push_back(json_of(x));
+    return {"floats", numbers};
+  }
   if (const auto* v = std::get_if<std::vector<std::string>>(&attribute)) return {"strings", *v};
   if (const auto* v = std::get_if<DType>(&attribute)) return {"int", info(*v).onnx};
   if (const auto* v = std::get_if<Tensor>(&attribute)) return {"tensor", json_of(*v)};
@@ -53,7 +65,8 @@ Json json_of(const Sample& sample) {
     if (v.is_null()) return nullptr;
     attributes[name] = std::move(v);
   }
-  return {{"operands", operands}, {"attributes", attributes}, {"results", sample.result_count}, {"opset", sample.opset}};
+  return {
+      {"operands", operands}, {"attributes", attributes}, {"results", sample.result_count}, {"opset", sample.opset}};
 }
 
 } // namespace
@@ -68,7 +81,11 @@ void write_records(std::ostream& out) {
       if (!has_list(sample))
         if (Json s = json_of(sample); !s.is_null()) samples.push_back(std::move(s));
     Json variadic = !op->operands.empty() && op->operands.back().variadic;
-    Json record = {{"name", op->name}, {"names", names}, {"samples", samples}, {"random", op->side_effect}, {"variadic", variadic}};
+    Json record = {{"name", op->name},
+                   {"names", names},
+                   {"samples", samples},
+                   {"random", op->side_effect},
+                   {"variadic", variadic}};
     out << record.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   }
 }

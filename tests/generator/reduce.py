@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy
 import onnx
 import oracle
-from case import Case, count_nodes
+from case import Case
 from onnx import helper, numpy_helper
 
-# Nodes, calls and what else makes a case small; smaller is better.
 Fails = Callable[[Case], bool]
+
+
+def reduce_apart(case: Case, fails: Fails, seconds: float) -> Case:
+    """Reduces in a process of its own: ONNX Runtime may not survive a candidate. Yields the smallest case until then."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "best"
+        child = os.fork()
+        if child == 0:
+            try:
+                Reducer(fails, seconds, lambda best: _write(file, best)).reduce(case)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        return Case.parse(file.read_text()) if file.exists() else case
+
+
+def _write(file: Path, case: Case) -> None:
+    part = file.with_suffix(".part")
+    part.write_text(case.text())
+    part.replace(file)
 
 
 def _copy(case: Case) -> Case:
@@ -85,11 +107,10 @@ def _tidy(case: Case) -> Case:
 
 
 class Reducer:
-    """`fails`: whether a case fails as the first one did. `seconds`: when to stop trying."""
+    """`fails`: whether a case fails as the first one did. `seconds`: when to stop trying. `better`: given each smaller case."""
 
-    def __init__(self, fails: Fails, seconds: float = 120) -> None:
-        self._fails, self._end = fails, time.monotonic() + seconds
-        self.trials = 0
+    def __init__(self, fails: Fails, seconds: float = 120, better: Callable[[Case], None] = lambda case: None) -> None:
+        self._fails, self._end, self._better = fails, time.monotonic() + seconds, better
 
     def reduce(self, case: Case) -> Case:
         best = _tidy(_copy(case))
@@ -106,7 +127,6 @@ class Reducer:
                     for candidate in step(best):
                         if time.monotonic() > self._end:
                             break
-                        self.trials += 1
                         try:
                             candidate = _tidy(candidate)
                             failing = not is_undefined(candidate) and self._fails(candidate)
@@ -114,6 +134,7 @@ class Reducer:
                             failing = False
                         if failing:
                             best, progress, changed = candidate, True, True
+                            self._better(best)
                             break
         return best
 
@@ -337,6 +358,3 @@ def _plain_values(case: Case) -> Iterator[Case]:
 def _plainness(arrays: list[numpy.ndarray]) -> int:
     """Characters that the elements take as text."""
     return sum(len(repr(float(x))) for a in arrays for x in a.ravel())
-
-
-__all__ = ["Reducer", "remove_unused", "count_nodes"]

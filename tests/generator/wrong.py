@@ -35,9 +35,15 @@ class Node:
         values = [self.operands[i] for i in which] if which else self.operands
         return any(v is not None and any(a.size == 0 for a in v.arrays) for v in values)
 
-    def shrinks(self) -> bool:
-        """Whether a result is empty though no operand is."""
-        return self.results is not None and not self.empty() and any(r.size == 0 for call in self.results for r in call)
+    def exceeds(self) -> bool:
+        """Whether the window of a pooling or convolution is larger than its input with pads, in some call."""
+        kernel = self.attributes.get("kernel_shape")
+        if not kernel or "Transpose" in self.proto.op_type or "Unpool" in self.proto.op_type or self.attributes.get("auto_pad", b"NOTSET").startswith(b"SAME"):
+            return False
+        last = "Nhwc" in self.proto.op_type or bool(self.attributes.get("channels_last"))
+        pads, dilations = self.attributes.get("pads", [0] * 2 * len(kernel)), self.attributes.get("dilations", [1] * len(kernel))
+        total = [a + b for a, b in zip(pads, pads[len(kernel) :])]
+        return any(n + p < (k - 1) * d + 1 for a in self.operands[0].arrays for n, p, k, d in zip(a.shape[1:-1] if last else a.shape[2:], total, kernel, dilations))
 
     def within(self, operand: int, counts: Sequence[int], column: int | None = None) -> bool:
         """Whether the elements of an operand, or of a column of it, are indices below a count, in each call."""
@@ -45,6 +51,12 @@ class Node:
             return True
         parts = [a if column is None or not a.size else a[..., column] for a in self.operands[operand].arrays]
         return all(bool(((p >= 0) & (p < n)).all()) for p, n in zip(parts, counts))
+
+    def whole_images(self) -> bool:
+        """Whether the roi of Resize spans the first two dimensions."""
+        if "axes" in self.attributes or len(self.operands) < 2 or self.operands[1] is None:
+            return True
+        return all(a.size >= 4 and not a[:2].any() and bool((a[a.size // 2 :][:2] == 1).all()) for a in self.operands[1].arrays)
 
     def finite(self) -> bool:
         return all(bool(numpy.isfinite(a).all()) for v in self.operands if v is not None and v.dtype.kind == "f" for a in v.arrays)
@@ -88,12 +100,15 @@ WRONG = [
     Wrong("com.microsoft.SkipLayerNormalization com.microsoft.SkipSimplifiedLayerNormalization", "mean and deviation, of training, are not written", lambda n: n.has(1) or n.has(2)),
     # It computes another function.
     Wrong("Resize", "align_corners with scales rounds the size that the coordinates are of", lambda n: n.attributes.get("coordinate_transformation_mode") == b"align_corners" and len(n.operands) > 2 and n.operands[2] is not None and n.operands[2].arrays[0].size > 0),
+    Wrong("BatchNormalization", "training of f16 does not subtract the mean of the batch", lambda n: bool(n.attributes.get("training_mode")) and n.operands[0].dtype == numpy.float16),
     Wrong("MaxUnpool", "an output_shape changes what positions are", lambda n: len(n.operands) > 2 and n.operands[2] is not None),
-    Wrong("ConvTranspose", "SAME does not make the result as large as the strides say where the kernel is smaller", lambda n: n.attributes.get("auto_pad", b"").startswith(b"SAME") and max(n.attributes.get("strides", [1])) > min(n.operands[1].arrays[0].shape[2:])),
+    Wrong("ConvTranspose", "SAME does not make the result as large as the strides say where the kernel is smaller", lambda n: n.attributes.get("auto_pad", b"").startswith(b"SAME") and max(n.attributes.get("strides", [1])) > min(min(a.shape[2:]) for a in n.operands[1].arrays)),
+    Wrong("Resize", "tf_crop_and_resize leaves out what roi says of N and C", lambda n: n.attributes.get("coordinate_transformation_mode") == b"tf_crop_and_resize" and not n.whole_images()),
     Wrong("com.microsoft.QLinearSoftmax", "rounds its codes down"),
     Wrong("HannWindow HammingWindow BlackmanWindow DFT STFT", "f64 is computed with constants of f32", lambda n: n.results is not None and n.results[0][0].dtype == numpy.float64),
     # ONNX says nothing of them.
     Wrong("ReduceLogSumExp ReduceLogSum ReduceL2 ReduceMean", "real numbers as integers: how they are rounded", lambda n: n.integers()),
+    Wrong("com.microsoft.MoE com.microsoft.QMoE", "experts of equal scores", lambda n: any(len(set(row)) < len(row) for a in n.operands[1].arrays for row in a.reshape(-1, a.shape[-1]).tolist())),
     Wrong("GroupNormalization", "other numbers of scales than groups or channels", lambda n: n.operands[1].dims[0][0] not in (n.attributes["num_groups"], n.operands[0].dims[1][0])),
     Wrong("GatherND", "positions of no components", lambda n: n.operands[1].rank > 0 and 0 in n.operands[1].dims[-1]),
     Wrong("", "NaN or infinity as integers", lambda n: n.results is not None and any(r.dtype.kind in "iu" for r in n.results[0]) and not n.finite()),
@@ -102,7 +117,7 @@ WRONG = [
     Wrong("AffineGrid", "corners of a dimension of one element", lambda n: bool(n.attributes.get("align_corners")) and any(1 in a[2:] for a in n.operands[1].arrays)),
     Wrong("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "targets that are no class", lambda n: not n.classes()),
     Wrong("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "targets of another shape than the scores", lambda n: n.operands[1].dims != n.operands[0].dims[:1] + n.operands[0].dims[2:]),
-    Wrong("", "a window larger than its padded input", lambda n: "kernel_shape" in n.attributes and n.shrinks()),
+    Wrong("", "a window larger than its padded input", lambda n: n.exceeds()),
     Wrong("Compress", "a condition longer than what it chooses from", lambda n: any(a.size > (x.shape[n.attributes["axis"]] if "axis" in n.attributes else x.size) for a, x in zip(n.operands[1].arrays, n.operands[0].arrays))),
 ]  # fmt: skip
 _BY_OP: dict[str, list[Wrong]] = {}

@@ -103,7 +103,8 @@ Result<std::vector<Tensor>> run_emulated(const Graph& graph, const ScheduledKern
         dims.push_back(n);
       }
       TESSERA_ASSIGN(results[v], Tensor::create(graph.type(v).dtype, dims));
-      if (results[v].bytes() > 0) return Diagnostic(ErrorCode::Internal, "a kernel does not write what the nest stores");
+      if (results[v].bytes() > 0)
+        return Diagnostic(ErrorCode::Internal, "a kernel does not write what the nest stores");
     }
     out.push_back(v.valid() ? results.at(v) : Tensor());
   }

@@ -21,6 +21,8 @@ RANDOM = numpy.random.default_rng(25)
 NUMBERS = (numpy.float32, numpy.float64, numpy.int64, numpy.int32)
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
+DOMAINS = dict.fromkeys(("ArgMax", "Concat", "Gather", "Reshape", "Slice", "TfIdfVectorizer", "Transpose", "Where"), "")
+DOMAINS |= dict.fromkeys(("MurmurHash3", "Tokenizer"), "com.microsoft")
 Attributes = dict[str, Any]
 
 
@@ -53,18 +55,17 @@ def labels(count: int, numbers: str) -> Attributes:
 
 @dataclass
 class Case:
-    """nodes: (operator, inputs, outputs, attributes), those of the domain unless their operator is of `default`."""
+    """nodes: (operator, inputs, outputs, attributes), of the domain that DOMAINS names, else of ai.onnx.ml."""
 
     nodes: list[tuple[str, list[str], list[str], Attributes]]
     inputs: dict[str, numpy.ndarray]
     outputs: list[str]
     version: int = 1
-    default: tuple[str, ...] = ("Concat", "Cast", "Reshape", "Identity", "ArgMax", "Gather", "Slice", "Transpose")
     weights: dict[str, numpy.ndarray] = field(default_factory=dict)
 
     def model(self, symbolic: bool) -> onnx.ModelProto:
         nodes = [
-            helper.make_node(op, inputs, outputs, domain="" if op in self.default else "ai.onnx.ml", **attributes)
+            helper.make_node(op, inputs, outputs, domain=DOMAINS.get(op, "ai.onnx.ml"), **attributes)
             for op, inputs, outputs, attributes in self.nodes
         ]
         infos = []
@@ -76,7 +77,7 @@ class Case:
             infos.append(helper.make_tensor_value_info(name, kind, shape))
         weights = [numpy_helper.from_array(w, name) for name, w in self.weights.items()]
         graph = helper.make_graph(nodes, "g", infos, [onnx.ValueInfoProto(name=y) for y in self.outputs], weights)
-        imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", self.version)]
+        imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", self.version), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
@@ -388,6 +389,22 @@ def moved_strings() -> Case:
     )
 
 
+def words() -> Case:
+    """Tokens of texts, their hashes, and how often words stand in a text."""
+    text = numpy.array([" ".join(f"w{v}," if v % 3 else f"\u00e9{v}" for v in RANDOM.integers(0, 9, count)) for count in (4, 0, 7, 1)], object)
+    expression = one_of(({"tokenexp": "[a-z0-9]+"}, {"separators": [" ", ","]}, {"separators": [""]}, {"separators": ["[ ,]+"]}))
+    counts = {"mode": "TF", "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 0, "ngram_counts": [0, 2], "ngram_indexes": [2, 0, 1]}
+    return Case(
+        [
+            ("Tokenizer", ["x"], ["tokens"], {"mark": int(RANDOM.integers(2)), "pad_value": "", "mincharnum": int(RANDOM.integers(1, 3))} | expression),
+            ("MurmurHash3", ["tokens"], ["hashes"], {"seed": int(RANDOM.integers(99)), "positive": int(RANDOM.integers(2))}),
+            ("TfIdfVectorizer", ["tokens"], ["counts"], counts | {"pool_strings": ["w1", "w2", "w4", "w5"]}),
+        ],
+        {"x": text},
+        ["tokens", "hashes", "counts"],
+    )
+
+
 # ---- running them
 def proto_of(value: Any, name: str) -> Any:
     if isinstance(value, list):
@@ -448,7 +465,7 @@ class AgainstOnnxRuntime(unittest.TestCase):
         self.check({label_encoder: 24, old_label_encoder: 6, category_mapper: 6, zip_map: 8})
 
     def test_pipelines(self) -> None:
-        self.check({columns: 4, machine: 4, moved_strings: 2})
+        self.check({columns: 4, machine: 4, moved_strings: 2, words: 10})
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include "codegen/device/device.h"
 #include "command.h"
 #include "frontend/model.h"
+#include "graph/ops/added.h"
 #include "graph/support/similar.h"
 #include "ops_table.h"
 #include <algorithm>
@@ -52,7 +53,11 @@ void add_lines(Table& table, const OperatorRow& row, const std::string& route) {
     table.add(std::move(cells));
     first = {"", "", ""};
   };
-  if (row.routes.empty() && route.empty()) add("", "by its parts", "", "");
+  // One without samples: of a library, or inlined.
+  const OpDef* record = row.op.records.empty() ? nullptr : row.op.records.front();
+  const bool by_parts = record == nullptr || record->is_composite();
+  if (row.routes.empty() && route.empty())
+    add("", by_parts ? "by its parts" : tile_text_of(*record) != nullptr ? "generated" : "host", "", "");
   std::map<std::pair<std::string_view, std::string>, std::pair<std::set<DType>, std::string>> lines;
   for (const OperatorRoutes& r : row.routes) {
     std::string by;
