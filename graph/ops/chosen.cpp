@@ -7,6 +7,12 @@ SymExpr fresh(InferContext& c, std::string_view name, const SymExpr& most) {
   return c.env().create_symbol(name, {0, std::clamp<int64_t>(high, 0, kSymMax)});
 }
 
+ValueId sortable(B& b, ValueId x) {
+  const DType dtype = b.dtype(x);
+  if (is_float(dtype)) return info(dtype).bits < 16 ? widen(b, x) : x;
+  return info(dtype).bits < 8 ? cast(b, x, info(dtype).kind == DTypeKind::Signed ? DType::I8 : DType::U8) : x;
+}
+
 SymExpr read_count(B& b, ValueId flags, const std::optional<SymExpr>& symbol) {
   const ValueId count = sum(b, cast(b, flags, DType::I64), {0}, false);
   if (!b.ok()) return 0;

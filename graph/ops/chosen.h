@@ -6,6 +6,8 @@ namespace tessera::ops {
 
 // A new symbol for a size of at most `most`.
 [[nodiscard]] SymExpr fresh(InferContext& c, std::string_view name, const SymExpr& most);
+// x, with numbers in the place of codes of less than 8 bits, or less than 16 of a float, in the same order.
+[[nodiscard]] ValueId sortable(B& b, ValueId x);
 // The number of flags that are set, read: what `symbol`, a size of a result, stands for; a new symbol without one.
 [[nodiscard]] SymExpr read_count(B& b, ValueId flags, const std::optional<SymExpr>& symbol);
 // Dimension `d` of the first of these results that is used.

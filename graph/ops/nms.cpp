@@ -128,7 +128,7 @@ OpDef suppress_record() {
 // ---- the decomposition: boxes in the order of their scores, suppressed by row, and the places of those that are left
 Result<std::vector<ValueId>> decompose_nms(Graph& g, const Node& n, int) {
   B b(g, n);
-  const ValueId boxes = widen(b, b.in(0)), scores = b.in(1);
+  const ValueId boxes = widen(b, b.in(0)), scores = sortable(b, b.in(1));
   const SymShape shape = b.shape(scores); // [n, classes, boxes]
   const SymExpr rows = shape[0] * shape[1], all = rows * shape[2];
   const DType dtype = b.dtype(boxes);

@@ -204,6 +204,7 @@ Result<std::vector<ValueId>> decompose_unique(Graph& g, const Node& n, int) {
   } else {
     rows = x = reshape(b, x, {all});
   }
+  rows = sortable(b, rows);
   const ValueId order = order_of_rows(b, rows), i = iota(b, {all}, 0);
   const ValueId sorted = gather(b, rows, order, 0);
   const ValueId before = gather(b, sorted, max(b, sub(b, i, 1.0), 0.0), 0);
@@ -337,7 +338,9 @@ OpDef unique_record() {
         sample({random(DType::I32, {2, 9, 3}, 2, 0, 1)}, {{"axis", int64_t{-2}}, {"sorted", int64_t{0}}}),
         sample({random(DType::Bool, {300, 5}, 3)}, {{"axis", int64_t{0}}}),
         sample({random(DType::F64, {6}, 3, 0, 2)}, {{"axis", int64_t{0}}}),
-        sample({random(DType::I32, {5, 0}, 3)}, {{"axis", int64_t{0}}})};
+        sample({random(DType::I32, {5, 0}, 3)}, {{"axis", int64_t{0}}}),
+        sample({random(DType::U4, {20}, 3, 0, 9)}),
+        sample({random(DType::F8E5M2, {7, 2}, 3, 0, 1)}, {{"axis", int64_t{0}}})};
     for (Sample& s : out) s.result_count = 4;
     return out;
   };

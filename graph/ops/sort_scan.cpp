@@ -1,5 +1,5 @@
 // Scans, sorting and reordering along an axis: CumSum, CumProd, TopK, ReverseSequence.
-#include "graph/ops/parts.h"
+#include "graph/ops/chosen.h"
 #include "graph/ops/sampling.h"
 #include <cmath>
 #include <numeric>
@@ -194,7 +194,8 @@ Result<std::vector<ValueId>> decompose_topk(Graph& g, const Node& n, int count) 
   Ints perm;
   for (int64_t d = 0; d < rank; ++d) perm.push_back(d == axis ? rank - 1 : d == rank - 1 ? axis : d);
   const ValueId last = transpose(b, x, perm);
-  const ValueId at = b.op("sort_indices", {last}, {{"k", SymShape{k}}, {"descending", b.attr().i("largest", 1)}});
+  const ValueId at =
+      b.op("sort_indices", {sortable(b, last)}, {{"k", SymShape{k}}, {"descending", b.attr().i("largest", 1)}});
   const ValueId values = b.op("gather_elements", {last, at}, {{"axis", int64_t{rank - 1}}});
   std::vector<ValueId> out = {transpose(b, values, perm)};
   if (count > 1) out.push_back(transpose(b, at, perm));
@@ -264,6 +265,8 @@ OpDef topk_record() {
         sample({random(DType::F16, {4, 2, 3}, 3), vec({2})}, {{"axis", int64_t{0}}}),
         sample({random(DType::F32, {3, 7}, 1)}, {{"k", int64_t{2}}}, 7),
         sample({random(DType::U8, {3, 4}, 1, 0, 9), vec({0})}),
+        sample({random(DType::F8E4M3FN, {3, 9}, 1), vec({3})}),
+        sample({random(DType::I4, {3, 8}, 1, -8, 7), vec({5})}, {{"largest", int64_t{0}}}),
     };
     for (Sample& s : out) s.result_count = 2;
     return out;

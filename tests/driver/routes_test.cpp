@@ -52,7 +52,7 @@ TEST(Routes, AreListedByOperatorAndDtype) {
       {"cuda", "add", "f32: generated code"},
       {"cuda", "scatter", "f32: generated scatter"},
       {"cuda", "sort_indices", "f64: generated sort, reference on the host"},
-      {"cuda", "det", "f32: reference on the host"},
+      {"cuda", "det", "f32: a kernel of a library, reference on the host"},
   };
   for (const Case& c : cases) {
     const std::string all = listed(c.device, c.op);
