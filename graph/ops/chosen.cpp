@@ -17,7 +17,6 @@ SymExpr read_count(B& b, ValueId flags, const std::optional<SymExpr>& symbol) {
   const ValueId count = sum(b, cast(b, flags, DType::I64), {0}, false);
   if (!b.ok()) return 0;
   if (!symbol) return b.read(count).front();
-  if (const auto& known = b.graph().value(count).contents) return b.env().simplify(known->front()); // of constant flags
   if (symbol->is_symbol())
     if (auto read = b.graph().read(count, {&*symbol, 1}, b.node().location); !read.ok())
       b.fail(std::move(read).take_error());

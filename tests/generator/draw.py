@@ -281,7 +281,9 @@ class Draw:
         unusual = self.chance(0.05)
         for attempt in range(3):
             operands = self.operands_of(sample, unusual, attempt)
-            if any(a.size > MOST_ELEMENTS for v in operands if v for a in v.arrays):
+            large = any(a.size > MOST_ELEMENTS for v in operands if v for a in v.arrays)
+            # Attributes of classical models hold a number for each feature, which ONNX Runtime does not check.
+            if large or (record.domain == "ai.onnx.ml" and not _same_features(sample, operands)):
                 self.drop_after(saved)
                 continue
             names = ["" if v is None else v.name for v in operands]
@@ -487,6 +489,11 @@ def prune(model: onnx.ModelProto) -> onnx.ModelProto:
     from reduce import remove_unused
 
     return remove_unused(model)
+
+
+def _same_features(sample: Sample, operands: Sequence[Value | None]) -> bool:
+    pairs = [(a, v) for a, v in zip(sample.operands, operands) if a is not None and v is not None and a.ndim]
+    return all(v.dims[-1] == (a.shape[-1],) * CALLS for a, v in pairs)
 
 
 def _steers(sample: Sample, i: int) -> bool:
