@@ -14,9 +14,10 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from benchmark.report import geometric_mean
 
 DOCS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs")
-HEAD = """# Performance
+HEAD = """<!-- generated: python3 tools/benchmark/page.py -->
+# Performance
 
-This page is generated: `python3 tools/benchmark/page.py` renders `performance.json`, and `--take SECTION=FILE` puts new measurements there.
+`python3 tools/benchmark/page.py` renders `performance.json` to this page, and `--take SECTION=FILE` puts new measurements there.
 "Over X" is Tessera's time divided by X's; below 1 Tessera is faster. Contenders of a table run in turn in one process or on one machine,
 GPU calls between events with a cold L2 (`tools/benchmark/clock.py`). Absolute times hold for the machine named; ratios carry further.
 """

@@ -79,11 +79,14 @@ void Shift::shift_row() {
   shift_ = {*shifted_start(graph_, nest_, d_, static_cast<size_t>(fold_side()->axis), peel_access(schedule_),
                            schedule_.access.alignment_peel),
             SymExpr::symbol("aligned"), SymExpr::symbol("by"), SymExpr::symbol("place")};
-  // Rounded down by the bits: a row that a condition keeps from being read may begin before its buffer.
-  V start = sizes_.number(shift_.start), below = sizes_.constant(schedule_.access.alignment_peel - 1);
-  V by = sizes_.op(ScalarOp::And, start, below);
-  sizes_.bind(shift_.aligned, sizes_.op(ScalarOp::Sub, start, by));
-  sizes_.bind(shift_.by, by);
+  // Rounded down by the bits: a row that a condition keeps from being read may begin before its buffer. The product says
+  // what it is a multiple of.
+  V start = sizes_.number(shift_.start), vector = sizes_.constant(schedule_.access.alignment_peel);
+  V below = sizes_.op(ScalarOp::And, start, sizes_.constant(schedule_.access.alignment_peel - 1));
+  V aligned = sizes_.op(ScalarOp::Div, sizes_.op(ScalarOp::Sub, start, below), vector);
+  aligned = sizes_.op(ScalarOp::Mul, aligned, vector);
+  sizes_.bind(shift_.aligned, aligned);
+  sizes_.bind(shift_.by, sizes_.op(ScalarOp::Sub, start, aligned));
   sizes_.shift(a.var, shift_.place, shift_.by);
 }
 
