@@ -48,8 +48,8 @@ std::shared_ptr<const ItemType> item_of(ItemType::Container container, const Ten
 static bool is_map(const Tensor& list) {
   const auto& items = list.items();
   return items.size() == 2 && items[0].dtype() != items[1].dtype() && items[0].dims().size() == 1 &&
-         items[0].dims() == items[1].dims() &&
-         (items[0].dtype() == DType::String || is_integer(items[0].dtype())) && items[1].dtype() != DType::List;
+         items[0].dims() == items[1].dims() && (items[0].dtype() == DType::String || is_integer(items[0].dtype())) &&
+         items[1].dtype() != DType::List;
 }
 
 TensorType type_of(const Tensor& tensor) {

@@ -29,10 +29,11 @@ bool overlap(const OnnxName& a, const OnnxName& b) {
 
 // Every file of definitions. The order is of no account: the table is sorted by name.
 OpTable::OpTable() {
-  for (auto* register_ops : {register_constant_ops, register_pointwise_ops, register_activation_ops,
-                             register_reduction_ops, register_indexing_ops, register_norm_ops, register_rotary_ops,
-                             register_matmul_ops, register_conv_ops, register_sort_scan_ops, register_recurrent_ops,
-                             register_quant_ops, register_misc_ops, register_microsoft_ops, register_ml_ops, register_control_ops})
+  for (auto* register_ops :
+       {register_constant_ops, register_pointwise_ops, register_activation_ops, register_reduction_ops,
+        register_indexing_ops, register_norm_ops, register_rotary_ops, register_matmul_ops, register_conv_ops,
+        register_sort_scan_ops, register_recurrent_ops, register_quant_ops, register_misc_ops, register_microsoft_ops,
+        register_ml_ops, register_control_ops})
     register_ops(*this);
   std::sort(defs_.begin(), defs_.end(), [](const auto& a, const auto& b) { return a->name < b->name; });
   for (const auto& def : defs_) {
