@@ -28,7 +28,7 @@ struct LastError {
 thread_local LastError last_error;
 } // namespace
 
-const char* told(const Diagnostic& error) noexcept {
+const char* record_error(const Diagnostic& error) noexcept {
   auto put = guarded("an error's text", [&]() -> Status {
     LastError& last = last_error;
     last.any = false;
@@ -302,34 +302,34 @@ const char* tessera_open(const char* model, const char* device, int32_t threads,
 }
 
 const char* tessera_open_with(const char* model, const tessera_options* options, tessera_session** session) {
-  if (session == nullptr) return told(usage("nowhere to put the session"));
+  if (session == nullptr) return record_error(usage("nowhere to put the session"));
   auto opened = guarded("opening a model", [&]() -> Result<std::unique_ptr<tessera_session>> {
     if (model == nullptr) return usage("a model is needed");
     return open_session(options ? *options : tessera_options{},
                         [&](SessionOptions o) { return Session::open(model, std::move(o)); });
   });
-  if (!opened.ok()) return told(opened.error());
+  if (!opened.ok()) return record_error(opened.error());
   *session = opened->release();
   return nullptr;
 }
 
 const char* tessera_open_program(const tessera_program* program, const tessera_options* options,
                                  tessera_session** session) {
-  if (session == nullptr) return told(usage("nowhere to put the session"));
-  if (program == nullptr) return told(usage("a program is needed"));
+  if (session == nullptr) return record_error(usage("nowhere to put the session"));
+  if (program == nullptr) return record_error(usage("a program is needed"));
   auto opened = guarded("opening a program", [&]() -> Result<std::unique_ptr<tessera_session>> {
     TESSERA_ASSIGN(ProgramSource source, source_of(*program));
     return open_session(options ? *options : tessera_options{},
                         [&](SessionOptions o) { return Session::open_program(std::move(source), std::move(o)); });
   });
-  if (!opened.ok()) return told(opened.error());
+  if (!opened.ok()) return record_error(opened.error());
   *session = opened->release();
   return nullptr;
 }
 
 const char* tessera_survey_program(const tessera_program* program, const char** refusals) {
   if (program == nullptr || refusals == nullptr)
-    return told(usage("a program, and a place for the answer, are needed"));
+    return record_error(usage("a program, and a place for the answer, are needed"));
   thread_local std::string text;
   auto outcome = guarded("surveying a program", [&]() -> Status {
     TESSERA_ASSIGN(ProgramSource source, source_of(*program));
@@ -340,7 +340,7 @@ const char* tessera_survey_program(const tessera_program* program, const char** 
     text = all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
     return {};
   });
-  if (!outcome.ok()) return told(outcome.error());
+  if (!outcome.ok()) return record_error(outcome.error());
   *refusals = text.c_str();
   return nullptr;
 }
@@ -350,7 +350,8 @@ void tessera_close(tessera_session* session) { delete session; }
 const tessera_error* tessera_last_error(void) { return last_error.any ? &last_error.parts : nullptr; }
 
 const char* tessera_clone(tessera_session* session, tessera_session** clone) {
-  if (session == nullptr || clone == nullptr) return told(usage("a session, and a place for the clone, are needed"));
+  if (session == nullptr || clone == nullptr)
+    return record_error(usage("a session, and a place for the clone, are needed"));
   // What is read of `session` stays as it was when it was opened.
   auto made = guarded("cloning a session", [&]() -> Result<std::unique_ptr<tessera_session>> {
     auto out = std::make_unique<tessera_session>();
@@ -361,13 +362,13 @@ const char* tessera_clone(tessera_session* session, tessera_session** clone) {
     describe(*out);
     return out;
   });
-  if (!made.ok()) return told(made.error());
+  if (!made.ok()) return record_error(made.error());
   *clone = made->release();
   return nullptr;
 }
 
 const char* tessera_inputs(tessera_session* session, const tessera_io** inputs, int32_t* count) {
-  if (inputs == nullptr || count == nullptr) return told(usage("nowhere to put the inputs"));
+  if (inputs == nullptr || count == nullptr) return record_error(usage("nowhere to put the inputs"));
   return call(session, "describing the inputs", [&](tessera_session& s) -> Status {
     *inputs = s.shown_inputs.ios.data();
     *count = static_cast<int32_t>(s.shown_inputs.ios.size());
@@ -376,7 +377,7 @@ const char* tessera_inputs(tessera_session* session, const tessera_io** inputs, 
 }
 
 const char* tessera_outputs(tessera_session* session, const tessera_io** outputs, int32_t* count) {
-  if (outputs == nullptr || count == nullptr) return told(usage("nowhere to put the outputs"));
+  if (outputs == nullptr || count == nullptr) return record_error(usage("nowhere to put the outputs"));
   return call(session, "describing the outputs", [&](tessera_session& s) -> Status {
     *outputs = s.shown_outputs.ios.data();
     *count = static_cast<int32_t>(s.shown_outputs.ios.size());
@@ -385,7 +386,7 @@ const char* tessera_outputs(tessera_session* session, const tessera_io** outputs
 }
 
 const char* tessera_report(tessera_session* session, const char** json) {
-  if (json == nullptr) return told(usage("nowhere to put the report"));
+  if (json == nullptr) return record_error(usage("nowhere to put the report"));
   return call(session, "reporting", [&](tessera_session& s) -> Status {
     s.report = s.session->report();
     *json = s.report.c_str();
@@ -409,7 +410,7 @@ const char* tessera_device(const tessera_session* session) { return session ? se
 
 const char* tessera_output_sizes(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                  const tessera_tensor** outputs, int32_t* output_count) {
-  if (outputs == nullptr || output_count == nullptr) return told(usage("nowhere to put the outputs"));
+  if (outputs == nullptr || output_count == nullptr) return record_error(usage("nowhere to put the outputs"));
   return call(session, "finding the outputs' sizes", [&](tessera_session& s) -> Status {
     TESSERA_TRY(output_sizes(s, inputs, input_count));
     *outputs = s.sizes.data();
@@ -422,7 +423,7 @@ int32_t tessera_sizes_known(const tessera_session* session) { return session && 
 
 const char* tessera_run_fresh(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                               const tessera_tensor** outputs, int32_t* output_count) {
-  if (outputs == nullptr || output_count == nullptr) return told(usage("nowhere to put the outputs"));
+  if (outputs == nullptr || output_count == nullptr) return record_error(usage("nowhere to put the outputs"));
   return call(session, "running the model", [&](tessera_session& s) -> Status {
     TESSERA_TRY(run_fresh(s, inputs, input_count));
     *outputs = s.sizes.data();
@@ -474,7 +475,7 @@ const char* tessera_call(tessera_session* session, const tessera_tensor* inputs,
 const char* tessera_memory_create(const tessera_session* session, size_t bytes, void* stream, tessera_memory** memory,
                                   void** data) {
   if (session == nullptr || memory == nullptr || data == nullptr)
-    return told(usage("a session, and places for the memory and its address, are needed"));
+    return record_error(usage("a session, and places for the memory and its address, are needed"));
   auto made = guarded("allocating memory", [&]() -> Result<std::unique_ptr<tessera_memory>> {
     if (session->device != "cuda") return usage("the session runs on the CPU, and has no memory of a GPU");
     if (bytes > static_cast<size_t>(INT64_MAX)) return usage("no memory has " + std::to_string(bytes) + " bytes");
@@ -485,16 +486,16 @@ const char* tessera_memory_create(const tessera_session* session, size_t bytes, 
                                              static_cast<CUstream>(stream), "a result"));
     return out;
   });
-  if (!made.ok()) return told(made.error());
+  if (!made.ok()) return record_error(made.error());
   *memory = made->release();
   *data = (*memory)->block->data();
   return nullptr;
 }
 
 const char* tessera_memory_wait(tessera_memory* memory, void* stream) {
-  if (memory == nullptr) return told(usage("the memory is null"));
+  if (memory == nullptr) return record_error(usage("the memory is null"));
   auto outcome = guarded("waiting for memory", [&] { return memory->block->wait_on(static_cast<CUstream>(stream)); });
-  return outcome.ok() ? nullptr : told(outcome.error());
+  return outcome.ok() ? nullptr : record_error(outcome.error());
 }
 
 void tessera_memory_free(tessera_memory* memory) { delete memory; }

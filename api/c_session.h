@@ -48,7 +48,7 @@ const char* call(tessera_session* session, const Doing& doing, const Body& body)
     TESSERA_ASSIGN(auto alone, session->in_use.begin("the session", "open a session for each thread"));
     return body(*session);
   });
-  return outcome.ok() ? nullptr : told(outcome.error());
+  return outcome.ok() ? nullptr : record_error(outcome.error());
 }
 
 } // namespace tessera

@@ -172,7 +172,7 @@ const char* tessera_list_type(const tessera_session* session, int32_t is_output,
 
 const char* tessera_run_items(tessera_session* session, const tessera_item* inputs, int32_t input_count,
                               const tessera_item** outputs, int32_t* output_count) {
-  if (outputs == nullptr || output_count == nullptr) return told(usage("nowhere to put the outputs"));
+  if (outputs == nullptr || output_count == nullptr) return record_error(usage("nowhere to put the outputs"));
   return call(session, "running the model", [&](tessera_session& s) -> Status {
     TESSERA_TRY(run_items(s, inputs, input_count));
     *outputs = s.items.back().data();

@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-// Its text, good until the same thread calls again. c.cpp has the definition.
-[[nodiscard]] const char* told(const Diagnostic& error) noexcept;
+// Keeps the error for tessera_last_error(). Returns its text, valid until the same thread calls again; c.cpp defines it.
+[[nodiscard]] const char* record_error(const Diagnostic& error) noexcept;
 
 } // namespace tessera

@@ -374,7 +374,7 @@ const char* tessera_load_operators(const char* library) {
     if (library == nullptr) return usage("the library's path is null");
     return load_operators(library);
   });
-  return outcome.ok() ? nullptr : told(outcome.error());
+  return outcome.ok() ? nullptr : record_error(outcome.error());
 }
 
 const char* tessera_add_operators(tessera_register_operators_function operators) {
@@ -382,5 +382,5 @@ const char* tessera_add_operators(tessera_register_operators_function operators)
     if (operators == nullptr) return usage("the function is null");
     return add_all(operators, "the program's operators");
   });
-  return outcome.ok() ? nullptr : told(outcome.error());
+  return outcome.ok() ? nullptr : record_error(outcome.error());
 }

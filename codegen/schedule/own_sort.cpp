@@ -34,6 +34,7 @@ public:
   }
 
 protected:
+  static constexpr int64_t kAligned = 64; // bytes: how the tile lowering aligns scratch arrays
   [[nodiscard]] V op(ScalarOp o, V x, V y) { return b_.scalar(o, std::array{x, y}); }
   [[nodiscard]] V select(V condition, V x, V y) { return b_.scalar(ScalarOp::Select, std::array{condition, x, y}); }
   [[nodiscard]] V constant(int64_t v) { return b_.const_i(DType::I64, v); }
@@ -152,7 +153,6 @@ private:
   }
 
   V scratch(DType dtype, const SymExpr& count, V elements) {
-    constexpr int64_t kAligned = 64;
     scratch_bytes_ += ceildiv(count * SymExpr(byte_size(dtype, 1)), kAligned) * kAligned;
     return b_.scratch(dtype, elements);
   }
@@ -332,7 +332,6 @@ public:
     for (size_t d = 0; d + 1 < x_type_.shape.size(); ++d) rows *= x_type_.shape[d];
     out_.grid = env_.simplify(rows);
     out_.work_per_program = n;
-    constexpr int64_t kAligned = 64;
     auto aligned = [](int64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; };
     out_.scratch_bytes = aligned(room * byte_size(key_, 1)) + aligned(room * byte_size(DType::I32, 1)) +
                          aligned(groups * lanes_ * byte_size(key_, 1));
