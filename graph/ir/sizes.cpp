@@ -17,12 +17,20 @@ std::vector<DefinedSize> defined_sizes(const Graph& graph, const Node& node) {
       if (auto s = graph.env().find((*names)[i])) add({*s, 0, -1, static_cast<int>(i)});
     return out;
   }
-  auto is_operands = [&](const SymExpr& symbol) { // a branch may yield a captured value of such a size
-    return std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId v) {
+  auto any_has = [](const Graph& of, const std::vector<ValueId>& values, const SymExpr& symbol) {
+    return std::any_of(values.begin(), values.end(), [&](ValueId v) {
       if (!v.valid()) return false;
-      const SymShape& shape = graph.declared_shape(v);
+      const SymShape& shape = of.declared_shape(v);
       return std::find(shape.begin(), shape.end(), symbol) != shape.end();
     });
+  };
+  auto is_operands = [&](const SymExpr& symbol) { // a body may yield a captured value of such a size
+    if (any_has(graph, node.operands, symbol)) return true;
+    for (const auto& [name, value] : node.attributes.items())
+      if (const auto* body = std::get_if<std::shared_ptr<Graph>>(&value);
+          body && any_has(**body, (*body)->inputs(), symbol))
+        return true;
+    return false;
   };
   for (size_t r = 0; r < node.results.size(); ++r) {
     if (!node.results[r].valid()) continue;
@@ -37,7 +45,11 @@ SizeDefiners::SizeDefiners(const Graph& graph) {
   for (int i = 0; i < graph.node_count(); ++i) {
     const NodeId id{i};
     if (graph.node(id).removed) continue;
-    for (const DefinedSize& d : defined_sizes(graph, graph.node(id))) by_symbol_.emplace(d.symbol.symbol_id(), id);
+    for (const DefinedSize& d : defined_sizes(graph, graph.node(id))) {
+      auto [definer, fresh] = by_symbol_.emplace(d.symbol.symbol_id(), id);
+      // While a composite is replaced, what it was made of defines its sizes.
+      if (!fresh && graph.node(definer->second).op->is_composite()) definer->second = id;
+    }
   }
   for (ValueId v : graph.inputs()) // those that a call binds
     for (const SymExpr& size : graph.declared_shape(v))

@@ -128,6 +128,14 @@ DType type_attribute(const Node& n, std::string_view name) { return std::get<DTy
 
 SymExpr bytes_of(const SymExpr& elements, int64_t bits) { return ceildiv(elements * bits, 8); }
 
+// The attribute `bits`, the width of a packed element: 2 or 4.
+Result<int64_t> packed_bits(const Node& n) {
+  const int64_t bits = n.attributes.i("bits");
+  if (bits == 2 || bits == 4) return bits;
+  return Diagnostic(ErrorCode::BadAttribute, "attribute 'bits' of '" + std::string(n.op->name) + "' is " +
+                                                 std::to_string(bits) + ", expected one of 2, 4");
+}
+
 // ---- reinterpret
 OpDef reinterpret_record() {
   OpDef def;
@@ -198,8 +206,9 @@ OpDef unpack_record() {
     if (c.type(0).dtype != DType::U8 || c.type(0).rank() != 1)
       return c.error(ErrorCode::TypeMismatch, "elements are unpacked from a vector of u8, not " + c.type(0).str());
     SymShape dims = c.node.attributes.dims("dims");
-    TESSERA_TRY(c.env().require_equal(bytes_of(product(dims), c.node.attributes.i("bits")), c.shape(0)[0],
-                                      "bytes of packed elements", c.node.location));
+    TESSERA_ASSIGN(const int64_t bits, packed_bits(c.node));
+    TESSERA_TRY(c.env().require_equal(bytes_of(product(dims), bits), c.shape(0)[0], "bytes of packed elements",
+                                      c.node.location));
     return set_result(c, c.node.attributes.i("signed") != 0 ? DType::I8 : DType::U8, std::move(dims));
   };
   def.meaning = Indexing{[](ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
@@ -251,7 +260,8 @@ OpDef pack_record() {
   def.infer = [](InferContext& c) -> Status {
     if (info(c.type(0).dtype).bits != 8)
       return c.error(ErrorCode::TypeMismatch, "elements of 8 bits are packed, not " + c.type(0).str());
-    return set_result(c, DType::U8, {bytes_of(c.type(0).count(), c.node.attributes.i("bits"))});
+    TESSERA_ASSIGN(const int64_t bits, packed_bits(c.node));
+    return set_result(c, DType::U8, {bytes_of(c.type(0).count(), bits)});
   };
   def.meaning = Indexing{[](ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
     const int64_t bits = n.attributes.i("bits"), each = 8 / bits;
@@ -285,7 +295,8 @@ OpDef pack_record() {
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{
-        wrong({random(DType::I32, {3})}, {{"bits", int64_t{4}}}, ErrorCode::TypeMismatch, "8 bits")};
+        wrong({random(DType::I32, {3})}, {{"bits", int64_t{4}}}, ErrorCode::TypeMismatch, "8 bits"),
+        wrong({random(DType::I8, {3})}, {{"bits", int64_t{0}}}, ErrorCode::BadAttribute, "is 0, expected one of 2, 4")};
   };
   return def;
 }
@@ -296,9 +307,10 @@ OpDef wrap_bits_record() {
   def.summary = "what is left of x, 8 bits each, when it was packed to `bits` bits and unpacked";
   def.operands = {{"x", TypeSet::Integer}};
   def.attributes = {{"bits", AttrKind::Int, true}};
-  def.meaning = Pointwise{[](ScalarDag& d, std::span<const ScalarId> a, const Node& n, const Graph&) {
-    ScalarId by = d.constant_i(d[a[0]].dtype, 8 - n.attributes.i("bits"));
-    return Result<ScalarId>(d.op(ScalarOp::Shr, d.op(ScalarOp::Shl, a[0], by), by));
+  def.meaning = Pointwise{[](ScalarDag& d, std::span<const ScalarId> a, const Node& n, const Graph&) -> Result<ScalarId> {
+    TESSERA_ASSIGN(const int64_t bits, packed_bits(n));
+    ScalarId by = d.constant_i(d[a[0]].dtype, 8 - bits);
+    return d.op(ScalarOp::Shr, d.op(ScalarOp::Shl, a[0], by), by);
   }};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
@@ -320,7 +332,8 @@ OpDef wrap_bits_record() {
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{
-        wrong({random(DType::F32, {3})}, {{"bits", int64_t{4}}}, ErrorCode::TypeMismatch, "integer")};
+        wrong({random(DType::F32, {3})}, {{"bits", int64_t{4}}}, ErrorCode::TypeMismatch, "integer"),
+        wrong({random(DType::I8, {3})}, {{"bits", int64_t{9}}}, ErrorCode::BadAttribute, "is 9, expected one of 2, 4")};
   };
   return def;
 }

@@ -2,7 +2,6 @@
 // reference evaluator. It is slow and weights are mapped, not read, so only small ones are: operands and results of at
 // most `fold.limit` bytes together (default 65536). Nor may a result be larger than its operands, beyond a kilobyte: an
 // expanded scalar is better expanded when it is read.
-#include "graph/ir/sizes.h"
 #include "graph/passes/passes.h"
 #include "graph/reference/evaluator.h"
 #include "graph/support/log.h"
@@ -30,20 +29,6 @@ std::optional<int64_t> bytes_of(const TensorType& type) {
   for (const SymExpr& e : type.shape) dims.push_back(e.const_value());
   auto n = element_count(dims);
   return n.ok() ? std::optional<int64_t>(byte_size(type.dtype, *n)) : std::nullopt;
-}
-// What only running the node defined is known now. False where a value is beyond what guards ask: they report it when
-// the model runs.
-bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
-  std::vector<std::pair<SymExpr, int64_t>> known;
-  for (const DefinedSize& d : defined_sizes(graph, node)) {
-    const Tensor& t = results[static_cast<size_t>(d.result)];
-    const int64_t n = d.dim >= 0 ? t.dims()[static_cast<size_t>(d.dim)] : t.get_i64(d.element);
-    const SymRange range = graph.env().range(d.symbol);
-    if (n < range.lo || n > range.hi) return false;
-    known.emplace_back(d.symbol, n);
-  }
-  for (const auto& [symbol, n] : known) graph.env().define(symbol, n);
-  return true;
 }
 // Whether nothing is computed: each result is known to have no elements.
 bool is_empty(const Graph& graph, const Node& node) {

@@ -1,4 +1,6 @@
-// Integers that follow from constants by way of other dtypes: a size times a scale, rounded down and cast back.
+// Integers that follow from constants by way of other dtypes: a size times a scale, rounded down and cast back; and sizes
+// that only running a node defines, where what it runs on is constant.
+#include "graph/ir/sizes.h"
 #include "graph/ops/op.h"
 #include "graph/reference/evaluator.h"
 #include <unordered_map>
@@ -30,16 +32,9 @@ public:
     return t;
   }
 
-private:
-  std::optional<Tensor> computed(ValueId id, int depth) {
-    const Value& v = graph_.value(id);
-    const auto count = few(v.type);
-    if (!count) return std::nullopt;
-    if (const Tensor* t = graph_.constant(id)) return has_data(*t) ? std::optional<Tensor>(*t) : std::nullopt;
-    if (v.contents) return of_contents(v);
-    if (!v.producer.valid() || depth > static_cast<int>(kMostNodes) || ++nodes_ > kMostNodes) return std::nullopt;
-    const Node& node = graph_.node(v.producer);
-    if (node.operands.empty() || node.op->side_effect || node.op->data_dependent_shape) return std::nullopt;
+  // Of a node whose operands follow from constants.
+  std::optional<std::vector<Tensor>> results(const Node& node, int depth = 0) {
+    if (node.operands.empty() || node.op->side_effect) return std::nullopt;
     if (node.op->structured() && node.op->structured()->kind == Structured::Read) return std::nullopt;
     for (const auto& [name, attribute] : node.attributes.items()) {
       if (std::holds_alternative<std::shared_ptr<Graph>>(attribute)) return std::nullopt;
@@ -56,7 +51,21 @@ private:
       operands.back() = std::move(*t);
     }
     auto results = evaluate_node(graph_, node, std::move(operands), {});
-    if (!results.ok() || static_cast<size_t>(v.result) >= results->size()) return std::nullopt;
+    return results.ok() ? std::optional<std::vector<Tensor>>(std::move(*results)) : std::nullopt;
+  }
+
+private:
+  std::optional<Tensor> computed(ValueId id, int depth) {
+    const Value& v = graph_.value(id);
+    const auto count = few(v.type);
+    if (!count) return std::nullopt;
+    if (const Tensor* t = graph_.constant(id)) return has_data(*t) ? std::optional<Tensor>(*t) : std::nullopt;
+    if (v.contents) return of_contents(v);
+    if (!v.producer.valid() || depth > static_cast<int>(kMostNodes) || ++nodes_ > kMostNodes) return std::nullopt;
+    const Node& node = graph_.node(v.producer);
+    if (node.op->data_dependent_shape) return std::nullopt;
+    auto results = this->results(node, depth);
+    if (!results || static_cast<size_t>(v.result) >= results->size()) return std::nullopt;
     Tensor t = (*results)[static_cast<size_t>(v.result)];
     return t.dtype() == v.type.dtype && t.count() == *count ? std::optional<Tensor>(std::move(t)) : std::nullopt;
   }
@@ -78,6 +87,13 @@ private:
   std::unordered_map<int32_t, std::optional<Tensor>> known_;
   size_t nodes_ = 0;
 };
+
+std::vector<SymExpr> contents_of(const Tensor& t) {
+  std::vector<SymExpr> out;
+  out.reserve(static_cast<size_t>(t.count()));
+  for (int64_t i = 0; i < t.count(); ++i) out.emplace_back(t.get_i64(i));
+  return out;
+}
 } // namespace
 
 std::optional<std::vector<SymExpr>> constant_contents(const Graph& graph, ValueId id) {
@@ -85,10 +101,34 @@ std::optional<std::vector<SymExpr>> constant_contents(const Graph& graph, ValueI
   if (!is_integer(dtype) && dtype != DType::Bool) return std::nullopt;
   auto t = Computation(graph).value(id);
   if (!t) return std::nullopt;
-  std::vector<SymExpr> out;
-  out.reserve(static_cast<size_t>(t->count()));
-  for (int64_t i = 0; i < t->count(); ++i) out.emplace_back(t->get_i64(i));
-  return out;
+  return contents_of(*t);
+}
+
+bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
+  std::vector<std::pair<SymExpr, int64_t>> known;
+  for (const DefinedSize& d : defined_sizes(graph, node)) {
+    const Tensor& t = results[static_cast<size_t>(d.result)];
+    const int64_t n = d.dim >= 0 ? t.dims()[static_cast<size_t>(d.dim)] : t.get_i64(d.element);
+    const SymRange range = graph.env().range(d.symbol);
+    if (n < range.lo || n > range.hi) return false;
+    known.emplace_back(d.symbol, n);
+  }
+  for (const auto& [symbol, n] : known) graph.env().define(symbol, n);
+  return true;
+}
+
+void settle_constant_node(Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (!node.op->data_dependent_shape) return;
+  const auto results = Computation(graph).results(node);
+  if (!results || results->size() < node.results.size() || !settle_sizes(graph, node, *results)) return;
+  for (size_t r = 0; r < node.results.size(); ++r) {
+    if (!node.results[r].valid()) continue;
+    Value& v = graph.value(node.results[r]);
+    const Tensor& t = (*results)[r];
+    v.type.shape = graph.env().simplify(v.type.shape);
+    if (is_integer(t.dtype()) && t.count() <= kContentsLimit && !v.contents) v.contents = contents_of(t);
+  }
 }
 
 } // namespace tessera
