@@ -189,16 +189,21 @@ std::optional<ScalarId> Expander::known(ValueId value, std::span<const ScalarId>
   const auto& contents = *graph_.value(value).contents;
   const TensorType& type = graph_.type(value);
   if (!is_integer(type.dtype) && type.dtype != DType::Bool) return std::nullopt;
-  std::vector<SymExpr> syms;
-  for (ScalarId i : at) {
-    auto e = nest_.dag.as_sym(i);
-    if (!e) return std::nullopt;
-    syms.push_back(*e);
-  }
   auto strides = contiguous_strides(type.shape);
   SymExpr flat;
-  for (size_t d = 0; d < syms.size(); ++d) flat += syms[d] * strides[d];
-  flat = pool_.env().simplify(flat);
+  std::unordered_map<uint64_t, ScalarId> data; // the place of an element that data decide
+  if (std::all_of(at.begin(), at.end(), [&](ScalarId i) { return nest_.dag.as_sym(i).has_value(); })) {
+    for (size_t d = 0; d < at.size(); ++d) flat += *nest_.dag.as_sym(at[d]) * strides[d];
+    flat = pool_.env().simplify(flat);
+  } else {
+    static const SymExpr element = SymExpr::symbol("element");
+    ScalarId place = nest_.dag.index(SymExpr(0));
+    for (size_t d = 0; d < at.size(); ++d)
+      place = nest_.dag.op(ScalarOp::Add, place,
+                           nest_.dag.op(ScalarOp::Mul, nest_.dag.cast(at[d], DType::I64), nest_.dag.index(strides[d])));
+    flat = element;
+    data.emplace(element.symbol_id(), place);
+  }
   auto range = pool_.env().range(flat);
   auto last = static_cast<int64_t>(contents.size()) - 1;
   if (contents.empty() || range.hi < 0 || range.lo > last) return std::nullopt;
@@ -206,8 +211,11 @@ std::optional<ScalarId> Expander::known(ValueId value, std::span<const ScalarId>
   for (int64_t i = last - 1; i >= std::max<int64_t>(range.lo, 0); --i)
     picked = sym_select(sym_eq(flat, SymExpr(i)), contents[static_cast<size_t>(i)], picked);
   picked = pool_.env().simplify(picked);
-  if (type.dtype == DType::Bool) return nest_.dag.condition(picked);
-  ScalarId id = nest_.dag.index(picked);
+  const bool condition = type.dtype == DType::Bool;
+  ScalarId id = !data.empty() ? index_of_data(nest_.dag, picked, data, condition)
+                : condition   ? nest_.dag.condition(picked)
+                              : nest_.dag.index(picked);
+  if (condition) return id;
   return type.dtype == DType::I64 ? id : nest_.dag.cast(id, type.dtype);
 }
 

@@ -15,7 +15,7 @@ namespace tessera::fusion {
 
 // What is constant while planning: a scalar's value, or that of a small tensor whose elements are all the same.
 [[nodiscard]] std::optional<ScalarNode> literal_of(const Graph& graph, ValueId value);
-// Values whose few integer elements are known as expressions need no memory for readers with a known index.
+// Values whose few integer elements are known as expressions need no memory.
 inline constexpr size_t kMaxKnownElements = 8;
 [[nodiscard]] bool known_contents(const Graph& graph, ValueId value);
 

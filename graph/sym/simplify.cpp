@@ -27,6 +27,8 @@ SymExpr ShapeEnv::Reasoner::simplify(const SymExpr& e, int steps) {
       r = steps < kMaxSteps ? simplify(it->second, steps + 1) : it->second;
     else if (SymRange v = range(e); f && v.lo == v.hi)
       r = v.lo;
+  } else if (auto known = env.bounds_.find(e); known != env.bounds_.end() && known->second.lo == known->second.hi) {
+    r = known->second.lo; // an equality with a constant that no symbol of it could be replaced by
   } else {
     std::vector<SymExpr> args;
     args.reserve(e.args().size());

@@ -163,7 +163,12 @@ def _loop(draw: Draw) -> bool:
     if goes_on is None:
         return False
     body = _graph(child, [step, going, *inner], [goes_on, *results, *stacked])
-    return _add(draw, "Loop", [trips, flag, *carried], len(results) + len(stacked), {"body": body})
+    if not _add(draw, "Loop", [trips, flag, *carried], len(results) + len(stacked), {"body": body}):
+        return False
+    # Without iterations, ONNX Runtime makes up sizes of what is stacked: nothing reads it then.
+    last = set(draw.nodes[-1].output[len(results) :])
+    draw.values = [v for v in draw.values if v.name not in last or min(min(d) for d in v.dims) > 0]
+    return True
 
 
 def _scan(draw: Draw) -> bool:

@@ -137,12 +137,13 @@ Json run_session(Request& request) {
   options.executor.pool = pool;
   auto session = Session::open(request.model, options);
   for (size_t i = 0; i < request.calls.size(); ++i) {
+    RunStats stats;
     auto call = [&]() -> Result<Tensors> {
       if (!session.ok()) return session.error();
       std::map<std::string, DType> types;
       for (const auto& input : (*session)->inputs()) types[input.name] = input.dtype;
       TESSERA_ASSIGN(auto inputs, read_inputs(request.calls[i], types));
-      return (*session)->run(inputs);
+      return (*session)->run(inputs, &stats);
     };
     const size_t before = session.ok() ? (*session)->variants().size() : 0;
     answers.push_back(json_of(call(), request, "cpu", i));
@@ -151,6 +152,8 @@ Json run_session(Request& request) {
     const auto variants = (*session)->variants();
     for (size_t v = std::max<size_t>(before, 1); v < variants.size(); ++v)
       for (const auto& [name, size] : sizes_of(variants[v]->label)) request.sizes.back()[name] = size;
+    if (const auto ran = static_cast<size_t>(stats.variant); ran < variants.size())
+      request.sizes.back().merge(sizes_of(variants[ran]->label));
   }
   return answers;
 }

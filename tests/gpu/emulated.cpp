@@ -51,7 +51,9 @@ Target gpu_traits() { return shipped_target("h200"); }
 
 Result<bool> holds(const ScheduledKernel& k, const Symbols& symbols) {
   for (const auto& c : k.conditions) {
-    TESSERA_ASSIGN(int64_t v, c.value.eval(symbols));
+    const auto value = c.value.eval(symbols);
+    if (!value.ok()) return false; // as when it runs: what cannot be computed does not hold
+    const int64_t v = *value;
     if (v < c.min || v > c.max || v % c.multiple_of != 0) return false;
   }
   return true;
@@ -83,17 +85,20 @@ Result<std::vector<Tensor>> run_emulated(const Graph& graph, const ScheduledKern
     }
     args.push_back({{const_cast<std::byte*>(t.data()), t.bytes()}, {}});
   }
-  SharedMemory shared(k, symbols);
-  shared.add_to(args);
-  for (const auto& s : k.sizes) {
-    TESSERA_ASSIGN(int64_t v, s.eval(symbols));
-    args.push_back({{}, {0, v}});
+  // A kernel that writes nothing is not launched, and its sizes need not be computable.
+  if (std::any_of(results.begin(), results.end(), [](const auto& r) { return r.second.bytes() > 0; })) {
+    SharedMemory shared(k, symbols);
+    shared.add_to(args);
+    for (const auto& s : k.sizes) {
+      TESSERA_ASSIGN(int64_t v, s.eval(symbols));
+      args.push_back({{}, {0, v}});
+    }
+    TESSERA_ASSIGN(int64_t grid, k.grid.eval(symbols));
+    TESSERA_ASSIGN(auto sites, run_on_emulator(k.kernel, args, grid));
+    if (!shared.at_rest()) return Diagnostic(ErrorCode::Internal, "a counter is not at rest");
+    if (!sites.empty())
+      return Diagnostic(ErrorCode::BadInput, "reported: " + k.report_sites.at(static_cast<size_t>(sites[0])));
   }
-  TESSERA_ASSIGN(int64_t grid, k.grid.eval(symbols));
-  TESSERA_ASSIGN(auto sites, run_on_emulator(k.kernel, args, grid));
-  if (!shared.at_rest()) return Diagnostic(ErrorCode::Internal, "a counter is not at rest");
-  if (!sites.empty())
-    return Diagnostic(ErrorCode::BadInput, "reported: " + k.report_sites.at(static_cast<size_t>(sites[0])));
   std::vector<Tensor> out;
   for (ValueId v : wanted) {
     if (v.valid() && !results.contains(v)) { // without elements, a kernel has no parameter for it
