@@ -1,4 +1,5 @@
 #include "runtime/guards.h"
+#include <algorithm>
 
 namespace tessera {
 
@@ -51,11 +52,17 @@ Result<GuardSet> GuardSet::compile(const ShapeEnv& env, std::span<const SymExpr>
   // Facts come last: those that follow from a guard are then reported as that guard.
   for (const auto& s : slots) {
     auto range = env.range(s);
-    auto text = "what the model declares of '" + s.symbol_name() + "'";
-    if (range.lo > 0) TESSERA_TRY(add({sym_le(SymExpr(range.lo), s), GuardClass::Required, text, {}}));
-    if (range.hi < kSymMax) TESSERA_TRY(add({sym_le(s, SymExpr(range.hi)), GuardClass::Required, text, {}}));
-    if (auto d = env.divisor(s); d > 1)
-      TESSERA_TRY(add({sym_eq(mod(s, SymExpr(d)), 0), GuardClass::Required, text, {}}));
+    const GuardClass cls = env.fact_class(s);
+    auto text = std::string(cls == GuardClass::Assumed ? "what is assumed of '" : "what the model declares of '") +
+                s.symbol_name() + "'";
+    if (range.lo > 0) TESSERA_TRY(add({sym_le(SymExpr(range.lo), s), cls, text, {}}));
+    if (range.hi < kSymMax) TESSERA_TRY(add({sym_le(s, SymExpr(range.hi)), cls, text, {}}));
+    if (auto d = env.divisor(s); d > 1) TESSERA_TRY(add({sym_eq(mod(s, SymExpr(d)), 0), cls, text, {}}));
+  }
+  for (const SymExpr& name : env.symbols()) {
+    if (!env.substitutions().contains(name.symbol_id())) continue;
+    const auto slot = std::find(slots.begin(), slots.end(), env.simplify(name));
+    if (slot != slots.end()) set.aliases_.emplace_back(name.symbol_name(), static_cast<size_t>(slot - slots.begin()));
   }
   return set;
 }
@@ -80,6 +87,8 @@ GuardMiss GuardSet::explain(int guard, std::span<const int64_t> values, const st
   GuardMiss miss{readable(g.condition), g.reason, g.where.str(), {}};
   for (size_t i = 0; i < slots_.size(); ++i)
     if (bound[i]) miss.sizes.emplace(slots_[i].symbol_name(), values[i]);
+  for (const auto& [name, slot] : aliases_)
+    if (bound[slot]) miss.sizes.emplace(name, values[slot]);
   return miss;
 }
 

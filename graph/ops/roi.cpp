@@ -271,7 +271,7 @@ Result<std::vector<ValueId>> decompose_max_roi_pool(Graph& g, const Node& n, int
   };
   Side y = side(2, pooled[0], 2), z = side(1, pooled[1], 3);
   if (!b.ok()) return b.failed();
-  ValueId image = index(b, rounded(column(b, rois, 0, 6)));
+  ValueId image = index(b, column(b, rois, 0, 6));
   ValueId v = cast(b, gather_at(b, x, {image, ramp(b, shape[1], 6, 1), y.at, z.at}, {2, 3}), type);
   ValueId lowest = b.scalar(type, -std::numeric_limits<double>::infinity());
   ValueId used = logical_and(b, y.used, z.used);

@@ -2,6 +2,7 @@
 #include "graph/sym/reasoner.h"
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace tessera {
 
@@ -48,8 +49,10 @@ void ShapeEnv::narrow(const SymExpr& symbol, SymRange range) {
   Facts& f = facts_of(symbol);
   if (!known)
     f.range = range;
-  else
+  else {
+    f.assumed |= assuming_ && (range.lo > f.range.lo || range.hi < f.range.hi);
     f.range = {std::max(f.range.lo, range.lo), std::min(f.range.hi, range.hi)};
+  }
   if (f.range.lo > f.range.hi) f.range.hi = f.range.lo;
 }
 
@@ -58,6 +61,7 @@ void ShapeEnv::set_range(const SymExpr& symbol, SymRange range) { narrow(symbol,
 void ShapeEnv::set_divisor(const SymExpr& symbol, int64_t divisor) {
   if (divisor <= 1) return;
   Facts& f = facts_of(symbol);
+  f.assumed |= assuming_ && f.divisor % divisor != 0;
   int64_t g = std::gcd(f.divisor, divisor), both;
   if (!__builtin_mul_overflow(f.divisor, divisor / g, &both)) f.divisor = both;
 }
@@ -162,7 +166,15 @@ void ShapeEnv::add_guard(Guard guard) {
   guards_.push_back(std::move(guard));
   if (c.is_const()) return;
   Lock lock(memo_.mutex);
+  assuming_ = guards_.back().cls == GuardClass::Assumed;
   learn(c);
+  assuming_ = false;
+}
+
+GuardClass ShapeEnv::fact_class(const SymExpr& symbol) const {
+  for (const SymExpr& s : simplify(symbol).symbols())
+    if (auto f = facts_.find(s.symbol_id()); f != facts_.end() && f->second.assumed) return GuardClass::Assumed;
+  return GuardClass::Required;
 }
 
 void ShapeEnv::learn(const SymExpr& c) {
@@ -235,6 +247,7 @@ void ShapeEnv::learn_equal(const SymExpr& difference) {
 void ShapeEnv::replace(const SymExpr& symbol, const SymExpr& by) {
   const Facts old = facts_[symbol.symbol_id()];
   memo_.clear();
+  const bool assuming = std::exchange(assuming_, assuming_ || old.assumed);
   if (!by.is_const()) {
     const int64_t c = sym::constant_part(by);
     auto shift = [c](int64_t v) { return sym::saturate(static_cast<__int128>(v) - c); };
@@ -263,6 +276,7 @@ void ShapeEnv::replace(const SymExpr& symbol, const SymExpr& by) {
   std::unordered_set<SymExpr> holds;
   for (const SymExpr& e : holds_) holds.insert(e.substitute(one));
   holds_ = std::move(holds);
+  assuming_ = assuming;
   memo_.clear();
 }
 

@@ -85,6 +85,8 @@ public:
   // Which way a condition goes: as is known, else as the hints say, else `otherwise`. What was not known is assumed.
   [[nodiscard]] Result<bool> decide(const SymExpr& condition, bool otherwise, std::string reason,
                                     const Location& where);
+  // Whether the range and the divisor of a symbol are narrower by an assumption than what is declared or required.
+  [[nodiscard]] GuardClass fact_class(const SymExpr& symbol) const;
   // A symbol that nothing binds stands for an expression from now on.
   void define(const SymExpr& symbol, const SymExpr& by) { replace(symbol, by); }
   // Hints of symbols that are created later, by name; whether values without one may be guessed.
@@ -115,6 +117,7 @@ private:
     int64_t divisor = 1;
     std::optional<int64_t> hint;
     std::optional<SymExpr> extent; // of an axis
+    bool assumed = false;          // range or divisor follow from an assumption
   };
   // What was computed under the present facts. Copies of an environment start with an empty one.
   struct Memo {
@@ -152,6 +155,7 @@ private:
   std::unordered_map<SymExpr, SymRange> bounds_; // of sums without their constant, from guards
   std::unordered_set<SymExpr> holds_;            // conditions, from guards
   std::vector<Guard> guards_;
+  bool assuming_ = false; // what is being learnt follows from an assumption
   mutable Memo memo_;
 };
 

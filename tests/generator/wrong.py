@@ -119,6 +119,8 @@ WRONG = [
     Wrong("GatherND", "positions of no components", lambda n: n.operands[1].rank > 0 and 0 in n.operands[1].dims[-1]),
     Wrong("", "NaN or infinity as integers", lambda n: n.results is not None and any(r.dtype.kind in "iu" for r in n.results[0]) and not n.finite()),
     Wrong("Pow", "NaN as integers: fractional powers of negative ones", lambda n: n.integers() and n.operands[1].dtype.kind == "f"),
+    Wrong("Pow", "zero to a negative power as an integer", lambda n: n.integers() and n.finite() and any(bool((x == 0).any() and (y < 0).any()) for x, y in zip(n.operands[0].arrays, n.operands[1].arrays))),
+    Wrong("com.microsoft.EmbedLayerNormalization com.microsoft.QEmbedLayerNormalization", "an empty batch is not checked", lambda n: n.empty()),
     Wrong("QuantizeLinear com.microsoft.QuantizeLinear", "a scale of zero", lambda n: any(bool((a == 0).any()) for a in n.operands[1].arrays)),
     Wrong("AffineGrid", "corners of a dimension of one element", lambda n: bool(n.attributes.get("align_corners")) and any(1 in a[2:] for a in n.operands[1].arrays)),
     Wrong("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "targets that are no class", lambda n: not n.classes()),
