@@ -30,19 +30,24 @@ std::string text_of(const Sizes& sizes) {
 constexpr const char* kOneThread = "each thread takes a session or an executor (new_executor()) of its own";
 
 // The first guard that does not hold for these sizes; guards over sizes that are not known yet are passed over.
-const Guard* missed(const Executable& executable, const Sizes& sizes) {
+std::optional<Guard> missed(const Executable& executable, const Sizes& sizes) {
+  const ShapeEnv& env = *executable.env;
   std::unordered_map<uint64_t, int64_t> values;
+  std::vector<Guard> guards = env.guards();
   for (const auto& [name, size] : sizes)
-    if (auto symbol = executable.env->find(name)) values.emplace(symbol->symbol_id(), size);
-  for (const Guard& guard : executable.env->guards()) {
+    if (auto symbol = env.find(name)) {
+      values.emplace(symbol->symbol_id(), size);
+      for (Guard& fact : facts_as_guards(env, *symbol)) guards.push_back(std::move(fact));
+    }
+  for (Guard& guard : guards) {
     auto holds = guard.condition.eval(values);
-    if (holds.ok() && *holds == 0) return &guard;
+    if (holds.ok() && *holds == 0) return std::move(guard);
   }
   for (const Step& step : executable.steps)
     if (const auto* control = std::get_if<ControlStep>(&step))
       for (const auto& body : control->bodies)
-        if (const Guard* guard = missed(*body.executable, sizes)) return guard;
-  return nullptr;
+        if (auto guard = missed(*body.executable, sizes)) return guard;
+  return std::nullopt;
 }
 
 // The compile that made an executable: this one, or that of a body of its control flow.
@@ -260,10 +265,10 @@ struct Session::Impl {
     if (specialized >= options.max_variants) return {};
     if (options.on_miss == SessionOptions::OnMiss::Generic && specialized > 0) return {};
     // Sizes that the model refuses are an error, not a reason to compile.
-    if (const Guard* g = missed(*generic, *sizes); g && g->cls == GuardClass::Required) return {};
+    if (const auto g = missed(*generic, *sizes); g && g->cls == GuardClass::Required) return {};
     std::string why = "first call";
     for (const auto& v : variants)
-      if (const Guard* g = v->specialized ? missed(*v->compiled.executable, *sizes) : nullptr)
+      if (const auto g = v->specialized ? missed(*v->compiled.executable, *sizes) : std::nullopt)
         why = "variant " + v->label + " missed " + readable(g->condition) + " (" + g->reason + ")";
     const Stopwatch watch;
     auto variant = make(*sizes, &want, true);

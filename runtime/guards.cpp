@@ -29,6 +29,20 @@ std::string readable(const SymExpr& e) {
   return text;
 }
 
+std::vector<Guard> facts_as_guards(const ShapeEnv& env, const SymExpr& symbol) {
+  const SymRange range = env.range(symbol);
+  const GuardClass cls = env.fact_class(symbol);
+  const std::string text =
+      std::string(cls == GuardClass::Assumed ? "what is assumed of '" : "what the model declares of '") +
+      symbol.symbol_name() + "'";
+  std::vector<Guard> out;
+  if (range.lo > 0) out.push_back({sym_le(SymExpr(range.lo), symbol), cls, text, {}});
+  if (range.hi < kSymMax) out.push_back({sym_le(symbol, SymExpr(range.hi)), cls, text, {}});
+  if (const int64_t d = env.divisor(symbol); d > 1)
+    out.push_back({sym_eq(mod(symbol, SymExpr(d)), 0), cls, text, {}});
+  return out;
+}
+
 Result<GuardSet> GuardSet::compile(const ShapeEnv& env, std::span<const SymExpr> slots) {
   GuardSet set;
   set.slots_.assign(slots.begin(), slots.end());
@@ -51,16 +65,11 @@ Result<GuardSet> GuardSet::compile(const ShapeEnv& env, std::span<const SymExpr>
   for (const auto& guard : env.guards()) TESSERA_TRY(add(guard));
   // Facts come last: those that follow from a guard are then reported as that guard.
   for (const auto& s : slots) {
-    auto range = env.range(s);
-    const GuardClass cls = env.fact_class(s);
-    auto text = std::string(cls == GuardClass::Assumed ? "what is assumed of '" : "what the model declares of '") +
-                s.symbol_name() + "'";
-    if (range.lo > 0) TESSERA_TRY(add({sym_le(SymExpr(range.lo), s), cls, text, {}}));
-    if (range.hi < kSymMax) TESSERA_TRY(add({sym_le(s, SymExpr(range.hi)), cls, text, {}}));
-    if (auto d = env.divisor(s); d > 1) TESSERA_TRY(add({sym_eq(mod(s, SymExpr(d)), 0), cls, text, {}}));
+    for (Guard& fact : facts_as_guards(env, s)) TESSERA_TRY(add(std::move(fact)));
   }
   for (const SymExpr& name : env.symbols()) {
     if (!env.substitutions().contains(name.symbol_id())) continue;
+    if (std::find(slots.begin(), slots.end(), name) != slots.end()) continue; // it has a value of its own
     const auto slot = std::find(slots.begin(), slots.end(), env.simplify(name));
     if (slot != slots.end()) set.aliases_.emplace_back(name.symbol_name(), static_cast<size_t>(slot - slots.begin()));
   }

@@ -10,6 +10,9 @@ namespace tessera {
 // A condition on sizes as people write it: "s <= 512", "b == 4 or b == 8". SymExpr::str() is what is read back.
 [[nodiscard]] std::string readable(const SymExpr& condition);
 
+// What an environment knows of a symbol beside its guards: range and divisor.
+[[nodiscard]] std::vector<Guard> facts_as_guards(const ShapeEnv& env, const SymExpr& symbol);
+
 class GuardSet {
 public:
   // Guards of `env` over `slots` (symbols in slot order; the first ones are bound by inputs, later ones by host steps),

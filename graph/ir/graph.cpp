@@ -187,7 +187,7 @@ Result<ValueId> Graph::read(ValueId value, std::span<const SymExpr> symbols, con
     return value;
   }
   // A number of elements that was assumed is a number from here on.
-  if (const auto n = static_cast<int64_t>(symbols.size()); !env().simplify(type(value).count()).is_const(n)) {
+  if (const auto n = static_cast<int64_t>(symbols.size()); !type(value).count().is_const(n)) {
     TESSERA_ASSIGN(value, apply("reshape", {value}, {{"shape", SymShape{SymExpr(n)}}}, location));
   }
   if (ValueId made = read_of(*this, value); made.valid()) return made;

@@ -311,7 +311,7 @@ OpDef max_roi_pool_record() {
       for (int k = 0; k < 5; ++k) {
         double v = rois.get_f64(r * 5 + k) * (k == 0 ? 1 : scale);
         if (!(std::fabs(v) < 1e9)) return c.error(ErrorCode::BadInput, "a region of MaxRoiPool is not within reach");
-        at[k] = static_cast<int64_t>(std::round(v));
+        at[k] = static_cast<int64_t>(k == 0 ? v : std::round(v));
       }
       if (at[0] < 0 || at[0] >= x.dims()[0])
         return c.error(ErrorCode::BadInput, "a region of batch element " + std::to_string(at[0]));

@@ -90,6 +90,15 @@ Result<std::vector<ValueId>> decompose_compress(Graph& g, const Node& n, int) {
   return b.done(gather(b, x, positions(b, b.in(1), found), axis));
 }
 
+// How many elements a condition selects: known where it is constant.
+SymExpr selected(InferContext& c, int condition) {
+  const Tensor* known = c.graph.constant(c.node.operands[static_cast<size_t>(condition)]);
+  if (known == nullptr) return fresh(c, "compress", c.shape(condition)[0]);
+  int64_t n = 0;
+  for (int64_t i = 0; i < known->count(); ++i) n += known->get_i64(i) != 0;
+  return n;
+}
+
 OpDef compress_record() {
   OpDef def;
   def.name = "compress";
@@ -100,10 +109,10 @@ OpDef compress_record() {
   def.infer = [](InferContext& c) -> Status {
     if (c.type(1).rank() != 1)
       return c.error(ErrorCode::ShapeMismatch, "the condition of Compress must be a vector, not " + str(c.shape(1)));
-    if (!c.node.attributes.has("axis")) return set_result(c, c.type(0).dtype, {fresh(c, "compress", c.shape(1)[0])});
+    if (!c.node.attributes.has("axis")) return set_result(c, c.type(0).dtype, {selected(c, 1)});
     TESSERA_ASSIGN(int64_t axis, c.axis(c.node.attributes.i("axis"), c.type(0).rank()));
     SymShape shape = c.shape(0);
-    shape[static_cast<size_t>(axis)] = fresh(c, "compress", c.shape(1)[0]);
+    shape[static_cast<size_t>(axis)] = selected(c, 1);
     return set_result(c, c.type(0).dtype, std::move(shape));
   };
   def.meaning = Decomposition{decompose_compress};

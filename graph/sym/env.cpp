@@ -294,6 +294,9 @@ Result<SymExpr> ShapeEnv::broadcast(const SymExpr& a, const SymExpr& b, const Lo
                       "cannot broadcast: dimensions " + x.str() + " and " + y.str() + " differ, and neither is 1");
   const std::string names = x.str() + " with " + y.str();
   std::optional<int64_t> hx = hint(x), hy = hint(y);
+  // A size that cannot become as large as the other one is 1.
+  if (!hx && hy && *hy > 1 && range(x).hi < *hy) hx = 1;
+  if (!hy && hx && *hx > 1 && range(y).hi < *hx) hy = 1;
   // One of them is 1 for the sizes at hand (or can be nothing else): compiled code relies on it.
   auto one = [&](const SymExpr& narrow_dim, const SymExpr& wide) -> Result<SymExpr> {
     TESSERA_TRY(require(sym_eq(narrow_dim, 1), GuardClass::Assumed, "broadcast of " + names, where));

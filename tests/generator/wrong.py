@@ -67,6 +67,12 @@ class Node:
         pairs = zip(self.operands[1].arrays, self.operands[0].arrays)
         return all(bool((((t >= 0) & (t < x.shape[1])) | (t == ignored if ignored is not None else False)).all()) for t, x in pairs)
 
+    def turned(self) -> int:
+        """Elements of a head that RotaryEmbedding of ONNX turns, in the first call; 0 where nothing says how many heads there are."""
+        heads, rank = self.attributes.get("num_heads", 0), self.operands[0].rank
+        width = self.operands[0].arrays[0].shape[-1] // (1 if rank == 4 else heads) if rank == 4 or heads else 0
+        return int(self.attributes.get("rotary_embedding_dim", 0) or width)
+
     def unpooled(self) -> list[int]:
         """Elements of the result of MaxUnpool, in each call."""
         kernel = self.attributes["kernel_shape"]
@@ -116,6 +122,7 @@ WRONG = [
     Wrong("ReduceLogSumExp ReduceLogSum ReduceL2 ReduceMean", "real numbers as integers: how they are rounded", lambda n: n.integers()),
     Wrong("com.microsoft.MoE com.microsoft.QMoE", "experts of equal scores", lambda n: any(len(set(row)) < len(row) for a in n.operands[1].arrays if a.size for row in a.reshape(-1, a.shape[-1]).tolist())),
     Wrong("GroupNormalization", "other numbers of scales than groups or channels", lambda n: n.operands[1].dims[0][0] not in (n.attributes["num_groups"], n.operands[0].dims[1][0])),
+    Wrong("RotaryEmbedding", "an odd number of elements to turn, or of an unknown number of heads", lambda n: n.turned() == 0 or n.turned() % 2 == 1),
     Wrong("GatherND", "positions of no components", lambda n: n.operands[1].rank > 0 and 0 in n.operands[1].dims[-1]),
     Wrong("", "NaN or infinity as integers", lambda n: n.results is not None and any(r.dtype.kind in "iu" for r in n.results[0]) and not n.finite()),
     Wrong("Pow", "NaN as integers: fractional powers of negative ones", lambda n: n.integers() and n.operands[1].dtype.kind == "f"),
@@ -126,6 +133,7 @@ WRONG = [
     Wrong("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "targets that are no class", lambda n: not n.classes()),
     Wrong("NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss", "targets of another shape than the scores", lambda n: n.operands[1].dims != n.operands[0].dims[:1] + n.operands[0].dims[2:]),
     Wrong("", "a window larger than its padded input", lambda n: n.exceeds()),
+    Wrong("MaxPool", "positions of a window of padding alone", lambda n: n.has(1) and ("pads" in n.attributes or "auto_pad" in n.attributes)),
     Wrong("Compress", "a condition longer than what it chooses from", lambda n: any(a.size > (x.shape[n.attributes["axis"]] if "axis" in n.attributes else x.size) for a, x in zip(n.operands[1].arrays, n.operands[0].arrays))),
 ]  # fmt: skip
 _BY_OP: dict[str, list[Wrong]] = {}

@@ -26,6 +26,11 @@ void Scalars::find_homes() {
   home_.assign(d_.live.size(), -1);
   if (!schedule_.residency.cache_in_output) return;
   std::vector<char> taken(d_.stores.size());
+  // A last stage that folds online reads its chunks again after it has stored them.
+  const auto& last = stages_.stages.back().reduces;
+  const bool read_again = std::any_of(last.begin(), last.end(), [&](ScalarId r) {
+    return !online_.empty() && online_[static_cast<size_t>(r)].kind != OnlineSum::Kind::None;
+  });
   auto fits = [&](ScalarId id, size_t i) {
     const Access& a = d_.stores[i];
     bool own = nest_.stores[i].scalar == id;
@@ -38,7 +43,8 @@ void Scalars::find_homes() {
     for (size_t n = 0; n < d_.live.size(); ++n)
       if (d_.live[n] && node(static_cast<ScalarId>(n)).op == ScalarOp::Load && d_.loads[n].buffer == a.buffer)
         return false;
-    return own || d_.stage[static_cast<size_t>(nest_.stores[i].scalar)] + 1 == static_cast<int>(stages_.stages.size());
+    return own || (!read_again && d_.stage[static_cast<size_t>(nest_.stores[i].scalar)] + 1 ==
+                                      static_cast<int>(stages_.stages.size()));
   };
   for (bool own : {true, false})
     for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
