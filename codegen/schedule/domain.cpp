@@ -25,6 +25,10 @@ public:
       d_.env.set_range(var, {0, 0});
       d_.axes.push_back({var, 1, AxisRole::Row});
     }
+    if (std::any_of(d_.axes.begin(), d_.axes.end(),
+                    [&](const Axis& a) { return !is_row(a) && d_.env.simplify(a.extent).is_const(0); }))
+      for (const Axis& a : d_.axes) // no points: none of their indices varies
+        if (!is_row(a)) d_.env.set_range(a.var, {0, 0});
     if (d_.axes.size() > 64) return Diagnostic(ErrorCode::UnsupportedFeature, "a loop nest of more than 64 axes");
     find_dependences(nest_, d_);
     return std::move(d_);

@@ -1,4 +1,5 @@
 #include "codegen/schedule/legal.h"
+#include "codegen/schedule/block_space.h"
 #include "codegen/schedule/cooperation.h"
 #include "codegen/schedule/host_space.h"
 #include "codegen/schedule/window_facts.h"
@@ -200,10 +201,16 @@ private:
     const int split = s_.placement.split_axis;
     if (split >= 0 && d.env.divisor(f_.extent(static_cast<size_t>(split))) % s_.tile.columns != 0)
       return "axis " + text(split) + " is not known to be a multiple of " + text(s_.tile.columns);
-    // Under these conditions rows must not all begin at whole accesses.
-    if (s_.access.alignment_peel > 1 &&
-        (out_.groups.columns.size() != 1 ||
-         !shifted_start(f_.graph, f_.nest, d, out_.groups.columns.front(), peel_access(s_), s_.access.alignment_peel)))
+    // Under these conditions rows must not all begin at whole accesses, as they are lowered: with groups of axes as one.
+    auto shifted = [&] {
+      Domain whole = d;
+      if (split >= 0) split_axis(f_.nest, whole, static_cast<size_t>(split), s_.tile.columns);
+      const BlockSpace space = group_axes(f_.nest, std::move(whole), out_.groups);
+      return shifted_start(f_.graph, f_.nest, space.domain, static_cast<size_t>(space.column), peel_access(s_),
+                           s_.access.alignment_peel)
+          .has_value();
+    };
+    if (s_.access.alignment_peel > 1 && (out_.groups.columns.size() != 1 || !shifted()))
       return "rows have several axes, or all begin at multiples of " + text(s_.access.alignment_peel);
     // A single row begins at a whole access, whatever its length.
     const bool single = f_.constant(f_.points(AxisRole::Outer)) == 1 && out_.groups.columns.size() == 1;
