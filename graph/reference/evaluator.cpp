@@ -52,6 +52,14 @@ Result<std::vector<Tensor>> evaluate_decomposition(const Graph& graph, const Nod
       scratch.value(copy.operands[i]).type.items = given.type.items; // a list does not know whether it is an optional
     }
   for (const auto& [name, attribute] : node.attributes.items()) {
+    if (const auto* body = std::get_if<std::shared_ptr<Graph>>(&attribute)) { // sizes around it are numbers, too
+      auto concrete = std::make_shared<Graph>((*body)->clone());
+      for (const SymExpr& symbol : graph.env().symbols())
+        if (auto value = symbols.find(symbol.symbol_id()); value != symbols.end())
+          concrete->env().define(symbol, value->second);
+      copy.attributes.set(name, std::move(concrete));
+      continue;
+    }
     auto* dims = std::get_if<SymShape>(&attribute);
     if (dims == nullptr) continue;
     SymShape concrete;
@@ -69,7 +77,7 @@ Result<std::vector<Tensor>> evaluate_decomposition(const Graph& graph, const Nod
                       "the decomposition of '" + std::string(node.op->name) + "' yields too few results");
   for (size_t r = 0; r < values.size(); ++r)
     if (values[r].valid()) scratch.add_output(std::to_string(r), values[r]);
-  TESSERA_ASSIGN(auto outputs, evaluate_graph(scratch, {}));
+  TESSERA_ASSIGN(auto outputs, evaluate_body(scratch, {}, symbols)); // bodies name sizes around the composite
   std::vector<Tensor> results(values.size());
   for (size_t r = 0, next = 0; r < values.size(); ++r)
     if (values[r].valid()) results[r] = std::move(outputs[next++]);
