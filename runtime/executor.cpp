@@ -96,7 +96,7 @@ public:
 
 private:
   static constexpr size_t kMaxVariants = 16, kMaxFailures = 64;
-  static constexpr int kMaxCompiles = 3;     // in one call: values that are read on the way may each refute a guess
+  static constexpr int kMaxCompiles = 8;     // in one call: values that are read on the way may each refute a guess
   static constexpr int kMaxReplacements = 3; // in one call, of variants with calls that libraries refuse
 
   static Result<Tensor> shown(const DeviceTensor& t) {

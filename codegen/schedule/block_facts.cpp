@@ -156,7 +156,12 @@ int64_t exchange_bytes(const BlockFacts& f, int64_t elements, size_t along) {
   constexpr int64_t kReductions = 2 << 10;
   int64_t bytes = 0; // double buffered, so that there are fewer barriers
   for (const Stream& s : f.streams)
-    if (s.count >= f.largest / 2 && !f.contiguous(s, along)) bytes = std::max(bytes, 2 * elements * s.bytes);
+    if (s.count >= f.largest / 2 && !f.contiguous(s, along)) {
+      int each = s.bytes;
+      for (const auto& term : s.access->terms) // the index is exchanged, too
+        each = std::max(each, info(f.nest.dag[term.first].dtype).bits / 8);
+      bytes = std::max(bytes, 2 * elements * each);
+    }
   return bytes + kReductions;
 }
 

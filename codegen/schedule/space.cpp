@@ -353,11 +353,11 @@ private:
     p.access.load_hint = f_.reads(true);
     const bool copies = p.tile.contiguous > 1 && f_.stores_rows() && !f_.divides() && one(p.placement.column_axes) &&
                         f_.keeps_stream(fold_online_) && tiles == (row + tile - 1) / tile && tiles >= 2;
-    std::set<std::pair<int, bool>> met;
+    const int64_t exchange = exchange_bytes(f_, tile, static_cast<size_t>(f_.contiguous_axis));
     for (int64_t on : {512, 768, 1024, 1536, 2048}) { // threads of a multiprocessor
       const int64_t blocks = on / threads;
       if (blocks < 1 || on % threads != 0) continue;
-      const int64_t room = f_.tiles_in_shared(tile, bytes, blocks);
+      const int64_t room = f_.tiles_in_shared(tile, bytes, blocks, exchange);
       p.access.min_blocks = static_cast<int>(blocks);
       p.residency.async_copy = false;
       p.residency.cached_tiles = static_cast<int>(std::min(tiles - 1, room));

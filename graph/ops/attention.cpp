@@ -83,24 +83,26 @@ private:
     b_.check(b_.env().require_equal(b_.dim(v_, 1), kv_heads, "heads of K and V", b_.node().location));
     if (!b_.env().known_equal(heads, kv_heads)) {
       auto h = heads.as_const(), k = kv_heads.as_const();
-      if (!h || !k)
+      if (!k)
         b_.check(b_.env().require_equal(heads, kv_heads, "heads of Q and K", b_.node().location));
-      else if (*k == 0 || *h % *k != 0)
-        b_.fail(ErrorCode::ShapeMismatch, std::to_string(*h) + " heads of Q share " + std::to_string(*k) + " of K");
+      else if (*k == 0 || (h && *h % *k != 0))
+        b_.fail(ErrorCode::ShapeMismatch, heads.str() + " heads of Q share " + std::to_string(*k) + " of K");
       else
-        group_ = *h / *k;
+        b_.check(b_.env().require(sym_eq(mod(heads, *k), 0), GuardClass::Required, "heads of K divide those of Q",
+                                  b_.node().location));
+      if (b_.ok()) group_ = b_.env().simplify(k ? floordiv(heads, *k) : SymExpr(1));
     }
     return b_.ok();
   }
 
   // [b, h, g*s, x] as [b, h*g, s, x].
   ValueId ungroup(ValueId x, const SymExpr& last) {
-    if (!b_.ok() || group_ == 1) return x;
+    if (!b_.ok() || group_.is_const(1)) return x;
     return reshape(b_, x, {b_.dim(q_, 0), b_.dim(q_, 1), b_.dim(q_, 2), last});
   }
   ValueId full(ValueId grouped) { return ungroup(grouped, b_.dim(k_, 2)); }
   ValueId regroup(ValueId x) {
-    if (!b_.ok() || group_ == 1) return x;
+    if (!b_.ok() || group_.is_const(1)) return x;
     SymShape s = b_.shape(x);
     return reshape(b_, x, {s[0], floordiv(s[1], group_), s[2] * group_, s[3]});
   }
@@ -197,7 +199,7 @@ private:
   B& b_;
   ValueId q_, k_, v_, weights_;
   bool flat_ = false, rows_may_be_empty_ = false;
-  int64_t group_ = 1;
+  SymExpr group_ = 1; // heads of Q that share one of K
   SymExpr offset_ = 0;
 };
 

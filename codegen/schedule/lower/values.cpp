@@ -24,7 +24,7 @@ void Scalars::reserve_cached() {
 // then fetched while values are computed instead of while they are stored; else scratch.
 void Scalars::find_homes() {
   home_.assign(d_.live.size(), -1);
-  if (!schedule_.residency.cache_in_output) return;
+  if (!schedule_.residency.cache_in_output || stages_.stages.empty()) return;
   std::vector<char> taken(d_.stores.size());
   // A last stage that folds online reads its chunks again after it has stored them.
   const auto& last = stages_.stages.back().reduces;
