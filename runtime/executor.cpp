@@ -362,6 +362,7 @@ private:
       // The generic variant missed a guard itself: the last resort is to compile.
       if (generic && last->miss && may_compile > 0) {
         --may_compile;
+        best_miss.reset(); // it is answered now
         TESSERA_ASSIGN(bool compiled, recompile(inputs, last->guard, i));
         if (compiled) --i;
       }

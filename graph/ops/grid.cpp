@@ -119,7 +119,7 @@ Status reference_grid_sample(ReferenceContext& c) {
         v = std::clamp(v, -1e15, 1e15);
         if (mode == "nearest") v = std::nearbyint(v);
         if (v < image.low(k) || v > image.high(k)) {
-          if (image.padding == Padding::Border)
+          if (image.padding == Padding::Border && mode != "cubic") // the taps of cubic are clamped each
             v = std::clamp(v, 0.0, std::max(size - 1, 0.0));
           else if (image.padding == Padding::Reflection)
             v = reflect(v, image.low(k), image.high(k));
@@ -224,7 +224,7 @@ private:
     c = corners_ ? mul(b_, mul(b_, c, 0.5), sub(b_, size(d), 1.0)) : mul(b_, sub(b_, mul(b_, c, size(d)), 1.0), 0.5);
     c = clamp(b_, c, -1e15, 1e15);
     if (taps_ == 1) c = b_.op1("round", c);
-    if (padding_ == Padding::Border) {
+    if (padding_ == Padding::Border && taps_ != 4) { // four taps are clamped each
       ValueId outside = logical_or(b_, lt(b_, c, low()), gt(b_, c, high(d)));
       c = select(b_, outside, clamp(b_, c, 0.0, max(b_, sub(b_, size(d), 1.0), 0.0)), c);
     }
