@@ -120,9 +120,10 @@ llvm::Value* Arithmetic::cast(Value* v, DType from, DType to) {
 }
 
 llvm::Value* Arithmetic::min_max(bool max, DType dtype, Value* a, Value* c) {
-  if (is_float(dtype)) { // propagates NaN of either operand: the comparison selects c if it is NaN, the second select a
-    auto* m = b_.CreateSelect(max ? b_.CreateFCmpOGT(a, c) : b_.CreateFCmpOLT(a, c), a, c);
-    return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, m);
+  if (is_float(dtype)) { // propagates NaN of either operand: the comparison selects a if it is NaN, the second select c
+    // As the hardware's max(c, a). Of a > c, LLVM 19 makes x > 0 where a is |x| and c is 0.
+    auto* m = b_.CreateSelect(max ? b_.CreateFCmpUGE(a, c) : b_.CreateFCmpULE(a, c), a, c);
+    return b_.CreateSelect(b_.CreateFCmpUNO(c, c), c, m);
   }
   bool is_signed = info(dtype).kind == DTypeKind::Signed;
   auto* cmp = is_signed ? (max ? b_.CreateICmpSGT(a, c) : b_.CreateICmpSLT(a, c))

@@ -40,6 +40,7 @@ private:
   // Copies the facts of the graph's environment about symbols of this nest.
   void collect_facts() {
     std::unordered_map<uint64_t, bool> seen;
+    for (const Axis& a : nest_.axes) seen.emplace(a.var.symbol_id(), true); // set_axis_range() knows more of them
     auto take = [&](const SymExpr& e) {
       for (const SymExpr& s : e.symbols()) {
         if (!seen.emplace(s.symbol_id(), true).second) continue;
@@ -57,7 +58,9 @@ private:
     for (const Axis& a : nest_.axes) set_axis_range(a);
   }
   void set_axis_range(const Axis& a) {
-    d_.env.set_range(a.var, {0, std::max<int64_t>(0, d_.env.range(a.extent).hi - 1)});
+    // Of an axis that may have no point, the index is no constant: what is read at it must not be read without one.
+    const int64_t least = d_.env.simplify(a.extent).is_const() ? 0 : 1;
+    d_.env.set_range(a.var, {0, std::max<int64_t>(least, d_.env.range(a.extent).hi - 1)});
   }
 
   Status buffers() {

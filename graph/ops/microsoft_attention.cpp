@@ -441,17 +441,9 @@ void add_rotary(OpTable& table) {
                   if (b.rank(positions) == 1) // of the first one
                     positions = add(b, expand(b, reshape(b, cast(b, positions, DType::I64), {1, 1}), {batch, length}),
                                     iota(b, {1, length}, 1));
-                  int64_t heads = b.attr().i("num_heads");
-                  if (rank == 3 && heads == 0) { // the caches know the width of a head
-                    auto width = b.dim(x, 2).as_const(), half = b.dim(b.in(2), 1).as_const();
-                    if (!width || !half || *half == 0 || *width % (2 * *half) != 0)
-                      b.fail(ErrorCode::BadAttribute, "num_heads is needed for an operand of 3 dimensions");
-                    if (!b.ok()) return {};
-                    heads = *width / (2 * *half);
-                  }
                   ValueId y = b.op("RotaryEmbedding", {x, b.in(2), b.in(3), positions},
                                    {{"interleaved", b.attr().i("interleaved")},
-                                    {"num_heads", heads},
+                                    {"num_heads", b.attr().i("num_heads")},
                                     {"rotary_embedding_dim", b.attr().i("rotary_embedding_dim")}});
                   return b.attr().f("scale") == 1 ? y : mul(b, y, b.attr().f("scale"));
                 }));

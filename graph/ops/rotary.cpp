@@ -13,6 +13,10 @@ Result<std::vector<ValueId>> decompose_rotary(Graph& g, const Node& n, int) {
   int64_t heads = b.attr().i("num_heads", 0), turned = b.attr().i("rotary_embedding_dim", 0);
   if (shape.size() != 3 && shape.size() != 4)
     b.fail(ErrorCode::ShapeMismatch, "3 or 4 dimensions are needed, not " + b.type(x).str());
+  if (shape.size() == 3 && heads < 1 && turned == 0 && b.ok()) { // the caches say how large a head is
+    const auto half = b.dim(b.in(1), b.rank(b.in(1)) - 1).as_const(), width = shape[2].as_const();
+    if (half && width && *half > 0) heads = *width / (2 * *half);
+  }
   if (shape.size() == 3 && heads < 1)
     b.fail(ErrorCode::BadAttribute, "num_heads is needed for an operand of 3 dimensions");
   if (!b.ok()) return b.failed();
@@ -75,6 +79,7 @@ OpDef rotary() {
     bool flat = x.dims().size() == 3, positions = c.operands.size() > 3 && c.operands[3].defined();
     bool interleaved = c.node.attributes.i("interleaved", 0) != 0;
     int64_t batch = x.dims()[0], heads = flat ? c.node.attributes.i("num_heads") : x.dims()[1];
+    if (flat && heads == 0) heads = std::max<int64_t>(1, x.dims()[2] / std::max<int64_t>(1, 2 * cosine.dims().back()));
     int64_t length = flat ? x.dims()[1] : x.dims()[2], size = flat ? x.dims()[2] / heads : x.dims()[3];
     int64_t turned = c.node.attributes.i("rotary_embedding_dim", 0);
     if (turned == 0) turned = size;
@@ -106,6 +111,7 @@ OpDef rotary() {
         Tensor c4 = random(d, {6, 4}, 2, -1, 1), s4 = random(d, {6, 4}, 3, -1, 1);
         out.push_back(sample({x, c4, s4, ids}, {{"interleaved", inter}}, 23));
         out.push_back(sample({flat, c4, s4, ids}, {{"interleaved", inter}, {"num_heads", int64_t{4}}}, 23));
+        out.push_back(sample({flat, c4, s4, ids}, {{"interleaved", inter}}, 23)); // heads of twice the caches' width
         out.push_back(sample({x, random(d, {2, 3, 2}, 2), random(d, {2, 3, 2}, 3)},
                              {{"interleaved", inter}, {"rotary_embedding_dim", int64_t{4}}}, 23));
       }
@@ -113,9 +119,10 @@ OpDef rotary() {
   };
   def.error_samples = [] {
     Tensor x = random(DType::F32, {2, 3, 32}), c = random(DType::F32, {2, 3, 4});
-    return std::vector<ErrorSample>{wrong({x, c, c}, {}, ErrorCode::BadAttribute, "num_heads", 23),
-                                    wrong({x, c, c}, {{"num_heads", int64_t{4}}, {"rotary_embedding_dim", int64_t{3}}},
-                                          ErrorCode::BadAttribute, "no even number", 23)};
+    return std::vector<ErrorSample>{
+        wrong({x, c, c}, {{"rotary_embedding_dim", int64_t{4}}}, ErrorCode::BadAttribute, "num_heads", 23),
+        wrong({x, c, c}, {{"num_heads", int64_t{4}}, {"rotary_embedding_dim", int64_t{3}}}, ErrorCode::BadAttribute,
+              "no even number", 23)};
   };
   return def;
 }
