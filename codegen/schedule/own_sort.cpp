@@ -1,6 +1,6 @@
 // Sorting by integer keys: a host sorts a row by digits, or lists the few that are wanted; a block of threads sorts a tile
 // by a network.
-#include "codegen/schedule/own_kernels.h"
+#include "codegen/schedule/own_lowering.h"
 #include "graph/ops/op.h"
 #include <algorithm>
 #include <array>
@@ -9,10 +9,6 @@
 
 namespace tessera {
 namespace {
-
-using tile::Builder;
-using V = tile::ValueId;
-using Values = std::vector<V>;
 
 DType bits_type(DType dtype) {
   switch (info(dtype).bits) {
@@ -25,32 +21,20 @@ DType bits_type(DType dtype) {
 DType key_type(DType dtype) { return info(dtype).bits == 64 ? DType::U64 : DType::U32; }
 int key_bits(DType dtype) { return std::max(8, info(dtype).bits); }
 
-class SortLowering {
+class SortLowering : protected OwnLowering {
 public:
   SortLowering(const Graph& graph, const Node& node, const Target& device, const std::string& name)
-      : env_(graph.env()), node_(node), device_(device), x_type_(graph.type(node.operands[0])),
-        y_type_(graph.type(node.results[0])), key_(key_type(x_type_.dtype)), b_(out_.kernel) {
-    out_.kernel.name = name;
-  }
+      : OwnLowering(graph, node, device, name), x_type_(type(0)), y_type_(graph.type(node.results[0])),
+        key_(key_type(x_type_.dtype)) {}
 
 protected:
   static constexpr int64_t kAligned = 64; // bytes: how the tile lowering aligns scratch arrays
-  [[nodiscard]] V op(ScalarOp o, V x, V y) { return b_.scalar(o, std::array{x, y}); }
-  [[nodiscard]] V select(V condition, V x, V y) { return b_.scalar(ScalarOp::Select, std::array{condition, x, y}); }
-  [[nodiscard]] V constant(int64_t v) { return b_.const_i(DType::I64, v); }
   [[nodiscard]] V key_constant(uint64_t v) { return b_.const_i(key_, static_cast<int64_t>(v)); }
 
-  V size(const char* name, const SymExpr& given) {
-    const SymExpr e = env_.simplify(given);
-    if (auto n = e.as_const()) return constant(*n);
-    out_.sizes.push_back(e);
-    return b_.param(name, {tile::Type::Kind::Data, DType::I64, {}});
-  }
   // The operand is read as bits.
   void pointers(DType result) {
-    x_ = b_.param("x", {tile::Type::Kind::Pointer, bits_type(x_type_.dtype), {}});
-    out_.kernel.params.back().invariant = true;
-    y_ = b_.param("y", {tile::Type::Kind::Pointer, result, {}}, true);
+    x_ = pointer("x", bits_type(x_type_.dtype), false);
+    y_ = pointer("y", result, true);
   }
 
   // Unsigned numbers in the order of the elements with these bits: NaN is the greatest, -0 equals 0.
@@ -85,13 +69,8 @@ protected:
         env_, device_, x_type_.count() * byte_size(x_type_.dtype, 1) + y_type_.count() * byte_size(y_type_.dtype, 1));
   }
 
-  const ShapeEnv& env_;
-  const Node& node_;
-  const Target& device_;
   const TensorType x_type_, y_type_;
   const DType key_;
-  ScheduledKernel out_;
-  Builder b_;
   V x_ = -1, y_ = -1;
 };
 
@@ -431,9 +410,7 @@ public:
     const int64_t pair = std::max<int64_t>(1, device_.access_bytes / byte_size(DType::U64, 1));
     const int warps = block_warps(std::min<int64_t>(tile / (4 * pair), device_.block_threads / 2));
     out_.kernel.config["warps"] = warps;
-    out_.grid = env_.simplify(y_type_.shape[0] * y_type_.shape[1]);
-    if (const int64_t most = env_.range(out_.grid).hi; most <= std::numeric_limits<int32_t>::max())
-      out_.kernel.config["programs"] = std::max<int64_t>(1, most);
+    set_grid(y_type_.shape[0] * y_type_.shape[1]);
     out_.schedule.tile.columns = tile;
     out_.schedule.tile.warps = warps;
     out_.work_per_program = tile;
@@ -521,10 +498,6 @@ public:
   }
 
 private:
-  V parameter(const char* name, const SymExpr& e) {
-    out_.sizes.push_back(env_.simplify(e));
-    return b_.param(name, {tile::Type::Kind::Data, DType::I64, {}});
-  }
   // Where there is none: greater than every element.
   V element(V run, V i, V exists) { return b_.load(x_, op(ScalarOp::Add, i, run), exists, b_.const_i(DType::U64, -1)); }
 
