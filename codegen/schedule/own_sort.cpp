@@ -238,6 +238,28 @@ private:
   V n_ = -1, k_ = -1, base_ = -1, keys_ = -1, index_ = -1, counts_ = -1;
 };
 
+// What the parts of selecting and of sorting by digits take on one core, in microseconds: instructions and accesses of
+// the generated code at the target's rates, and loads for whose data the next step waits.
+struct SelectTimes {
+  double tile;     // of the row, in both passes of a selection: a key is made of each element and compared
+  double inserted; // an element that comes into the list, without the list
+  double moved;    // a tile of the list, for each of these
+  double counted;  // by digits: an element: its key, and a counter that the next one waits for
+  double pass;     // by digits: the counters of a pass
+
+  SelectTimes(const Target& device, double lanes) {
+    constexpr double kKey = 10, kMove = 12, kMoveAccesses = 6, kBucket = 5, kBuckets = 256;
+    const double instruction = lanes / (device.integer_per_cycle * device.clock_mhz);
+    const double access = lanes / (device.load_store_per_cycle * device.clock_mhz);
+    const double mispredicted = device.l2_latency_us; // a core starts anew after about as long as that
+    tile = 2 * (kKey * instruction + device.l1_latency_us);
+    inserted = 2 * (mispredicted + device.l1_latency_us);
+    moved = kMove * instruction + kMoveAccesses * access + 2 * device.l1_latency_us;
+    counted = kKey * instruction / lanes + device.l1_latency_us;
+    pass = kBuckets * kBucket * instruction;
+  }
+};
+
 // The few least keys of a row, in order, as a list in memory. A first pass over the row finds the least key of each lane
 // of some tiles; the k-th of these is a limit, since k keys are no greater. A second pass compares tiles with the limit,
 // and inserts what is less. In whichever order a row is, few keys are below its limit.
@@ -246,12 +268,9 @@ public:
   RowSelect(const Graph& graph, const Node& node, const Target& device, const std::string& name)
       : SortLowering(graph, node, device, name), lanes_(lanes_of(device)) {}
 
-  // Whether this takes less time than digits do, in cycles of a core for rows of n elements of which k are wanted. Of the
-  // keys below the limit, k (1 + log(samples / k)) are inserted, as of the samples.
+  // Whether this takes less time than digits do, for rows of n elements of which k are wanted. Of the keys below the
+  // limit, k (1 + log(samples / k)) are inserted, as of the samples.
   static bool pays(const Graph& graph, const Node& node, const Target& device) {
-    constexpr double kTile = 20, kInserted = 40,
-                     kMoved = 20;               // of a tile in both passes; of an element, a tile of the list
-    constexpr double kCounted = 5, kPass = 600; // by digits: of an element, and of a pass over what is left
     const ShapeEnv& env = graph.env();
     const TensorType& x = graph.type(node.operands[0]);
     const auto wanted = env.simplify(graph.type(node.results[0]).shape.back()).as_const();
@@ -263,8 +282,9 @@ public:
     const double lanes = lanes_of(device), samples = static_cast<double>(groups_of(*wanted, lanes_of(device))) * lanes;
     if (n <= samples) return false;
     const double inserted = 2 * k * (1 + std::log(samples / k));
-    const double listed = n / lanes * kTile + inserted * (kInserted + std::ceil(k / lanes) * kMoved);
-    return listed < n * kCounted + kPass * key_bits(x.dtype) / 8;
+    const SelectTimes us(device, lanes);
+    const double listed = n / lanes * us.tile + inserted * (us.inserted + std::ceil(k / lanes) * us.moved);
+    return listed < n * us.counted + us.pass * key_bits(x.dtype) / 8;
   }
 
   ScheduledKernel run() {
