@@ -15,7 +15,7 @@
 // kernel's code needs (its contract, runtime/executable.h), in terms of parameters of its own; it belongs to the code.
 // The plan says which buffers and which sizes each launch gives to which kernel, and where weights lie; it is checked
 // against the description (docs/runtime.md). Embedded weights are not hashed as a whole (loading maps them and reads
-// nothing); samples of them are.
+// nothing); samples of them are. Strings of a constant are a section, too (strings_section()).
 #pragma once
 #include "graph/support/hash.h"
 #include "graph/support/tensor.h"
@@ -25,7 +25,7 @@
 namespace tessera::file {
 
 inline constexpr char kMagic[8] = {'T', 'E', 'S', 'S', 'E', 'X', 'E', '\n'};
-inline constexpr uint32_t kVersion = 8;
+inline constexpr uint32_t kVersion = 9;
 inline constexpr size_t kAlignment = 64;
 
 struct Header {
@@ -58,6 +58,17 @@ inline Hash128 sample_hash(const std::byte* data, size_t bytes) {
     h = {hash_combine(h.lo, next.lo), hash_combine(h.hi, next.hi)};
   }
   return h;
+}
+
+// Strings as a section: where each ends, as u64 from the end of this table on, then their bytes.
+inline std::string strings_section(const std::vector<std::string>& strings) {
+  std::string out, bytes;
+  for (const std::string& s : strings) {
+    bytes += s;
+    const uint64_t end = bytes.size();
+    out.append(reinterpret_cast<const char*>(&end), sizeof end);
+  }
+  return out + bytes;
 }
 
 } // namespace tessera::file

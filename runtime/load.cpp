@@ -218,10 +218,9 @@ private:
     Dims dims = ints(j.at("dims"));
     auto count = element_count(dims);
     if (!count.ok()) j.at("dims").wrong("dimensions of a tensor (" + count.error().message + ")");
+    if (type == DType::List) j.at("dtype").wrong("a type of tensors");
     if (type == DType::String) {
-      auto strings = texts(j.at("strings"));
-      if (static_cast<int64_t>(strings.size()) != *count) j.at("strings").wrong(std::to_string(*count) + " strings");
-      c.value = Tensor::strings(dims, std::move(strings));
+      c.value = Tensor::strings(dims, strings(j.at("section"), static_cast<size_t>(*count)));
       exe_->constants.push_back(std::move(c));
       return;
     }
@@ -245,6 +244,22 @@ private:
       corrupt("the weights of '" + c.name + "' in '" + source + "' have changed since it was written");
     c.value = Tensor::view(type, std::move(dims), std::move(storage));
     exe_->constants.push_back(std::move(c));
+  }
+
+  // Of a section as file::strings_section() writes it.
+  [[nodiscard]] std::vector<std::string> strings(const JsonValue& j, size_t count) const {
+    const auto [at, bytes] = weights_[index<size_t>(j, weights_.size())];
+    if (count > bytes / sizeof(uint64_t)) j.wrong("a section of " + std::to_string(count) + " strings");
+    const std::string_view all(chars(at) + count * sizeof(uint64_t), bytes - count * sizeof(uint64_t));
+    std::vector<std::string> out;
+    out.reserve(count);
+    uint64_t begin = 0, end = 0;
+    for (size_t i = 0; i < count; ++i, begin = end) {
+      std::memcpy(&end, chars(at) + i * sizeof end, sizeof end);
+      if (end < begin || end > all.size()) corrupt(j.place() + ": string " + std::to_string(i) + " ends elsewhere");
+      out.emplace_back(all.substr(begin, end - begin));
+    }
+    return out;
   }
 
   // A weight file where it was, or next to the executable.

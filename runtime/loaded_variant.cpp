@@ -389,7 +389,8 @@ Status LoadedVariant::define(int index, int segment) {
     if (d.dim >= static_cast<int>(dims.size()))
       return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op +
                                                  ") returned a result of rank " + std::to_string(dims.size()));
-    if (d.element >= 0 && (d.element >= result.count() || is_float(result.dtype())))
+    const bool integers = is_integer(result.dtype()) || result.dtype() == DType::Bool;
+    if (d.element >= 0 && (d.element >= result.count() || !integers))
       return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned no integer " +
                                                  std::to_string(d.element));
     bind(d.symbol,

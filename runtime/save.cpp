@@ -85,7 +85,8 @@ public:
     auto& symbols = j["symbols"] = Json::array();
     for (const auto& s : names_.order()) {
       auto range = e_.env->range(s);
-      symbols.push_back({names_.name(s), range.lo, range.hi, e_.env->divisor(s)});
+      const int64_t divisor = std::max<int64_t>(e_.env->divisor(s), 1); // 0 of a symbol that is always 0
+      symbols.push_back({names_.name(s), range.lo, range.hi, divisor});
     }
     return {};
   }
@@ -230,6 +231,12 @@ private:
     for (const auto& d : all) j.push_back({names_.text(d.symbol), d.result, d.dim, d.element});
     return j;
   }
+  // The index of a section with these bytes.
+  size_t owned_section(std::string bytes) {
+    const std::string& kept = owned_.emplace_back(std::move(bytes));
+    weights.push_back({reinterpret_cast<const std::byte*>(kept.data()), kept.size()});
+    return weights.size() - 1;
+  }
   // Bodies are files in sections of this one.
   Result<Json> control(const ControlStep& c) {
     Json bodies = Json::array();
@@ -238,9 +245,7 @@ private:
       for (const auto& a : body.arguments)
         arguments.push_back({static_cast<int>(a.source), a.buffer, a.index, a.reverse, names_.text(a.size)});
       TESSERA_ASSIGN(std::string bytes, file_bytes(*body.executable, embed_));
-      bodies_.push_back(std::move(bytes));
-      bodies.push_back({{"section", weights.size()}, {"arguments", std::move(arguments)}});
-      weights.push_back({reinterpret_cast<const std::byte*>(bodies_.back().data()), bodies_.back().size()});
+      bodies.push_back({{"section", owned_section(std::move(bytes))}, {"arguments", std::move(arguments)}});
     }
     Json j{{"name", c.name},
            {"op", c.op},
@@ -266,7 +271,7 @@ private:
       if (h->payload.empty())
         return Diagnostic(ErrorCode::UnsupportedFeature,
                           "the executable cannot be saved: '" + h->name + "' (" + h->op +
-                              ") runs by its reference and left nothing to make it again from");
+                              ") runs by its reference, and its text cannot be read again");
       Json defines = this->defines(h->defines);
       return Json{{"host",
                    {{"name", h->name},
@@ -339,7 +344,8 @@ private:
       const auto& t = c.value;
       Json j{{"name", c.name}, {"dtype", name(t.dtype())}, {"dims", t.dims()}};
       if (t.dtype() == DType::String) {
-        j["strings"] = t.count() > 0 ? t.string_values() : std::vector<std::string>{};
+        j["section"] =
+            owned_section(file::strings_section(t.count() > 0 ? t.string_values() : std::vector<std::string>()));
       } else {
         auto hash = file::sample_hash(t.data(), t.bytes());
         j["hash"] = {hash.lo, hash.hi};
@@ -362,7 +368,7 @@ private:
   Json contracts_ = Json::array();
   std::map<std::string, size_t> contract_at_; // by text
   bool uncontracted_ = false;
-  std::deque<std::string> bodies_; // that sections show
+  std::deque<std::string> owned_; // what sections show that is nowhere else
 };
 
 } // namespace

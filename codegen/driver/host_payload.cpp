@@ -1,6 +1,9 @@
 #include "codegen/driver/host_payload.h"
+#include "graph/ir/sizes.h"
 #include "graph/ops/op.h"
 #include "graph/reference/evaluator.h"
+#include <algorithm>
+#include <unordered_set>
 
 namespace tessera {
 namespace {
@@ -12,21 +15,9 @@ bool computes(const Node& node) {
   return !structured || structured->kind != Structured::Constant;
 }
 
-// A graph with the node alone, in an environment with only its symbols.
+// A graph with the node alone. It has the symbols of the graph around it; their text names those that it speaks of.
 Result<Graph> alone(const Graph& graph, const Node& node) {
-  Graph out("host");
-  std::unordered_map<uint64_t, SymExpr> symbols; // the graph's -> the new graph's
-  auto mine = [&](const SymShape& shape) {
-    SymShape moved;
-    for (const SymExpr& e : shape) {
-      SymExpr simple = graph.env().simplify(e);
-      for (const SymExpr& s : simple.symbols())
-        if (!symbols.contains(s.symbol_id()))
-          symbols.emplace(s.symbol_id(), out.env().named_symbol(s.symbol_name(), graph.env().range(s)));
-      moved.push_back(simple.substitute(symbols));
-    }
-    return moved;
-  };
+  Graph out("host", std::make_shared<ShapeEnv>(graph.env().inner()));
   std::vector<ValueId> operands;
   for (size_t i = 0; i < node.operands.size(); ++i) {
     ValueId v = node.operands[i];
@@ -40,15 +31,13 @@ Result<Graph> alone(const Graph& graph, const Node& node) {
       continue;
     }
     TensorType type = graph.type(v);
-    type.shape = mine(type.shape);
+    type.shape = graph.env().simplify(type.shape);
     operands.push_back(out.add_input("operand" + std::to_string(i), std::move(type)));
   }
   Attributes attributes;
   for (const auto& [name, value] : node.attributes.items()) {
-    if (std::holds_alternative<std::shared_ptr<Graph>>(value))
-      return Diagnostic(ErrorCode::UnsupportedFeature, node.location, "a subgraph");
     const auto* dims = std::get_if<SymShape>(&value);
-    attributes.set(name, dims ? Attribute(mine(*dims)) : value);
+    attributes.set(name, dims ? Attribute(graph.env().simplify(*dims)) : value);
   }
   std::vector<std::string> names;
   for (size_t r = 0; r < node.results.size(); ++r) names.push_back("result" + std::to_string(r));
@@ -56,6 +45,15 @@ Result<Graph> alone(const Graph& graph, const Node& node) {
   const Node& copy = out.node(id);
   for (size_t r = 0; r < copy.results.size(); ++r)
     if (copy.results[r].valid()) out.add_output(names[r], copy.results[r]);
+  // What else is known of these symbols, on which inferred sizes may depend.
+  std::unordered_set<uint64_t> used;
+  for (const SymExpr& e : all_sizes(out))
+    for (const SymExpr& s : e.symbols()) used.insert(s.symbol_id());
+  for (const Guard& g : graph.env().guards()) {
+    const auto symbols = g.condition.symbols();
+    if (std::all_of(symbols.begin(), symbols.end(), [&](const SymExpr& s) { return used.contains(s.symbol_id()); }))
+      out.env().add_guard(g);
+  }
   return out;
 }
 
@@ -69,6 +67,20 @@ std::string host_payload(const Graph& graph, const Node& node) {
 }
 
 namespace {
+
+// Whether a list holds what these items are: their number where the container says it, and element types. Sizes are
+// those of the items themselves.
+bool holds(const ItemType& items, const Tensor& list) {
+  if (list.dtype() != DType::List) return false;
+  const auto& held = list.items();
+  if (items.container == ItemType::Container::Map)
+    return held.size() == 2 && held[0].dtype() == items.keys && held[1].dtype() == items.dtype &&
+           held[0].dims().size() == 1 && held[0].dims() == held[1].dims();
+  if (items.container == ItemType::Container::Optional && held.size() > 1) return false;
+  return std::all_of(held.begin(), held.end(), [&](const Tensor& t) {
+    return t.defined() && t.dtype() == items.dtype && (!items.items || holds(*items.items, t));
+  });
+}
 
 // A payload's operator, ready to run: tensors are checked against the inferred types.
 class ResolvedStep {
@@ -136,6 +148,7 @@ private:
       auto size = type.shape[d].eval(own);
       fits = size.ok() && *size == t.dims()[d];
     }
+    fits = fits && (!type.items || holds(*type.items, t));
     return fits ? Status() : contradiction("an operand is not the " + type.str() + " that its text declares");
   }
   // Result sizes that are known before the call must be those of the executable, which allocates the results.
@@ -160,15 +173,16 @@ private:
 } // namespace
 
 Result<decltype(HostStep::run)> resolve_host_step(const HostStep& step, const Executable& executable) {
-  if (OpTable::get().find(step.op) == nullptr)
-    return Diagnostic(ErrorCode::UnsupportedOp, "operator '" + step.op + "', which runs on the host, is not known")
-        .note("load the library that has it first: --operators FILE, or tessera_load_operators()");
   auto resolved = ResolvedStep::create(step, executable);
-  if (!resolved.ok())
-    return Diagnostic(ErrorCode::CorruptFile,
-                      "operator '" + step.name + "' cannot be made again: " + resolved.error().str())
-        .note("compile the model again with `tessera compile`");
-  return decltype(HostStep::run)(std::move(*resolved));
+  if (resolved.ok()) return decltype(HostStep::run)(std::move(*resolved));
+  // An operator of a library that is not loaded: the step's own, or one in a body of it.
+  const std::string& unknown = OpTable::get().find(step.op) ? resolved.error().location.op : step.op;
+  if (!unknown.empty() && OpTable::get().find(unknown) == nullptr)
+    return Diagnostic(ErrorCode::UnsupportedOp, "operator '" + unknown + "', which runs on the host, is not known")
+        .note("load the library that has it first: --operators FILE, or tessera_load_operators()");
+  return Diagnostic(ErrorCode::CorruptFile,
+                    "operator '" + step.name + "' cannot be made again: " + resolved.error().str())
+      .note("compile the model again with `tessera compile`");
 }
 
 } // namespace tessera

@@ -4,25 +4,19 @@
 //              and for targets that repeat
 //   at once    a program has a tile of updates: of targets that differ, or, by atomic updates, of integers whose fold
 //              does not depend on the order (a GPU only)
-#include "codegen/schedule/own_kernels.h"
+#include "codegen/schedule/own_lowering.h"
 #include "graph/ops/scatter.h"
 #include <algorithm>
-#include <array>
 
 namespace tessera {
 namespace {
 
-using tile::Builder;
-using V = tile::ValueId;
-
-class ScatterLowering {
+class ScatterLowering : OwnTileLowering {
 public:
   ScatterLowering(const Graph& graph, const Node& node, const Target& device, const std::string& name)
-      : env_(graph.env()), node_(node),
-        device_(device), data_{graph.type(node.operands[0]).dtype, ops::scatter_view(graph, node)},
-        targets_type_(graph.type(node.operands[1])), updates_type_(graph.type(node.operands[2])),
-        reduction_(node.attributes.s("reduction", "none")), compute_(compute_dtype(data_.dtype)), b_(out_.kernel) {
-    out_.kernel.name = name;
+      : OwnTileLowering(graph, node, device, name), data_{type(0).dtype, ops::scatter_view(graph, node)},
+        targets_type_(type(1)), updates_type_(type(2)), reduction_(node.attributes.s("reduction", "none")),
+        compute_(compute_dtype(data_.dtype)) {
     per_element_ = targets_type_.rank() == 3;
   }
 
@@ -57,10 +51,6 @@ public:
   }
 
 private:
-  [[nodiscard]] V op(ScalarOp o, V x, V y) { return b_.scalar(o, std::array{x, y}); }
-  [[nodiscard]] V constant(int64_t v) { return b_.const_i(DType::I64, v); }
-  [[nodiscard]] bool gpu() const { return device_.is_gpu(); }
-
   // True if the result does not depend on the order, and the GPU has the atomic instruction.
   [[nodiscard]] bool commutes_exactly() const {
     return gpu() && is_integer(data_.dtype) && info(data_.dtype).bits >= 32 && reduction_ != "none" &&
@@ -72,68 +62,52 @@ private:
     const BlockSize block = block_size(device_, std::max<int>(4, static_cast<int>(byte_size(data_.dtype, 1))));
     const int lanes = std::max(1, device_.vector_bytes / 4);
     const int most = gpu() ? block.threads * block.elements : lanes * std::max(1, device_.unroll);
-    width_ = power_at_most(slices, most);
-    if (at_once_ && gpu()) height_ = power_at_most(rows, most / width_);
-    if (at_once_ && !gpu() && width_ == 1) height_ = power_at_most(rows, lanes);
-    if (height_ > 1) shape_.push_back(height_);
-    if (width_ > 1) shape_.push_back(width_);
+    int height = 1;
+    const int width = power_at_most(slices, most);
+    if (at_once_ && gpu()) height = power_at_most(rows, most / width);
+    if (at_once_ && !gpu() && width == 1) height = power_at_most(rows, lanes);
+    set_tile(height, width);
     if (gpu()) out_.kernel.config["warps"] = block_warps(height_ * width_ / block.elements);
   }
 
-  V size(const char* name, const SymExpr& given) {
-    const SymExpr e = env_.simplify(given);
-    if (auto n = e.as_const()) return constant(*n);
-    V v = b_.param(name, {tile::Type::Kind::Data, DType::I64, {}});
-    const int64_t divisor = env_.divisor(e);
-    out_.kernel.params.back().multiple_of = std::max<int64_t>(1, divisor & -divisor);
-    out_.sizes.push_back(e);
+  // A size that says what power of two divides it.
+  V divided_size(const char* name, const SymExpr& given) {
+    V v = size(name, given);
+    if (const SymExpr e = env_.simplify(given); !e.is_const()) {
+      const int64_t divisor = env_.divisor(e);
+      out_.kernel.params.back().multiple_of = std::max<int64_t>(1, divisor & -divisor);
+    }
     return v;
   }
 
   void parameters() {
-    auto pointer = [&](const char* name, DType dtype, bool written) {
-      V v = b_.param(name, {tile::Type::Kind::Pointer, dtype, {}}, written);
-      out_.kernel.params.back().invariant = !written;
-      return v;
-    };
     result_ = pointer("out", data_.dtype, true);
     out_.kernel.params.back().once = at_once_ && !atomic_;
     targets_ = pointer("targets", targets_type_.dtype, false);
     updates_ = pointer("updates", data_.dtype, false);
     const SymExpr rows = targets_type_.shape[1], slices = data_.shape[2];
-    rows_ = size("updates_per_batch", rows);
-    size_ = size("targets_per_batch", data_.shape[1]);
-    slices_ = size("slice", slices);
+    rows_ = divided_size("updates_per_batch", rows);
+    size_ = divided_size("targets_per_batch", data_.shape[1]);
+    slices_ = divided_size("slice", slices);
     // On a host, a program applies updates to all columns, unless that leaves cores without a program.
     if (!gpu() && !at_once_) {
       const SymExpr shares = ceildiv(SymExpr(std::max(1, device_.cores)), sym_max(data_.shape[0], 1));
       tiles_ = sym_max(ceildiv(slices, shares * width_), 1);
     }
-    column_tiles_ = size("column_tiles", tiles_);
+    column_tiles_ = divided_size("column_tiles", tiles_);
     const SymExpr columns = ceildiv(slices, tiles_ * width_);
-    column_blocks_ = size("column_blocks", columns);
-    out_.grid = data_.shape[0] * columns;
+    column_blocks_ = divided_size("column_blocks", columns);
+    SymExpr grid = data_.shape[0] * columns;
     if (at_once_) {
-      row_blocks_ = size("row_blocks", ceildiv(rows, height_));
-      out_.grid = out_.grid * ceildiv(rows, height_);
+      row_blocks_ = divided_size("row_blocks", ceildiv(rows, height_));
+      grid = grid * ceildiv(rows, height_);
     }
-    out_.grid = env_.simplify(out_.grid);
-    if (const int64_t most = env_.range(out_.grid).hi; gpu() && most <= std::numeric_limits<int32_t>::max())
-      out_.kernel.config["programs"] = std::max<int64_t>(1, most);
+    set_grid(grid);
   }
-
-  // `n` indices from `first` on along a dimension of the tile: a scalar where the tile has no such dimension.
-  V indices(V first, int n, int other_axis) {
-    if (n == 1) return first;
-    V r = b_.range(n);
-    if (shape_.size() == 2) r = b_.expand_dims(r, other_axis);
-    return op(ScalarOp::Add, r, first);
-  }
-  V full(V v) { return shape_.empty() || b_.kernel().type(v).shape == shape_ ? v : b_.broadcast(v, shape_); }
 
   // Updates from `row` and columns from `column` on, of one batch.
   void apply(V batch, V row, V column) {
-    V u = indices(row, height_, 1), s = indices(column, width_, 0);
+    V u = rows_from(row), s = columns_from(column);
     V exists = op(ScalarOp::Lt, s, slices_), among = op(ScalarOp::Lt, u, rows_);
     V update = op(ScalarOp::Add, op(ScalarOp::Mul, batch, rows_), u);
     V at = op(ScalarOp::Add, full(op(ScalarOp::Mul, update, slices_)), full(s));
@@ -186,18 +160,11 @@ private:
                                        targets_type_.count() * byte_size(targets_type_.dtype, 1));
   }
 
-  const ShapeEnv& env_;
-  const Node& node_;
-  const Target& device_;
   const TensorType data_, targets_type_, updates_type_;
   const std::string reduction_;
   const DType compute_;
   bool per_element_ = false, at_once_ = false, atomic_ = false;
-  int height_ = 1, width_ = 1; // of the tile: updates, columns
-  SymExpr tiles_ = 1;          // of columns, that a program has
-  std::vector<int> shape_;     // the tile without dimensions of 1
-  ScheduledKernel out_;
-  Builder b_;
+  SymExpr tiles_ = 1; // of columns, that a program has
   V result_ = -1, targets_ = -1, updates_ = -1;
   V rows_ = -1, size_ = -1, slices_ = -1, row_blocks_ = -1, column_blocks_ = -1, column_tiles_ = -1;
 };

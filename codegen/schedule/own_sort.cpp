@@ -1,6 +1,6 @@
 // Sorting by integer keys: a host sorts a row by digits, or lists the few that are wanted; a block of threads sorts a tile
 // by a network.
-#include "codegen/schedule/own_kernels.h"
+#include "codegen/schedule/own_lowering.h"
 #include "graph/ops/op.h"
 #include <algorithm>
 #include <array>
@@ -9,10 +9,6 @@
 
 namespace tessera {
 namespace {
-
-using tile::Builder;
-using V = tile::ValueId;
-using Values = std::vector<V>;
 
 DType bits_type(DType dtype) {
   switch (info(dtype).bits) {
@@ -25,32 +21,20 @@ DType bits_type(DType dtype) {
 DType key_type(DType dtype) { return info(dtype).bits == 64 ? DType::U64 : DType::U32; }
 int key_bits(DType dtype) { return std::max(8, info(dtype).bits); }
 
-class SortLowering {
+class SortLowering : protected OwnLowering {
 public:
   SortLowering(const Graph& graph, const Node& node, const Target& device, const std::string& name)
-      : env_(graph.env()), node_(node), device_(device), x_type_(graph.type(node.operands[0])),
-        y_type_(graph.type(node.results[0])), key_(key_type(x_type_.dtype)), b_(out_.kernel) {
-    out_.kernel.name = name;
-  }
+      : OwnLowering(graph, node, device, name), x_type_(type(0)), y_type_(graph.type(node.results[0])),
+        key_(key_type(x_type_.dtype)) {}
 
 protected:
   static constexpr int64_t kAligned = 64; // bytes: how the tile lowering aligns scratch arrays
-  [[nodiscard]] V op(ScalarOp o, V x, V y) { return b_.scalar(o, std::array{x, y}); }
-  [[nodiscard]] V select(V condition, V x, V y) { return b_.scalar(ScalarOp::Select, std::array{condition, x, y}); }
-  [[nodiscard]] V constant(int64_t v) { return b_.const_i(DType::I64, v); }
   [[nodiscard]] V key_constant(uint64_t v) { return b_.const_i(key_, static_cast<int64_t>(v)); }
 
-  V size(const char* name, const SymExpr& given) {
-    const SymExpr e = env_.simplify(given);
-    if (auto n = e.as_const()) return constant(*n);
-    out_.sizes.push_back(e);
-    return b_.param(name, {tile::Type::Kind::Data, DType::I64, {}});
-  }
   // The operand is read as bits.
   void pointers(DType result) {
-    x_ = b_.param("x", {tile::Type::Kind::Pointer, bits_type(x_type_.dtype), {}});
-    out_.kernel.params.back().invariant = true;
-    y_ = b_.param("y", {tile::Type::Kind::Pointer, result, {}}, true);
+    x_ = pointer("x", bits_type(x_type_.dtype), false);
+    y_ = pointer("y", result, true);
   }
 
   // Unsigned numbers in the order of the elements with these bits: NaN is the greatest, -0 equals 0.
@@ -85,13 +69,8 @@ protected:
         env_, device_, x_type_.count() * byte_size(x_type_.dtype, 1) + y_type_.count() * byte_size(y_type_.dtype, 1));
   }
 
-  const ShapeEnv& env_;
-  const Node& node_;
-  const Target& device_;
   const TensorType x_type_, y_type_;
   const DType key_;
-  ScheduledKernel out_;
-  Builder b_;
   V x_ = -1, y_ = -1;
 };
 
@@ -259,6 +238,28 @@ private:
   V n_ = -1, k_ = -1, base_ = -1, keys_ = -1, index_ = -1, counts_ = -1;
 };
 
+// What the parts of selecting and of sorting by digits take on one core, in microseconds: instructions and accesses of
+// the generated code at the target's rates, and loads for whose data the next step waits.
+struct SelectTimes {
+  double tile;     // of the row, in both passes of a selection: a key is made of each element and compared
+  double inserted; // an element that comes into the list, without the list
+  double moved;    // a tile of the list, for each of these
+  double counted;  // by digits: an element: its key, and a counter that the next one waits for
+  double pass;     // by digits: the counters of a pass
+
+  SelectTimes(const Target& device, double lanes) {
+    constexpr double kKey = 10, kMove = 12, kMoveAccesses = 6, kBucket = 5, kBuckets = 256;
+    const double instruction = lanes / (device.integer_per_cycle * device.clock_mhz);
+    const double access = lanes / (device.load_store_per_cycle * device.clock_mhz);
+    const double mispredicted = device.l2_latency_us; // a core starts anew after about as long as that
+    tile = 2 * (kKey * instruction + device.l1_latency_us);
+    inserted = 2 * (mispredicted + device.l1_latency_us);
+    moved = kMove * instruction + kMoveAccesses * access + 2 * device.l1_latency_us;
+    counted = kKey * instruction / lanes + device.l1_latency_us;
+    pass = kBuckets * kBucket * instruction;
+  }
+};
+
 // The few least keys of a row, in order, as a list in memory. A first pass over the row finds the least key of each lane
 // of some tiles; the k-th of these is a limit, since k keys are no greater. A second pass compares tiles with the limit,
 // and inserts what is less. In whichever order a row is, few keys are below its limit.
@@ -267,12 +268,9 @@ public:
   RowSelect(const Graph& graph, const Node& node, const Target& device, const std::string& name)
       : SortLowering(graph, node, device, name), lanes_(lanes_of(device)) {}
 
-  // Whether this takes less time than digits do, in cycles of a core for rows of n elements of which k are wanted. Of the
-  // keys below the limit, k (1 + log(samples / k)) are inserted, as of the samples.
+  // Whether this takes less time than digits do, for rows of n elements of which k are wanted. Of the keys below the
+  // limit, k (1 + log(samples / k)) are inserted, as of the samples.
   static bool pays(const Graph& graph, const Node& node, const Target& device) {
-    constexpr double kTile = 20, kInserted = 40,
-                     kMoved = 20;               // of a tile in both passes; of an element, a tile of the list
-    constexpr double kCounted = 5, kPass = 600; // by digits: of an element, and of a pass over what is left
     const ShapeEnv& env = graph.env();
     const TensorType& x = graph.type(node.operands[0]);
     const auto wanted = env.simplify(graph.type(node.results[0]).shape.back()).as_const();
@@ -284,8 +282,9 @@ public:
     const double lanes = lanes_of(device), samples = static_cast<double>(groups_of(*wanted, lanes_of(device))) * lanes;
     if (n <= samples) return false;
     const double inserted = 2 * k * (1 + std::log(samples / k));
-    const double listed = n / lanes * kTile + inserted * (kInserted + std::ceil(k / lanes) * kMoved);
-    return listed < n * kCounted + kPass * key_bits(x.dtype) / 8;
+    const SelectTimes us(device, lanes);
+    const double listed = n / lanes * us.tile + inserted * (us.inserted + std::ceil(k / lanes) * us.moved);
+    return listed < n * us.counted + us.pass * key_bits(x.dtype) / 8;
   }
 
   ScheduledKernel run() {
@@ -431,9 +430,7 @@ public:
     const int64_t pair = std::max<int64_t>(1, device_.access_bytes / byte_size(DType::U64, 1));
     const int warps = block_warps(std::min<int64_t>(tile / (4 * pair), device_.block_threads / 2));
     out_.kernel.config["warps"] = warps;
-    out_.grid = env_.simplify(y_type_.shape[0] * y_type_.shape[1]);
-    if (const int64_t most = env_.range(out_.grid).hi; most <= std::numeric_limits<int32_t>::max())
-      out_.kernel.config["programs"] = std::max<int64_t>(1, most);
+    set_grid(y_type_.shape[0] * y_type_.shape[1]);
     out_.schedule.tile.columns = tile;
     out_.schedule.tile.warps = warps;
     out_.work_per_program = tile;
@@ -521,10 +518,6 @@ public:
   }
 
 private:
-  V parameter(const char* name, const SymExpr& e) {
-    out_.sizes.push_back(env_.simplify(e));
-    return b_.param(name, {tile::Type::Kind::Data, DType::I64, {}});
-  }
   // Where there is none: greater than every element.
   V element(V run, V i, V exists) { return b_.load(x_, op(ScalarOp::Add, i, run), exists, b_.const_i(DType::U64, -1)); }
 

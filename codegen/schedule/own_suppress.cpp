@@ -1,5 +1,5 @@
 // Suppression of boxes: a program takes a row. Each box is compared with those that are kept so far, a tile at a time.
-#include "codegen/schedule/own_kernels.h"
+#include "codegen/schedule/own_lowering.h"
 #include "graph/ops/op.h"
 #include <algorithm>
 #include <array>
@@ -7,22 +7,16 @@
 namespace tessera {
 namespace {
 
-using tile::Builder;
-using V = tile::ValueId;
-using Values = std::vector<V>;
-
-class Suppression {
+class Suppression : OwnLowering {
 public:
   Suppression(const Graph& graph, const Node& node, const Target& device, const std::string& name)
-      : env_(graph.env()), node_(node), device_(device), corners_type_(graph.type(node.operands[0])),
-        most_type_(graph.type(node.operands[2])), compute_(compute_dtype(corners_type_.dtype)), b_(out_.kernel) {
-    out_.kernel.name = name;
-  }
+      : OwnLowering(graph, node, device, name), corners_type_(type(0)), most_type_(type(2)),
+        compute_(compute_dtype(corners_type_.dtype)) {}
 
   ScheduledKernel run() {
     const BlockSize block = block_size(device_, 4);
-    width_ = device_.is_gpu() ? block.threads : std::max(1, device_.vector_bytes / 4);
-    if (device_.is_gpu()) out_.kernel.config["warps"] = block.warps;
+    width_ = gpu() ? block.threads : std::max(1, device_.vector_bytes / 4);
+    if (gpu()) out_.kernel.config["warps"] = block.warps;
     corners_ = pointer("corners", corners_type_.dtype, false);
     V wanted = pointer("wanted", DType::Bool, false), most_at = pointer("most", most_type_.dtype, false),
       iou_at = pointer("iou", corners_type_.dtype, false);
@@ -54,7 +48,7 @@ public:
               b_.store(kept_, op(ScalarOp::Add, op(ScalarOp::Add, own_, count), offset), box[corner], good);
             }
             b_.store(keep_, at, good);
-            return {b_.scalar(ScalarOp::Select, std::array{good, one, zero})};
+            return {select(good, one, zero)};
           },
           [&] { return Values{zero}; })[0];
       return {op(ScalarOp::Add, count, added)};
@@ -66,19 +60,6 @@ public:
 private:
   using Box = std::array<V, 4>; // y0, x0, y1, x1
 
-  [[nodiscard]] V op(ScalarOp o, V x, V y) { return b_.scalar(o, std::array{x, y}); }
-  [[nodiscard]] V constant(int64_t v) { return b_.const_i(DType::I64, v); }
-  V pointer(const char* name, DType dtype, bool written) {
-    V v = b_.param(name, {tile::Type::Kind::Pointer, dtype, {}}, written);
-    out_.kernel.params.back().invariant = !written;
-    return v;
-  }
-  V size(const char* name, const SymExpr& given) {
-    const SymExpr e = env_.simplify(given);
-    if (auto n = e.as_const()) return constant(*n);
-    out_.sizes.push_back(e);
-    return b_.param(name, {tile::Type::Kind::Data, DType::I64, {}});
-  }
   V full(V v) { return b_.broadcast(v, {width_}); }
   // Tiles of boxes up to `end`: numbers and mask.
   void tiles(V end, const std::function<void(V, V)>& body) {
@@ -104,34 +85,27 @@ private:
     V both = op(ScalarOp::Mul, h, w);
     V share = op(ScalarOp::Div, both, op(ScalarOp::Sub, op(ScalarOp::Add, area(a), area(b)), both));
     V overlap = op(ScalarOp::And, op(ScalarOp::Gt, h, zero), op(ScalarOp::Gt, w, zero));
-    return op(ScalarOp::Gt, b_.scalar(ScalarOp::Select, std::array{overlap, share, zero}), iou);
+    return op(ScalarOp::Gt, select(overlap, share, zero), iou);
   }
 
   void describe() {
-    out_.schedule.kind = device_.is_gpu() ? ScheduleKind::BlockLoop : ScheduleKind::RowLoop;
+    out_.schedule.kind = gpu() ? ScheduleKind::BlockLoop : ScheduleKind::RowLoop;
     out_.schedule.tile.columns = width_;
     out_.why = "boxes of a row in order, each compared with those that are kept";
     out_.workspaces.push_back({compute_, env_.simplify(corners_type_.shape[1] * corners_type_.shape[2] * 4)});
     out_.buffers = {node_.operands[0], node_.operands[1], node_.operands[2], node_.operands[3], node_.results[0]};
     out_.buffer_written = {false, false, false, false, true};
     out_.may_overwrite.resize(out_.buffers.size());
-    out_.grid = env_.simplify(corners_type_.shape[1]);
-    if (const int64_t most = env_.range(out_.grid).hi; device_.is_gpu() && most <= std::numeric_limits<int32_t>::max())
-      out_.kernel.config["programs"] = std::max<int64_t>(1, most);
+    set_grid(corners_type_.shape[1]);
     const SymExpr boxes = corners_type_.shape[2];
     out_.work_per_program = boxes * boxes;
     out_.scratch_bytes = 0;
     out_.predicted = time_of_bytes(env_, device_, corners_type_.count() * byte_size(corners_type_.dtype, 1));
   }
 
-  const ShapeEnv& env_;
-  const Node& node_;
-  const Target& device_;
   const TensorType corners_type_, most_type_;
   const DType compute_;
   int width_ = 1; // boxes of a tile
-  ScheduledKernel out_;
-  Builder b_;
   V corners_ = -1, keep_ = -1, kept_ = -1, boxes_ = -1, all_ = -1;
   V first_ = -1, own_ = -1; // offsets of the row's flags, and of the corners that it keeps
 };

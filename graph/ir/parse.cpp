@@ -576,7 +576,11 @@ Status Parser::node(Graph& graph, Values& values, int depth) {
   TESSERA_ASSIGN(std::string op_name, in_.identifier("an operator"));
   bool literal = (op_name == "constant" || op_name == "weight") && !in_.peek('(') && !in_.peek('@');
   const OpDef* op = OpTable::get().find(literal ? "constant" : op_name);
-  if (op == nullptr) return in_.error("there is no operator '" + op_name + "'", op_at);
+  if (op == nullptr) {
+    Diagnostic d = in_.error("there is no operator '" + op_name + "'", op_at);
+    d.location.op = op_name; // for readers of texts that a library's operators may be in
+    return d;
+  }
 
   std::vector<ValueId> operands;
   Attributes attributes;

@@ -146,7 +146,11 @@ private:
     return "%" + std::to_string(it->second);
   }
 
-  std::string declared_type(ValueId v) { return type({graph_.type(v).dtype, graph_.declared_shape(v)}); }
+  std::string declared_type(ValueId v) {
+    TensorType declared = graph_.type(v);
+    declared.shape = graph_.declared_shape(v);
+    return type(declared);
+  }
 
   void print_node(const Node& n, std::string& out) {
     out.append(static_cast<size_t>(indent_) + 2, ' ');

@@ -77,5 +77,71 @@ TEST(HostFile, TextsThatDoNotFitAreCorrupt) {
   }
 }
 
+// A step on a list whose items are those of `items`, made again from its text.
+Result<decltype(HostStep::run)> on_list(const std::string& op, const std::string& text) {
+  Executable executable;
+  executable.env = std::make_shared<ShapeEnv>();
+  executable.buffers.resize(2);
+  for (auto& b : executable.buffers) {
+    b.dtype = DType::List;
+    b.shape = {SymExpr(2)};
+  }
+  HostStep step;
+  step.name = step.op = op;
+  step.inputs = {0};
+  step.outputs = {1};
+  step.payload = text;
+  return resolve_host_step(step, executable);
+}
+
+// What a list holds is compared with the text before a reference reads it.
+TEST(HostFile, ListsOfOtherItemsAreRefused) {
+  auto run = on_list("Identity", "graph @host(%x: list<sequence f32[?]>[2]) -> (%y: list<sequence f32[?]>[2]) {\n"
+                                 "  %y = Identity@13(%x) : list<sequence f32[?]>[2]\n}\n");
+  ASSERT_TRUE(run.ok()) << run.error().str();
+  const Tensor numbers = random(DType::F32, {3}), integers = Tensor::create(DType::I64, {3}, true).value(),
+               words = Tensor::strings({3}, {"a", "b", "c"});
+  EXPECT_TRUE((*run)({Tensor::list({numbers, numbers})}, {}).ok());
+  for (const Tensor& other : {Tensor::list({numbers, integers}), Tensor::list({words, words}), numbers,
+                              Tensor::list({numbers, Tensor::list({numbers})}), Tensor::list({numbers})}) {
+    auto refused = (*run)({other}, {});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::Internal);
+    EXPECT_NE(refused.error().message.find("list<sequence f32[?]>[2]"), std::string::npos) << refused.error().str();
+  }
+}
+
+// An operator of a body that no loaded library has.
+TEST(HostFile, UnknownOperatorsOfBodiesAreNamed) {
+  auto run =
+      on_list("loop", "graph @host(%s: list<sequence f32[]>[2]) -> (%r: list<sequence f32[]>[2]) {\n"
+                      "  %r = loop(_, _, %s) body=graph @body(%i: i64[], %on: bool[], %t: list<sequence f32[]>[2])"
+                      " -> (%on: bool[], %u: list<sequence f32[]>[2]) {\n"
+                      "    %u = com.example.Sort(%t) : list<sequence f32[]>[2]\n"
+                      "  } captures=[0] : list<sequence f32[]>[2]\n}\n");
+  ASSERT_FALSE(run.ok());
+  EXPECT_EQ(run.error().code, ErrorCode::UnsupportedOp);
+  EXPECT_NE(run.error().message.find("'com.example.Sort'"), std::string::npos) << run.error().str();
+  EXPECT_NE(run.error().str().find("--operators FILE"), std::string::npos) << run.error().str();
+}
+
+// A loop that carries a list, and reads what is around it.
+TEST(HostFile, LoopsOfListsOnTheHost) {
+  round_trip(
+      parse(
+          R"(graph @main(%t: i64[], %x: f32[n]) -> (%y: f32[m], %l: i64[]) where n in [1, ?], m in [0, ?], k in [0, ?] {
+  %e = list_construct() container="sequence" of="f32" : list<sequence f32[]>[0]
+  %w = constant {0.5} : f32[]
+  %r = loop(%t, _, %e, %x, %w) body=graph @body(%i: i64[], %on: bool[], %s: list<sequence f32[?]>[d], %v: f32[n], %f: f32[]) -> (%on: bool[], %g: list<sequence f32[?]>[d + 1]) where d in [0, ?] {
+    %q = mul(%v, %f) : f32[n]
+    %g = list_insert(%s, %q) : list<sequence f32[?]>[d + 1]
+  } captures=[2] : list<sequence f32[?]>[k]
+  %y = ConcatFromSequence@11(%r) axis=0 new_axis=0 : f32[m]
+  %l = SequenceLength@11(%r) : i64[]
+}
+)"),
+      {{"t", Tensor::of<int64_t>(DType::I64, {}, std::vector<int64_t>{3})}, {"x", random(DType::F32, {4})}}, 3);
+}
+
 } // namespace
 } // namespace tessera::driver_test

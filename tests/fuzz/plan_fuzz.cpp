@@ -75,6 +75,19 @@ struct Maker : Builder {
     k.scratch_bytes = columns * 4;
     exe->steps.emplace_back(made(std::move(k), {at_least(rows, 0), at_least(columns, 0)}));
   }
+  void on_host(const std::string& op, std::vector<BufferId> inputs, std::vector<BufferId> outputs, std::string text,
+               std::vector<StepDefines> defines = {}) {
+    HostStep host;
+    host.name = host.op = op;
+    host.inputs = std::move(inputs);
+    host.outputs = std::move(outputs);
+    host.payload = std::move(text);
+    host.defines = std::move(defines);
+    auto run = resolve_host_step(host, *exe);
+    TESSERA_CHECK(run.ok(), run.error().str());
+    host.run = std::move(*run);
+    exe->steps.emplace_back(std::move(host));
+  }
   PlanModel model(std::string name, std::map<std::string, Tensor> inputs) {
     return {std::move(name), done(), std::move(inputs)};
   }
@@ -128,19 +141,10 @@ PlanModel dynamic() {
   auto s = m.symbol("s"), n = m.symbol("n");
   auto x = m.input("x", {s}), at = m.buffer("at", {1, n}, BufferInfo::Kind::Temporary, DType::I64),
        flat = m.buffer("flat", {n}), y = m.output("y", {n}), z = m.output("z", {1, n}, DType::I64);
-  HostStep host;
-  host.name = "where";
-  host.op = "nonzero";
-  host.reason = "its size depends on values";
-  host.inputs = {x};
-  host.outputs = {at};
-  host.defines = {{n, 0, 1}};
-  host.payload = "graph @host(%x: f32[s]) -> (\"y\" = %y: i64[1, n]) where s in [0, ?], n in [0, ?] {\n"
-                 "  %y = nonzero(%x) : i64[1, n]\n}\n";
-  auto run = resolve_host_step(host, *m.exe);
-  TESSERA_CHECK(run.ok(), run.error().str());
-  host.run = std::move(*run);
-  m.exe->steps.emplace_back(std::move(host));
+  m.on_host("nonzero", {x}, {at},
+            "graph @host(%x: f32[s]) -> (\"y\" = %y: i64[1, n]) where s in [0, ?], n in [0, ?] {\n"
+            "  %y = nonzero(%x) : i64[1, n]\n}\n",
+            {{n, 0, 1}});
   auto k = Builder::launch("gather", gather, {x, at}, {flat}, {s, n}, ceildiv(n, kBlock), kBlock);
   k.report_sites = {"an index is out of range"};
   m.exe->steps.emplace_back(m.made(std::move(k), {at_least(s, 0), at_least(n, 0)}));
@@ -209,8 +213,43 @@ PlanModel control() {
                              {"c", Tensor::of<int64_t>(DType::Bool, {}, std::vector<int64_t>{1})}});
 }
 
+// A list that a loop on the host fills, an item of it, and strings of a constant.
+PlanModel lists() {
+  Maker m;
+  auto n = m.symbol("n"), late = m.symbol("late"), item = m.symbol("item");
+  auto x = m.input("x", {n}), words = m.constant("words", Tensor::strings({2}, {"one", std::string("\0\xff", 2)})),
+       three = m.constant("three", Tensor::of<int64_t>(DType::I64, {}, std::vector<int64_t>{3})),
+       second = m.constant("second", Tensor::of<int64_t>(DType::I64, {}, std::vector<int64_t>{1}));
+  auto list = [&](const char* name, const SymExpr& size, bool output = false) {
+    return output ? m.output(name, {size}, DType::List)
+                  : m.buffer(name, {size}, BufferInfo::Kind::Temporary, DType::List);
+  };
+  auto empty = list("empty", 0), all = list("all", late, true), at = m.buffer("at", {item}), y = m.output("y", {item}),
+       text = m.output("text", {2}, DType::String);
+  m.on_host("list_construct", {}, {empty},
+            "graph @host() -> (%l: list<sequence f32[]>[0]) {\n"
+            "  %l = list_construct() container=\"sequence\" of=\"f32\" : list<sequence f32[]>[0]\n}\n");
+  m.on_host("loop", {three, -1, empty, x}, {all},
+            "graph @host(%t: i64[], %l: list<sequence f32[]>[0], %x: f32[n]) -> (%r: list<sequence f32[...]>[late])"
+            " where n in [0, ?], late in [0, ?] {\n"
+            "  %r = loop(%t, _, %l, %x) body=graph @body(%i: i64[], %on: bool[], %s: list<sequence f32[...]>[k],"
+            " %v: f32[n]) -> (%on: bool[], %g: list<sequence f32[...]>[k + 1]) where k in [0, ?] {\n"
+            "    %g = list_insert(%s, %v) : list<sequence f32[...]>[k + 1]\n"
+            "  } captures=[1] : list<sequence f32[...]>[late]\n}\n",
+            {{late, 0, 0}});
+  m.on_host("list_at", {all, second}, {at},
+            "graph @host(%l: list<sequence f32[?]>[late], %i: i64[]) -> (%y: f32[item])"
+            " where late in [0, ?], item in [0, ?] {\n  %y = list_at(%l, %i) : f32[item]\n}\n",
+            {{item, 0, 0}});
+  m.on_host("string_concat", {words, words}, {text},
+            "graph @host(%a: string[2], %b: string[2]) -> (%c: string[2]) {\n"
+            "  %c = string_concat(%a, %b) : string[2]\n}\n");
+  m.twice_of(at, y, item);
+  return m.model("lists", {{"x", test::random_tensor({5}, 1)}});
+}
+
 } // namespace
 
-std::vector<PlanModel> plan_models() { return {product(), windows(), dynamic(), shared(), control()}; }
+std::vector<PlanModel> plan_models() { return {product(), windows(), dynamic(), shared(), control(), lists()}; }
 
 } // namespace tessera::fuzz

@@ -114,6 +114,22 @@ class Operators(unittest.TestCase):
         self.command("run", "kept.tsr", "--operators", LIBRARY, "--input", "x=x.npy", "--output-dir", "out")
         np.testing.assert_array_equal(np.load(os.path.join(self.folder.name, "out/y.npy")), [4, 0])
 
+    def test_compiled_files_with_bodies(self):
+        rows, lists = helper.make_tensor_type_proto(F32, ["n", 3]), helper.make_sequence_type_proto(helper.make_tensor_type_proto(F32, ["n"]))
+        infos = lambda **types: [onnx.ValueInfoProto(name=n, type=t) for n, t in types.items()]  # noqa: E731
+        body = helper.make_graph([node("Quantile", ["e"], ["q"], q=0.5)], "body", infos(e=rows), infos(q=helper.make_tensor_type_proto(F32, ["n"])))
+        graph = helper.make_graph([helper.make_node("SequenceMap", ["s"], ["t"], body=body)], "g", infos(s=helper.make_sequence_type_proto(rows)), infos(t=lists))
+        path = os.path.join(self.folder.name, "mapped.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.example", 1)], ir_version=10), path)
+        self.command("compile", path, "--operators", LIBRARY, "-o", "mapped.tsr")
+        for command in ("run", "explain"):
+            said = self.command(command, "mapped.tsr", code=3)
+            self.assertIn("'com.example.Quantile'", said)
+            self.assertIn("--operators FILE", said)
+        items = [np.array([[3, 1, 2]], np.float32), np.array([[5, -4, -6], [0, 1, 7]], np.float32)]
+        for got, item in zip(tessera.load(os.path.join(self.folder.name, "mapped.tsr"))(items), items, strict=True):
+            np.testing.assert_array_equal(got, np.median(item, axis=1))
+
     def test_without_the_library(self):
         path = save(self.folder.name, "unknown", [node("Quantile", ["x"], ["y"])], [("x", F32, [2, 3])], [("y", F32, [2])])
         self.assertIn("com.example.Quantile", self.command("run", path, code=3))

@@ -270,7 +270,7 @@ TEST_F(File, DamageIsAnErrorNeverACrash) {
   EXPECT_EQ(code("no executable, but some text that is longer than a header of ours"), ErrorCode::CorruptFile);
   for (size_t n = 0; n < good.size(); n += 97) EXPECT_EQ(code(good.substr(0, n)), ErrorCode::CorruptFile);
   auto version = good;
-  version[8] = 9;
+  version[8] = static_cast<char>(file::kVersion + 1);
   EXPECT_EQ(code(version), ErrorCode::CorruptFile);
   EXPECT_EQ(load_executable(at("none.exe")).error().code, ErrorCode::FileError);
   // Every flipped bit of header, plan and code is noticed by the hash, before anything is parsed.

@@ -1,5 +1,5 @@
 """Models of PyTorch's TorchScript exporter at opsets 9 to 17, against ONNX Runtime on the same file at two batches: the architectures of
-architectures.py, recurrent layers, scripted modules with branches and loops, and detection.
+architectures.py, recurrent layers, scripted modules with branches and loops, detection, and detectors of torchvision's.
 
     python tests/torch/torchscript_test.py [--all] [NAME ...]
 
@@ -132,12 +132,39 @@ class Indexed(torch.nn.Module):
         return y, masked, chosen, torch.nn.functional.one_hot((x[:, :3].abs() * 2).long().clamp(max=4), 5), x.argsort(1)[:, ::2]
 
 
+class Detector(torch.nn.Module):
+    """A detector of torchvision's on the first image, with random weights: boxes, labels, scores, and what else it finds."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        from torchvision.models import detection
+        from torchvision.ops.feature_pyramid_network import LastLevelP6P7
+
+        small = {"min_size": 64, "max_size": 96}
+        one_stage = {"score_thresh": 0.01, "detections_per_img": 20, "topk_candidates": 50}
+        two_stages = {"box_score_thresh": 0.01, "rpn_pre_nms_top_n_test": 60, "rpn_post_nms_top_n_test": 30, "box_detections_per_img": 20}
+        if kind == "ssdlite":
+            self.module = detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=5, **one_stage)
+            return
+        levels = {"returned_layers": [2, 3, 4], "extra_blocks": LastLevelP6P7(256, 256)} if kind in ("retinanet", "fcos") else {}
+        backbone = detection.backbone_utils.resnet_fpn_backbone(backbone_name="resnet18", weights=None, **levels)
+        make = {"retinanet": detection.RetinaNet, "fcos": detection.FCOS, "fasterrcnn": detection.FasterRCNN, "maskrcnn": detection.MaskRCNN, "keypointrcnn": detection.KeypointRCNN}[kind]
+        self.module = make(backbone, 2 if kind == "keypointrcnn" else 5, **small, **(one_stage if levels else two_stages))
+
+    def forward(self, images: torch.Tensor) -> Tensors:
+        return tuple(self.module([images[0]])[0].values())
+
+
 def rows(*shape: int) -> Callable[[int], Tensors]:
     return lambda batch: (torch.randn(batch, *shape),)
 
 
 def lengths(batch: int) -> Tensors:
     return torch.randn(batch, 7, 6), torch.tensor([7, 5, 3, 2, 1][:batch])
+
+
+def images(batch: int) -> Tensors:
+    return (torch.rand(batch, 3, 64, 80),)
 
 
 # Module, inputs of a batch, whether it is scripted, the oldest opset.
@@ -150,6 +177,7 @@ FORMS: dict[str, tuple[Callable[[], torch.nn.Module], Callable[[int], Tensors], 
     "loop": (Loop, rows(7, 6), True, 11),
     "detection": (Detection, rows(3, 48, 48), False, 11),
     "indexed": (Indexed, rows(6), False, 11),
+    **{kind: (lambda kind=kind: Detector(kind), images, False, 11) for kind in ("ssdlite", "retinanet", "fcos", "fasterrcnn", "maskrcnn", "keypointrcnn")},
 }
 
 

@@ -6,7 +6,7 @@ computes at two batches is expected, and TensorFlow's own results agree with it.
 
 Needs an environment with tensorflow-cpu, tf2onnx and onnxruntime, apart from that of the other tools; no test of ours runs it.
 """
-import logging, os, shutil, sys
+import logging, os, shutil, subprocess, sys, tempfile
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 import numpy as np
@@ -137,31 +137,61 @@ def detection(x):
     return tf.gather(boxes, kept), tf.image.crop_and_resize(tf.ones((1, 8, 8, 2)) * tf.reshape(tf.range(8.0), (1, 8, 1, 1)), boxes / 10, tf.zeros(tf.shape(x)[:1], I), (3, 3))
 
 
-# Shape of one input without the batch, integers below the third item where it is given.
+WORDS = ["apple", "pear", "fig", "grün"]
+
+
+class Table(tf.Module):
+    """Words to rows of an embedding. tf2onnx converts tables of saved models alone."""
+
+    def __init__(self):
+        values = tf.constant([3, 1, 4, 1], tf.int64)
+        self.table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(tf.constant(WORDS), values), tf.constant(-1, tf.int64))
+        self.rows = tf.Variable(tf.reshape(tf.range(30.0), (6, 5)))
+
+    def __call__(self, x):
+        number = self.table.lookup(x)
+        return {"number": number, "rows": tf.gather(self.rows, number + 1)}
+
+
+def strings(x): return tf.concat([x, x[::-1]], 0), tf.gather(tf.constant(WORDS), tf.range(tf.shape(x)[0]) % 4), tf.transpose(tf.reshape(tf.concat([x, x], 1), (-1, 2, 3)), [1, 0, 2])
+
+
+# Shape of one input without the batch, integers below the third item, or of these words, where it is given.
 MODELS = {
     "mlp": (functional((12,), mlp), (12,)), "cnn": (functional((28, 28, 3), cnn), (28, 28, 3)), "mobile": (functional((32, 32, 3), mobile), (32, 32, 3)),
     "unet": (functional((16, 16, 3), unet), (16, 16, 3)), "lstm": (functional((7,), lstm, "int32"), (7,), 50), "masked_lstm": (functional((7,), masked_lstm, "int32"), (7,), 50),
     "gru": (functional((7,), gru, "int32"), (7,), 50), "simple_rnn": (functional((7, 4), simple_rnn), (7, 4)), "conv_lstm": (functional((3, 8, 8, 2), conv_lstm), (3, 8, 8, 2)),
     "attention": (functional((7,), attention, "int32"), (7,), 50), "conv1d": (functional((9, 4), conv1d), (9, 4)), "conv3d": (functional((6, 6, 6, 2), conv3d), (6, 6, 6, 2)),
     **{f.__name__: (f, (6,)) for f in (while_loop, while_by_value, cond, scan, indexing, maths, detection)}, "image_ops": (image_ops, (16, 16, 8)),
+    "table": (Table(), (3,), [*WORDS, "plum"]), "strings": (strings, (3,), [*WORDS, "", "plum"]),
 }  # fmt: skip
 
 
 def write(folder, name, opset):
     call, shape, below = (*MODELS[name], None)[:3]
-    signature = [tf.TensorSpec((None, *shape), I if below else F, name="x")]
+    dtype = F if below is None else I if isinstance(below, int) else tf.string
+    signature = [tf.TensorSpec((None, *shape), dtype, name="x")]
     tf.random.set_seed(1)
     function = tf.function(lambda x: call(x), input_signature=signature)
-    model, _ = tf2onnx.convert.from_function(function, input_signature=signature, opset=opset)
     os.makedirs(folder, exist_ok=True)
-    onnx.save(model, f"{folder}/model.onnx")
+    if isinstance(call, tf.Module):
+        call.function = function
+        with tempfile.TemporaryDirectory() as saved:
+            tf.saved_model.save(call, saved, signatures={"serving_default": function})
+            subprocess.run([sys.executable, "-m", "tf2onnx.convert", "--saved-model", saved, "--output", f"{folder}/model.onnx", "--opset", str(opset)], check=True, capture_output=True)
+    else:
+        model, _ = tf2onnx.convert.from_function(function, input_signature=signature, opset=opset)
+        onnx.save(model, f"{folder}/model.onnx")
     session = onnxruntime.InferenceSession(f"{folder}/model.onnx", providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(3)
     for k, batch in enumerate((2, 5)):
-        x = rng.integers(0, below, (batch, *shape)).astype(np.int32) if below else rng.standard_normal((batch, *shape)).astype(np.float32)
+        x = rng.standard_normal((batch, *shape)).astype(np.float32) if below is None else rng.integers(0, below if isinstance(below, int) else len(below), (batch, *shape)).astype(np.int32)
+        x = np.array(below, object)[x] if dtype == tf.string else x
         want = [np.asarray(t) for t in tf.nest.flatten(function(tf.constant(x)))]
         got = session.run(None, {session.get_inputs()[0].name: x})
-        for a, b in zip(got, want): np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3, err_msg="ONNX Runtime against TensorFlow")
+        for a, b in zip(got, want):
+            if a.dtype == object: assert [t.encode() for t in a.ravel()] == b.ravel().tolist(), "ONNX Runtime against TensorFlow"
+            else: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3, err_msg="ONNX Runtime against TensorFlow")
         data = f"{folder}/test_data_set_{k}"
         os.makedirs(data, exist_ok=True)
         open(f"{data}/input_0.pb", "wb").write(numpy_helper.from_array(x, session.get_inputs()[0].name).SerializeToString())
