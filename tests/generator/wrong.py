@@ -104,6 +104,7 @@ WRONG = [
     Wrong("MaxRoiPool", "images that there are none of", lambda n: not n.within(1, [a.shape[0] for a in n.operands[0].arrays], column=0)),
     # It writes no result.
     Wrong("com.microsoft.SkipLayerNormalization com.microsoft.SkipSimplifiedLayerNormalization", "mean and deviation, of training, are not written", lambda n: n.has(1) or n.has(2)),
+    Wrong("MatMulInteger", "a product over no elements is not written", lambda n: any(a.shape[-1] == 0 for a in n.operands[0].arrays)),
     # It computes another function.
     Wrong("Resize", "align_corners with scales rounds the size that the coordinates are of", lambda n: n.attributes.get("coordinate_transformation_mode") == b"align_corners" and len(n.operands) > 2 and n.operands[2] is not None and n.operands[2].arrays[0].size > 0),
     Wrong("BatchNormalization", "training does not subtract the mean of a batch of few elements, or of f16", lambda n: bool(n.attributes.get("training_mode"))),
@@ -116,6 +117,7 @@ WRONG = [
     Wrong("MeanVarianceNormalization", "equal elements are divided by zero, without the epsilon", lambda n: n.results is not None and any(bool(numpy.isnan(r[0]).any()) for r in n.results) and n.finite()),
     Wrong("ai.onnx.ml.TreeEnsembleClassifier", "a class that no leaf of a row votes for does not win with its 0 over negative ones", lambda n: n.results is not None and any(r[1].size and bool(((r[1].min(-1) < 0) & (r[1].max(-1) <= 0)).any()) for r in n.results)),
     Wrong("ReduceMean", "the mean of no elements", lambda n: n.empty(0)),
+    Wrong("NonZero", "of a scalar, ONNX has a result of [0, n], and it one of [1, n]", lambda n: n.operands[0].rank == 0),
     Wrong("BlackmanWindow", "its ends are what rounding leaves of a difference that is 0"),
     Wrong("ReduceSumSquare ReduceProd", "sums and products of integers that overflow", lambda n: n.integers() and any(bool((numpy.abs(a.astype(float)) > 100).any()) for a in n.operands[0].arrays)),
     Wrong("HannWindow HammingWindow DFT STFT Gelu", "f64 is computed with constants of f32", lambda n: n.results is not None and n.results[0][0].dtype == numpy.float64),
