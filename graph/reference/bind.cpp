@@ -35,14 +35,6 @@ Result<bool> solve(const Dimension& d, SymValues& values) {
   return true;
 }
 
-// Whether an assumption of compiled code, not of the model, speaks of the symbol: its range may have been narrowed by
-// it.
-bool assumed_about(const ShapeEnv& env, const SymExpr& symbol) {
-  for (const Guard& g : env.guards())
-    if (g.cls == GuardClass::Assumed && g.condition.contains(symbol)) return true;
-  return false;
-}
-
 // Sizes that were taken for equal stand for each other in the graph: it says nothing about inputs where they differ.
 Status check_assumed_equal(const Graph& graph, const SymValues& values) {
   for (ValueId id : graph.inputs()) {
@@ -122,7 +114,7 @@ Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, T
                                                  std::to_string(d.value));
   }
   for (const auto& [symbol, d] : bound) {
-    if (assumed_about(env, symbol)) continue;
+    if (env.fact_class(symbol) == GuardClass::Assumed) continue; // of compiled code, not of the model
     SymRange range = env.range(symbol);
     if (d.value < range.lo || (range.hi < kSymMax && d.value > range.hi))
       return Diagnostic(ErrorCode::BadInput, dimension_of(*d.input, d.index) + " (" + symbol.str() + ") is " +

@@ -25,7 +25,7 @@ SymExpr ShapeEnv::Reasoner::simplify(const SymExpr& e, int steps) {
     auto it = env.substitution_.find(e.symbol_id());
     if (it != env.substitution_.end())
       r = steps < kMaxSteps ? simplify(it->second, steps + 1) : it->second;
-    else if (SymRange v = range(e); f && v.lo == v.hi && (!f->extent || simplify(*f->extent, steps).is_const()))
+    else if (SymRange v = range(e); f && v.lo == v.hi && (!f->extent || simplify(*f->extent, steps).is_const(1)))
       r = v.lo;
   } else if (auto known = env.bounds_.find(e); known != env.bounds_.end() && known->second.lo == known->second.hi) {
     r = known->second.lo; // an equality with a constant that no symbol of it could be replaced by
