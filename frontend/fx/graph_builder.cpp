@@ -264,6 +264,7 @@ Result<Item> GraphBuilder::item_of(const Argument& a, const Location& where) {
 
 Status GraphBuilder::add_node(const FxNode& node, Location where) {
   std::string_view target = short_target(node.target);
+  if (is_control(node)) return add_control(node, where);
   const bool is_call = target.starts_with("aten.") || target.starts_with("prims.");
   if (!is_call || target.starts_with("aten.sym_") || target.starts_with("aten._assert")) return symbolic(node, where);
   Node place;
@@ -497,7 +498,9 @@ Status GraphBuilder::symbolic(const FxNode& node, const Location& where) {
       TESSERA_ASSIGN(ValueId v, number_from(node, target, where));
       items_[a.name] = SymbolicNumber{v};
     } else if (a.kind == Argument::Kind::SymBool) {
-      // Read by assertions alone.
+      // Assertions read it, and conditions. One without an expression that is understood is not defined.
+      if (auto it = program_.graph.sym_bools.find(a.name); it != program_.graph.sym_bools.end())
+        if (auto e = symbols_.read(it->second.value); e.ok()) items_[a.name] = *e;
     } else {
       Diagnostic d(ErrorCode::UnsupportedOp, where, "operator '" + std::string(target) + "' is not supported");
       if (std::string advice = advice_on_region(node); !advice.empty()) d.note(std::move(advice));

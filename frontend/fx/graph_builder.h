@@ -42,6 +42,14 @@ private:
   Status make_again(const std::string& name); // that one, whose parent shows what the memory holds
   Status refresh_arguments(const FxNode& node);
   void note_views(const FxNode& node); // results that share memory with the node's `self`
+  // -- graphs within the program (control.cpp)
+  [[nodiscard]] static bool is_control(const FxNode& node);
+  Status add_control(const FxNode& node, const Location& where);
+  // The values of `region`'s results for these inputs, as nodes of `into`, which is this builder's graph or a body.
+  Result<std::vector<ValueId>> run_region(const FxGraph& region, const std::vector<Item>& inputs, ImportedModel& into,
+                                          const Location& where);
+  // Results of a node that runs graphs.
+  Status define_control_results(const FxNode& node, const std::vector<ValueId>& results, const Location& where);
   // Outputs for buffers and inputs that were written to and that the signature does not name; their names go to
   // `changed`.
   Status add_written_outputs(std::unordered_set<std::string>& taken, std::vector<std::string>& changed);

@@ -55,6 +55,9 @@ public:
             [&](const std::string& name, const JsonValue& t) { g.tensors.emplace(name, meta(t)); });
     members(v.at("sym_int_values"),
             [&](const std::string& name, const JsonValue& s) { g.sym_ints.emplace(name, SymValue{size(s)}); });
+    if (v.has("sym_bool_values"))
+      members(v.at("sym_bool_values"),
+              [&](const std::string& name, const JsonValue& s) { g.sym_bools.emplace(name, SymValue{size(s)}); });
     if (v.has("is_single_tensor_return")) g.single_tensor_return = v.at("is_single_tensor_return").flag();
     return g;
   }
@@ -341,13 +344,15 @@ private:
     Size s;
     if (key == "as_int") {
       s.constant = body.integer();
+    } else if (key == "as_bool") {
+      s.constant = body.flag() ? 1 : 0;
     } else if (key == "as_expr") {
       s.expression = body.at("expr_str").text();
       if (s.expression.empty()) body.at("expr_str").wrong("an expression");
       if (body.has("hint") && !body.at("hint").is_null() && body.at("hint").has("as_int"))
         s.hint = body.at("hint").at("as_int").integer();
     } else {
-      v.wrong("as_int or as_expr");
+      v.wrong("as_int, as_bool or as_expr");
     }
     return s;
   }

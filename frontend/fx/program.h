@@ -68,7 +68,7 @@ struct TensorMeta {
   std::string device = "cpu";
 };
 
-// A symbolic integer of the graph: what it is equal to.
+// A symbolic integer or boolean of the graph: what it is equal to.
 struct SymValue {
   Size value;
 };
@@ -89,9 +89,9 @@ struct FxNode {
 struct FxGraph {
   std::vector<Argument> inputs, outputs;
   std::vector<FxNode> nodes;
-  std::map<std::string, TensorMeta, std::less<>> tensors; // by value name
-  std::map<std::string, SymValue, std::less<>> sym_ints;
-  bool single_tensor_return = false; // of subgraphs
+  std::map<std::string, TensorMeta, std::less<>> tensors;           // by value name
+  std::map<std::string, SymValue, std::less<>> sym_ints, sym_bools; // an expression that is 0 or 1 for a boolean
+  bool single_tensor_return = false;                                // of subgraphs
 };
 
 struct InputSpec {

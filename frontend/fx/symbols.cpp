@@ -319,6 +319,11 @@ private:
   int depth_ = 0;
 };
 
+void SymbolTable::share(const SymbolTable& around) {
+  named_ = around.named_;
+  read_ = around.read_;
+}
+
 Result<SymExpr> SymbolTable::read_expression(std::string_view text) {
   if (auto it = read_.find(text); it != read_.end()) return it->second;
   TESSERA_ASSIGN(SymExpr e, SympyReader(*this, text).whole());

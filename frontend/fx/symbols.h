@@ -10,6 +10,8 @@ class SymbolTable {
 public:
   // `file`: for errors. Sizes that the options give for symbols become constants, hints are set.
   SymbolTable(ShapeEnv& env, const Program& program, const ImportOptions& options, std::string file);
+  // Symbols that are known around a graph within the program mean the same in it.
+  void share(const SymbolTable& around);
 
   // The size that `size` states; a symbol that was not seen before is created with the program's range. Errors:
   // MalformedModel for text that is no expression, UnsupportedFeature for a function that is not known.

@@ -1,5 +1,6 @@
 // If, Loop and Scan: bodies as graphs, and loops that are unrolled.
 #include "frontend/onnx/graph_builder.h"
+#include "graph/ops/control.h"
 #include "graph/ops/formulas.h"
 #include "graph/ops/repeat.h"
 #include <algorithm>
@@ -55,19 +56,6 @@ Result<std::vector<bool>> hold_optionals(Graph& body, size_t first, std::span<co
 const BoundAttribute* find(const BoundAttributes& attributes, std::string_view name) {
   auto it = std::find_if(attributes.begin(), attributes.end(), [&](const auto& a) { return a.first == name; });
   return it == attributes.end() ? nullptr : &it->second;
-}
-
-// What code of a body assumes of sizes from around it is assumed there, so that a call that is different gets another
-// variant. What the other body of an If contradicts stays with the body.
-void assume_around(Graph& outer, const Graph& body) {
-  std::unordered_set<uint64_t> known;
-  for (const SymExpr& s : outer.env().symbols()) known.insert(s.symbol_id());
-  for (const Guard& g : body.env().guards()) {
-    const auto symbols = g.condition.symbols();
-    if (g.cls == GuardClass::Assumed &&
-        std::all_of(symbols.begin(), symbols.end(), [&](const SymExpr& s) { return known.contains(s.symbol_id()); }))
-      (void)outer.env().require(g.condition, g.cls, g.reason, g.where);
-  }
 }
 } // namespace
 
@@ -165,7 +153,7 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
     if (!widened) break;
     out_.info.nodes = nodes;
   }
-  assume_around(scope.into.graph, *r.graph);
+  ops::assume_around(scope.into.graph, *r.graph);
   return {};
 }
 
@@ -193,7 +181,7 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
     }
     sound = name;
     const std::shared_ptr<Graph>& graph = *built;
-    assume_around(scope.into.graph, *graph);
+    ops::assume_around(scope.into.graph, *graph);
     counts.push_back(static_cast<int64_t>(captured.size()));
     operands.insert(operands.end(), captured.begin(), captured.end());
     values.set(name, graph);

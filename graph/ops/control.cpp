@@ -74,6 +74,17 @@ Result<ControlForm> control_form(const Node& node) {
   return form;
 }
 
+void assume_around(Graph& outer, const Graph& body) {
+  std::unordered_set<uint64_t> known;
+  for (const SymExpr& s : outer.env().symbols()) known.insert(s.symbol_id());
+  for (const Guard& g : body.env().guards()) {
+    const auto symbols = g.condition.symbols();
+    if (g.cls == GuardClass::Assumed &&
+        std::all_of(symbols.begin(), symbols.end(), [&](const SymExpr& s) { return known.contains(s.symbol_id()); }))
+      (void)outer.env().require(g.condition, g.cls, g.reason, g.where);
+  }
+}
+
 std::shared_ptr<Graph> sample_body(std::string_view op, int before, bool twice) {
   auto graph = std::make_shared<Graph>("body");
   if (before == 2) {

@@ -213,7 +213,91 @@ TEST(Importer, RegionsWithoutGradientsAreInlined) {
   const std::string autocast = error(with_region("wrap_with_autocast", {cpu, bf16, on, off}));
   EXPECT_NE(autocast.find("(higher_order.wrap_with_autocast, output 'out', net.py:10)"), std::string::npos) << autocast;
   EXPECT_NE(autocast.find("run_decompositions()"), std::string::npos) << autocast;
-  EXPECT_NE(error(with_region("cond", {off})).find("run under a condition"), std::string::npos);
+  EXPECT_NE(error(with_region("associative_scan", {off})).find("run under a condition"), std::string::npos);
+}
+
+// A call of a control operator on `x` f32[2] in the place of the program's one node, which yields `out`. Each graph is
+// the text of a program; behind them stand lists of values.
+ProgramSource with_control(std::string_view text, const std::string& target, std::optional<bool> condition,
+                           std::initializer_list<std::string_view> graphs,
+                           const std::vector<std::vector<std::string>>& lists) {
+  using Json = nlohmann::json;
+  ProgramSource source = program(text);
+  Json p = Json::parse(source.json);
+  Json inputs = Json::array();
+  auto add = [&](const char* kind, const Json& value) {
+    const Json arg = Json::object({{kind, value}});
+    inputs.push_back({{"name", ""}, {"arg", arg}, {"kind", 1}});
+  };
+  if (condition) add("as_bool", *condition);
+  for (std::string_view graph : graphs) {
+    const Json inner = Json::parse(program(graph).json);
+    add("as_graph", Json::object({{"name", "g"}, {"graph", inner["graph_module"]["graph"]}}));
+  }
+  for (const auto& list : lists) {
+    Json tensors = Json::array();
+    for (const std::string& name : list) tensors.push_back(Json::object({{"name", name}}));
+    add("as_tensors", tensors);
+  }
+  Json& node = p["graph_module"]["graph"]["nodes"].back();
+  node["target"] = "torch.ops.higher_order." + target;
+  node["inputs"] = inputs;
+  source.json = p.dump();
+  return source;
+}
+
+std::string results_of(const ProgramSource& source, const std::map<std::string, Tensor>& inputs) {
+  auto model = fx::import_program(source);
+  if (!model.ok()) return model.error().str();
+  auto out = evaluate_graph(model->graph, inputs);
+  if (!out.ok()) return out.error().str();
+  std::string text;
+  for (const Tensor& t : *out) text += (text.empty() ? "" : " ") + show(t);
+  return text;
+}
+
+TEST(Importer, ControlOperators) {
+  constexpr std::string_view kText = "s in [1, 8]\ninput x: f32[s, 2]\nweight w: f32[2]\n";
+  const std::string yields_one = std::string(kText) + "out: f32[s, 2] = alias.default(self=x)\nreturn out";
+  // Both branches take x and w; names within them are their own.
+  constexpr std::string_view kTwice = "s in [1, 8]\ninput x: f32[s, 2]\ninput w: f32[2]\n"
+                                      "out: f32[s, 2] = mul.Tensor(self=x, other=2)\nreturn out",
+                             kPlus = "s in [1, 8]\ninput x: f32[s, 2]\ninput w: f32[2]\n"
+                                     "out: f32[s, 2] = add.Tensor(self=x, other=w)\nreturn out";
+  const std::vector<std::vector<std::string>> both = {{"x", "w"}};
+  auto branch = [&](bool condition) {
+    return results_of(with_control(yields_one, "cond", condition, {kTwice, kPlus}, both), {{"x", range({1, 2}, 1)}});
+  };
+  EXPECT_EQ(branch(true), "f32[1, 2]{2.0, 4.0}");
+  EXPECT_EQ(branch(false), "f32[1, 2]{0.0, 2.0}");
+
+  constexpr std::string_view kSmall =
+      "s in [1, 8]\ninput x: f32[s, 2]\ninput w: f32[2]\ny: f32[] = sum.default(self=x)\n"
+      "out: bool[] = lt.Scalar(self=y, other=20)\nreturn out";
+  auto loop = with_control(yields_one, "while_loop", {}, {kSmall, kTwice}, {{"x"}, {"w"}});
+  EXPECT_EQ(results_of(loop, {{"x", range({1, 2}, 1)}}), "f32[1, 2]{8.0, 16.0}");
+  EXPECT_EQ(results_of(loop, {{"x", range({1, 2}, 50)}}), "f32[1, 2]{50.0, 51.0}"); // not once
+
+  constexpr std::string_view kStep = "input h: f32[2]\ninput x: f32[2]\nnext: f32[2] = add.Tensor(self=h, other=x)\n"
+                                     "row: f32[2] = mul.Tensor(self=next, other=10)\nreturn next, row";
+  auto scan = with_control(std::string(kText) + "h: f32[2], rows: f32[s, 2] = alias.default(self=x)\nreturn h, rows",
+                           "scan", {}, {kStep}, {{"w"}, {"x"}, {}});
+  EXPECT_EQ(results_of(scan, {{"x", range({2, 2}, 1)}}), "f32[2]{3.0, 6.0} f32[2, 2]{0.0, 20.0, 30.0, 60.0}");
+
+  // What is wrong is said of the call, or of the node within the graph.
+  auto error = [](const ProgramSource& source) { return fx::import_program(source).error().str(); };
+  const std::string few = error(with_control(yields_one, "while_loop", {}, {kSmall, kTwice}, {{"x"}}));
+  EXPECT_NE(few.find("gives 1 values to a graph that takes 2"), std::string::npos) << few;
+  const std::string one = error(with_control(yields_one, "cond", true, {kTwice}, both));
+  EXPECT_NE(one.find("of which 1 are graphs in their place"), std::string::npos) << one;
+  constexpr std::string_view kWrites = "s in [1, 8]\ninput x: f32[s, 2]\ninput w: f32[2]\n"
+                                       "out: f32[s, 2] = add_.Tensor(self=x, other=1)\nreturn out";
+  const std::string writes = error(with_control(yields_one, "cond", true, {kTwice, kWrites}, both));
+  EXPECT_NE(writes.find("writes to its operand 'x' in place"), std::string::npos) << writes;
+  constexpr std::string_view kRandom = "s in [1, 8]\ninput x: f32[s, 2]\ninput w: f32[2]\n"
+                                       "out: f32[s, 2] = rand_like.default(self=x)\nreturn out";
+  const std::string random = error(with_control(yields_one, "cond", true, {kTwice, kRandom}, both));
+  EXPECT_NE(random.find("operator 'aten.rand_like.default' is not supported"), std::string::npos) << random;
 }
 
 // Damaged programs: lists that are too short for the operator are errors, whatever reads them.

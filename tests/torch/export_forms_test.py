@@ -7,6 +7,7 @@ eager's, or one clear error.
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import logging
 import os
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ import torch
 import torch.nn.functional as F
 from shards import ROOT, shard
 from torch import Tensor, nn
+from torch._higher_order_ops.map import map as map_
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
 
 COMMAND = os.environ.get("TESSERA_COMMAND", str(ROOT / "build/bin/tessera"))
@@ -32,12 +36,13 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Form:
-    """A module, a call of it, the sizes that are free, and a part of the error where it cannot be run."""
+    """A module, a call of it, the sizes that are free, a part of the error where it cannot be run, and other calls."""
 
     make: Callable[[], nn.Module]
     inputs: tuple[Any, ...]
     free: Any = None
     error: str = ""
+    others: tuple[tuple[Any, ...], ...] = ()
 
 
 class _Of(nn.Module):
@@ -119,6 +124,73 @@ def _item(x: Tensor, n: Tensor) -> Tensor:
     return x[:k]
 
 
+class _Cond(nn.Module):
+    """A branch that reads weights, and one that does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x, y: self.layer(x) + y.sum(), lambda x, _: x - 1, (x, y))
+
+
+def _cond_on_size(x: Tensor) -> Tensor:
+    return torch.cond(x.shape[0] > 3, lambda x: x * x.shape[0], lambda x: x.cumsum(0), (x,))
+
+
+def _nested_cond(x: Tensor) -> Tensor:
+    def positive(x: Tensor) -> Tensor:
+        return torch.cond(x.max() > 1, lambda x: x.exp(), lambda x: x.log1p(), (x,))
+
+    return torch.cond(x.sum() > 0, positive, lambda x: x - 1, (x,)) * 2
+
+
+class _While(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Any:
+        def goes_on(i: Tensor, y: Tensor) -> Tensor:
+            return (i < 5) & (y.abs().max() < 10)
+
+        return while_loop(goes_on, lambda i, y: (i + 1, torch.tanh(self.layer(y)) + x), (torch.zeros((), dtype=torch.int64), x * 2))
+
+
+def _nested_while(x: Tensor) -> Any:
+    def inner(y: Tensor) -> Tensor:
+        return while_loop(lambda y: y.sum() < 50, lambda y: (y * 1.5,), (y,))[0]
+
+    def body(i: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return i + 1, torch.cond(i > 1, inner, lambda y: y + 0.5, (y,))
+
+    return while_loop(lambda i, _: i < 4, body, (torch.zeros((), dtype=torch.int64), x))
+
+
+class _Scan(nn.Module):
+    """A recurrent layer: x f32[time, batch, 4]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.keep = nn.Linear(4, 5), nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> Any:
+        def step(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            h = torch.tanh(self.read(x) + self.keep(h))
+            return h, h * 2
+
+        return scan(step, torch.zeros(x.shape[1], 5), x, dim=0)
+
+
+def _scan_of_cond(x: Tensor) -> Any:
+    def step(total: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        total = torch.cond(row.sum() > 0, lambda t, r: t + r, lambda t, r: t * r, (total, row))
+        return total, total.exp()
+
+    return scan(step, torch.ones(6), x, dim=0, reverse=True)
+
+
 BATCH = {0: Dim("batch", min=1, max=64)}
 X = torch.linspace(-1, 1, 24)
 FORMS: dict[str, Form] = {
@@ -143,10 +215,14 @@ FORMS: dict[str, Form] = {
     "recurrent": Form(lambda: nn.LSTM(8, 16, batch_first=True), (torch.randn(2, 5, 8),), ({0: BATCH[0]},)),
     "without_gradients": Form(lambda: _Of(_without_gradients), (X,)),
     "autocast": Form(lambda: _Of(_autocast), (X[:16].view(4, 4),), error="run_decompositions()"),
-    "condition": Form(
-        lambda: _Of(lambda x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))), (X.clone(),),
-        error="operator 'higher_order.cond' is not supported",
-    ),
+    "cond": Form(_Cond, (X.view(4, 6) + 1, 2 * X), (BATCH, None), others=((X.view(4, 6) - 1, 2 * X), (torch.ones(3, 6), X), (-torch.ones(9, 6), X))),
+    "cond_size": Form(lambda: _Of(_cond_on_size), (X.view(4, 6),), ((BATCH,),), others=((X[:18].view(3, 6),), (torch.randn(9, 6),))),
+    "cond_nested": Form(lambda: _Of(_nested_cond), (X.view(4, 6) + 1,), ((BATCH,),), others=((X[:6].view(1, 6).abs(),), (X[:12].view(2, 6),))),
+    "while_loop": Form(_While, (X.view(4, 6),), (BATCH,), others=((100 * X.view(4, 6),), (torch.randn(9, 6),))),
+    "while_nested": Form(lambda: _Of(_nested_while), (X.view(4, 6).abs(),), ((BATCH,),), others=((torch.rand(3, 6),),)),
+    "scan": Form(_Scan, (torch.linspace(-2, 2, 5 * 3 * 4).view(5, 3, 4),), ({0: Dim("time", max=64), 1: Dim("batch", max=64)},), others=((torch.randn(2, 3, 4),), (torch.randn(17, 9, 4),))),
+    "scan_reverse": Form(lambda: _Of(_scan_of_cond), (X.view(4, 6),), ((BATCH,),), others=((torch.randn(7, 6),),)),
+    "map": Form(lambda: _Of(lambda x, y: map_(lambda row, z: row.sin() * z.sum(), x, y)), (X.view(4, 6), torch.arange(3.0)), ((BATCH, None),), others=((torch.randn(7, 6), torch.randn(3)),)),
     "item": Form(lambda: _Of(_item), (X.clone(), torch.tensor(2)), error="an integer that is read from a tensor"),
     "random": Form(lambda: _Of(lambda x: x + torch.rand_like(x)), (X,), error="operator 'aten.rand_like.default' is not supported"),
 }  # fmt: skip
@@ -187,8 +263,11 @@ def check(name: str) -> str:
         said = _run(name, program, form, {}).stderr
         assert said.count("error TES-") == 1 and form.error in said, said
         return "refused: " + said.splitlines()[0]
-    expected = _expected(form, module, program)
-    for kind, exported in (("exported", program), ("decomposed", program.run_decompositions())):
+    expected = {}
+    decomposed = program.run_decompositions()
+    forms = [form, *(replace(form, inputs=inputs) for inputs in form.others)]
+    for form, (kind, exported) in itertools.product(forms, (("exported", program), ("decomposed", decomposed))):
+        expected = _expected(form, module, program)
         done = _run(f"{name}-{kind}", exported, form, expected)
         assert done.returncode == 0, f"{kind}: {done.stderr}"
         folder = WORK / f"{name}-{kind}" / "out"

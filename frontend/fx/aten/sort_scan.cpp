@@ -77,6 +77,122 @@ void translate_kthvalue(Call& c) {
   }
 }
 
+// Running values by doubling: after step k an element has combined the 2^k elements that end with it. `combine` gets
+// earlier and later partial results; log2(n) steps for n elements.
+template <class Combine>
+std::vector<ValueId> doubled(Call& c, std::vector<ValueId> parts, int64_t axis, const Combine& combine) {
+  ops::B& b = c.b;
+  if (!b.ok()) return parts;
+  const SymExpr n = b.dim(parts[0], axis);
+  const int64_t most = b.env().range(n).hi;
+  constexpr int64_t kLongest = int64_t{1} << 24;
+  if (most > kLongest) {
+    c.unsupported("a running value along a dimension whose size (" + n.str() + ") has no bound below " +
+                  std::to_string(kLongest));
+    return parts;
+  }
+  const int rank = b.rank(parts[0]);
+  SymShape line(static_cast<size_t>(rank), SymExpr(1));
+  line[static_cast<size_t>(axis)] = n;
+  for (int64_t step = 1; step < most && b.ok(); step *= 2) {
+    SymShape begin(static_cast<size_t>(rank), SymExpr(0)), end = begin;
+    begin[static_cast<size_t>(axis)] = step;
+    end[static_cast<size_t>(axis)] = -step;
+    std::vector<ValueId> earlier;
+    earlier.reserve(parts.size());
+    for (ValueId p : parts) earlier.push_back(reshape(b, pad(b, p, begin, end), b.shape(p)));
+    std::vector<ValueId> both = combine(earlier, parts);
+    ValueId reaches = ge(b, iota(b, line, axis), static_cast<double>(step));
+    for (size_t k = 0; k < parts.size(); ++k) parts[k] = select(b, reaches, both[k], parts[k]);
+  }
+  return parts;
+}
+
+// ---- the element in the middle, and the most frequent one
+struct Choice {
+  Line line;
+  bool keep = false;
+};
+// Along `dim`, or over all elements where the operator has none.
+Choice choice_of(Call& c) {
+  if (c.schema().argument("dim") != nullptr) {
+    Choice out{line_of(c), c.in.flag("keepdim")};
+    out.keep = out.keep && !out.line.shape.empty();
+    return out;
+  }
+  Choice out;
+  const ValueId x = c.in.tensor("self");
+  if (!c.b.ok()) return out;
+  out.line.x = reshape(c.b, x, {c.b.type(x).count()});
+  if (!c.b.ok()) return out;
+  out.line.shape = c.b.shape(out.line.x);
+  out.line.n = out.line.shape.at(0);
+  return out;
+}
+
+// The elements of `s` at `at`, which has size 1 along the axis: its value, and its position where there is a `dim`.
+void choose(Call& c, const Choice& choice, const Sorted& s, ValueId at) {
+  const int64_t axis = choice.line.axis;
+  for (ValueId v : {s.values, s.indices}) {
+    v = c.b.op("gather_elements", {v, at}, {{"axis", axis}});
+    c.result(choice.keep ? v : squeeze(c.b, v, {axis}));
+    if (c.schema().argument("dim") == nullptr) return;
+  }
+}
+
+// The lower one of two in the middle. NaN comes last in order: the first one is the median, or none counts.
+template <bool kSkipNan>
+void translate_median(Call& c) {
+  ops::B& b = c.b;
+  const Choice choice = choice_of(c);
+  const Line& l = choice.line;
+  if (!b.ok()) return;
+  if (l.n.is_const(0)) return c.unsupported("the median of no elements");
+  const Sorted s = sorted(b, l.x, l.axis, l.n, false);
+  if (!b.ok()) return;
+  SymShape one = b.shape(s.values);
+  one[static_cast<size_t>(l.axis)] = 1;
+  ValueId at = expand(b, b.size(floordiv(l.n - 1, 2), DType::I64), one);
+  if (is_float(b.dtype(l.x))) {
+    ValueId numbers = sum(b, cast(b, logical_not(b, b.op1("isnan", s.values)), DType::I64), {l.axis}, true);
+    ValueId size = b.size(l.n, DType::I64);
+    if (kSkipNan) { // trunc((numbers - 1) / 2), which is 0 where there is none
+      ValueId middle =
+          cast(b, floor(b, div(b, cast(b, sub(b, numbers, b.scalar_i(DType::I64, 1)), DType::F64), 2.0)), DType::I64);
+      at = max(b, middle, b.scalar_i(DType::I64, 0));
+    } else {
+      at = select(b, lt(b, numbers, size), numbers, at);
+    }
+  }
+  choose(c, choice, s, at);
+}
+
+// The least of the most frequent elements, and its last position. Equal elements stand side by side in order: a run of
+// them is as long as the distance to its first one. No two NaN are equal.
+void translate_mode(Call& c) {
+  ops::B& b = c.b;
+  const Choice choice = choice_of(c);
+  const Line& l = choice.line;
+  if (!b.ok()) return;
+  if (l.n.is_const(0)) return c.unsupported("the most frequent of no elements");
+  const Sorted s = sorted(b, l.x, l.axis, l.n, false);
+  if (!b.ok()) return;
+  const SymShape shape = b.shape(s.values);
+  SymShape line(shape.size(), SymExpr(1)), begin(shape.size(), SymExpr(0)), end = begin;
+  line[static_cast<size_t>(l.axis)] = l.n;
+  begin[static_cast<size_t>(l.axis)] = 1;
+  end[static_cast<size_t>(l.axis)] = -1;
+  ValueId place = expand(b, iota(b, line, l.axis), shape);
+  ValueId x = b.dtype(s.values) == DType::Bool ? cast(b, s.values, DType::U8) : s.values;
+  ValueId same = eq(b, reshape(b, pad(b, x, begin, end), shape), x);
+  ValueId first = select(b, logical_and(b, same, gt(b, place, 0.0)), b.scalar_i(DType::I64, 0), place);
+  auto start = doubled(c, {first}, l.axis, [&](const std::vector<ValueId>& earlier, const std::vector<ValueId>& later) {
+    return std::vector<ValueId>{max(b, earlier[0], later[0])};
+  });
+  ValueId length = sub(b, place, start[0]);
+  choose(c, choice, s, b.op("argmax", {length}, {{"axes", Ints{l.axis}}, {"keepdims", int64_t{1}}}));
+}
+
 // ---- searching: the number of elements that stand before the value
 void translate_search(Call& c) {
   ops::B& b = c.b;
@@ -125,37 +241,6 @@ void translate_running(Call& c) {
 constexpr const char* kSum = "CumSum";
 constexpr const char* kProduct = "CumProd";
 
-// Running values by doubling: after step k an element has combined the 2^k elements that end with it. `combine` gets
-// earlier and later partial results; log2(n) steps for n elements.
-template <class Combine>
-std::vector<ValueId> doubled(Call& c, std::vector<ValueId> parts, int64_t axis, const Combine& combine) {
-  ops::B& b = c.b;
-  if (!b.ok()) return parts;
-  const SymExpr n = b.dim(parts[0], axis);
-  const int64_t most = b.env().range(n).hi;
-  constexpr int64_t kLongest = int64_t{1} << 24;
-  if (most > kLongest) {
-    c.unsupported("a running value along a dimension whose size (" + n.str() + ") has no bound below " +
-                  std::to_string(kLongest));
-    return parts;
-  }
-  const int rank = b.rank(parts[0]);
-  SymShape line(static_cast<size_t>(rank), SymExpr(1));
-  line[static_cast<size_t>(axis)] = n;
-  for (int64_t step = 1; step < most && b.ok(); step *= 2) {
-    SymShape begin(static_cast<size_t>(rank), SymExpr(0)), end = begin;
-    begin[static_cast<size_t>(axis)] = step;
-    end[static_cast<size_t>(axis)] = -step;
-    std::vector<ValueId> earlier;
-    earlier.reserve(parts.size());
-    for (ValueId p : parts) earlier.push_back(reshape(b, pad(b, p, begin, end), b.shape(p)));
-    std::vector<ValueId> both = combine(earlier, parts);
-    ValueId reaches = ge(b, iota(b, line, axis), static_cast<double>(step));
-    for (size_t k = 0; k < parts.size(); ++k) parts[k] = select(b, reaches, both[k], parts[k]);
-  }
-  return parts;
-}
-
 template <bool kMax>
 void translate_running_extreme(Call& c) {
   ops::B& b = c.b;
@@ -199,6 +284,9 @@ void register_sort_scan(AtenTable& t) {
   t.add({"msort.default"}, translate_msort);
   t.add({"topk.default"}, translate_topk);
   t.add({"kthvalue.default"}, translate_kthvalue);
+  t.add({"median.default", "median.dim"}, translate_median<false>);
+  t.add({"nanmedian.default", "nanmedian.dim"}, translate_median<true>);
+  t.add({"mode.default"}, translate_mode);
   t.add({"searchsorted.Tensor", "searchsorted.Scalar", "bucketize.Tensor", "bucketize.Scalar"}, translate_search);
   t.add({"cumsum.default"}, translate_running<&kSum>);
   t.add({"cumprod.default"}, translate_running<&kProduct>);
