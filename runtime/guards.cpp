@@ -38,8 +38,7 @@ std::vector<Guard> facts_as_guards(const ShapeEnv& env, const SymExpr& symbol) {
   std::vector<Guard> out;
   if (range.lo > 0) out.push_back({sym_le(SymExpr(range.lo), symbol), cls, text, {}});
   if (range.hi < kSymMax) out.push_back({sym_le(symbol, SymExpr(range.hi)), cls, text, {}});
-  if (const int64_t d = env.divisor(symbol); d > 1)
-    out.push_back({sym_eq(mod(symbol, SymExpr(d)), 0), cls, text, {}});
+  if (const int64_t d = env.divisor(symbol); d > 1) out.push_back({sym_eq(mod(symbol, SymExpr(d)), 0), cls, text, {}});
   return out;
 }
 

@@ -36,7 +36,7 @@ public:
 private:
   std::vector<SymExpr> slots_;
   std::vector<Guard> guards_;
-  std::vector<int> registers_; // of guard i
+  std::vector<int> registers_;                          // of guard i
   std::vector<std::pair<std::string, size_t>> aliases_; // other names of slots' sizes
   SymProgram program_;
 };

@@ -1,6 +1,6 @@
 // If, Loop and Scan: bodies as graphs, and loops that are unrolled.
-#include "frontend/onnx/graph_builder.h"
 #include "graph/ops/control.h"
+#include "frontend/onnx/graph_builder.h"
 #include "graph/ops/formulas.h"
 #include "graph/ops/repeat.h"
 #include <algorithm>

@@ -307,11 +307,12 @@ OpDef wrap_bits_record() {
   def.summary = "what is left of x, 8 bits each, when it was packed to `bits` bits and unpacked";
   def.operands = {{"x", TypeSet::Integer}};
   def.attributes = {{"bits", AttrKind::Int, true}};
-  def.meaning = Pointwise{[](ScalarDag& d, std::span<const ScalarId> a, const Node& n, const Graph&) -> Result<ScalarId> {
-    TESSERA_ASSIGN(const int64_t bits, packed_bits(n));
-    ScalarId by = d.constant_i(d[a[0]].dtype, 8 - bits);
-    return d.op(ScalarOp::Shr, d.op(ScalarOp::Shl, a[0], by), by);
-  }};
+  def.meaning =
+      Pointwise{[](ScalarDag& d, std::span<const ScalarId> a, const Node& n, const Graph&) -> Result<ScalarId> {
+        TESSERA_ASSIGN(const int64_t bits, packed_bits(n));
+        ScalarId by = d.constant_i(d[a[0]].dtype, 8 - bits);
+        return d.op(ScalarOp::Shr, d.op(ScalarOp::Shl, a[0], by), by);
+      }};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
     const int64_t n = int64_t{1} << c.node.attributes.i("bits");

@@ -24,9 +24,8 @@ void RedZones::allow(std::byte* begin, size_t bytes) {
 void RedZones::arm() {
   // Where a smaller buffer takes over a larger one's memory, the bytes behind it are still the larger one's.
   std::erase_if(zones_, [&](const std::byte* zone) {
-    return std::any_of(allowed_.begin(), allowed_.end(), [&](const Range& r) {
-      return zone < r.begin + r.bytes && r.begin < zone + kBytes;
-    });
+    return std::any_of(allowed_.begin(), allowed_.end(),
+                       [&](const Range& r) { return zone < r.begin + r.bytes && r.begin < zone + kBytes; });
   });
   for (std::byte* zone : zones_) std::memset(zone, static_cast<int>(kPattern), kBytes);
   for (const Range& r : closed_) ASAN_POISON_MEMORY_REGION(r.begin, r.bytes);
