@@ -17,7 +17,8 @@ def anchor(heading):
 def main():
     root, problems = sys.argv[1], []
     pages = sorted(glob.glob(f"{root}/docs/*.md"))
-    readmes = [p for p in glob.glob(f"{root}/**/*.md", recursive=True) if not re.match(r"(build|dist)[/\\]|.*/\.", os.path.relpath(p, root))]
+    readmes = glob.glob(f"{root}/*.md") + [f"{folder}/{f}" for top in glob.glob(f"{root}/*/") if not re.match(r"(build|dist)\b", os.path.basename(top[:-1]))
+                                            for folder, _, files in os.walk(top) for f in files if f.endswith(".md")]  # build folders have links to all of this
     total = generated = 0
     for path in sorted(set(readmes + pages)):
         name, text = os.path.relpath(path, root), open(path, encoding="utf-8").read()
