@@ -27,8 +27,7 @@ public:
     }
     if (std::any_of(d_.axes.begin(), d_.axes.end(),
                     [&](const Axis& a) { return !is_row(a) && d_.env.simplify(a.extent).is_const(0); }))
-      for (const Axis& a : d_.axes) // no points: none of their indices varies
-        if (!is_row(a)) d_.env.set_range(a.var, {0, 0});
+      none_varies();
     if (d_.axes.size() > 64) return Diagnostic(ErrorCode::UnsupportedFeature, "a loop nest of more than 64 axes");
     find_dependences(nest_, d_);
     return std::move(d_);
@@ -149,6 +148,13 @@ private:
             return;
           }
     });
+  }
+  // Without points, no index of theirs varies.
+  void none_varies() {
+    Substitution by;
+    for (const Axis& a : d_.axes)
+      if (!is_row(a)) by.emplace(a.var.symbol_id(), 0);
+    substitute(by);
   }
   void drop_unit_axes() {
     Substitution by;

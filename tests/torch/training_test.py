@@ -18,6 +18,7 @@ from architectures import ARCHITECTURES, inputs
 
 STEPS = 5
 TOLERANCES = {"rtol": 2e-3, "atol": 2e-4}  # f32 sums in another order, through five updates
+NORM = 3e-3  # of a gradient: which of two nearly equal maxima counts, or whether an activation near 0 does, is up to rounding
 
 
 class Text(torch.nn.Module):
@@ -105,7 +106,8 @@ def check(name: str) -> str:
     for i, (g, w) in enumerate(zip(got, want)):
         assert g.keys() == w.keys(), f"step {i}: gradients of {g.keys() ^ w.keys()} are on one side only"
         for k in w:
-            support.assert_close(g[k], w[k], **TOLERANCES, msg=lambda m, i=i, k=k: f"step {i}, {k}: {m}")
+            off = float((g[k].double() - w[k].double()).norm() / w[k].double().norm().clamp_min(1e-30))
+            assert off < NORM, f"step {i}, {k}: differs by {off:.1e} of its norm, at most {NORM:.0e}"
     for (k, g), (_, w) in zip(module.state_dict().items(), eager.state_dict().items()):
         support.assert_close(g, w, **TOLERANCES, msg=lambda m, k=k: f"{k} after {STEPS} steps: {m}")
     assert c.fallback_calls == 0, f"{c.fallback_calls} calls fell back to PyTorch"
