@@ -68,7 +68,7 @@ class Node:
         return all(bool((((t >= 0) & (t < x.shape[1])) | (t == ignored if ignored is not None else False)).all()) for t, x in pairs)
 
     def turned(self) -> int:
-        """Elements of a head that RotaryEmbedding of ONNX turns, in the first call; 0 where nothing says how many heads there are."""
+        """Elements of a head that RotaryEmbedding of ONNX rotates, in the first call; 0 where nothing says how many heads there are."""
         heads, rank = self.attributes.get("num_heads", 0), self.operands[0].rank
         width = self.operands[0].arrays[0].shape[-1] // (1 if rank == 4 else heads) if rank == 4 or heads else 0
         return int(self.attributes.get("rotary_embedding_dim", 0) or width)

@@ -1,5 +1,5 @@
 """Compiled files of models with values that are no tensors of numbers, and with operators that run on the host: compiled in
-another process, loaded here, beside the model itself and ONNX Runtime."""
+another process, loaded here, and compared with the model itself and ONNX Runtime."""
 
 from __future__ import annotations
 
