@@ -20,6 +20,11 @@ void add_model(Context& x, const ModelInfo& model, Json& j) {
   j["variant"] = x.options.label;
   j["target"] = x.exe.target;
   j["figures"] = x.c.report.figures;
+  // What prices are made of, in bytes per microsecond and microseconds.
+  j["device"] = {{"memory_bytes_per_us", x.bandwidth()},
+                 {"launch_us", x.device.launch_us},
+                 {"launch_alone_us", x.launch_us()},
+                 {"host_launch_us", x.device.host_launch_us}};
   j["sizes"] = x.named;
   j["planned_sizes"] = x.planned;
   j["absent_weights"] = {{"count", model.absent_weights}, {"bytes", model.absent_bytes}};

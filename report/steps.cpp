@@ -1,4 +1,5 @@
 // Steps of the executable, in execution order: what each computes, reads and writes, how, and what it takes.
+#include "codegen/device/routes.h"
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/planned_operators.h"
 #include "report/price.h"
@@ -159,6 +160,43 @@ void add_group(Context& x, const Group& g, Json& j) {
   if (x.options.nests && g.kind == Group::Kind::Kernel) j["nest"] = print(x.graph, g.nest);
 }
 
+// The ways in which the device could run the structured operator of a step, best first: those before the taken one were
+// refused, those behind it not asked.
+void add_routes(const Context& x, const Group& g, const StepPrice& price, Json& j) {
+  const DeviceRoutes* table = x.c.report.routes.get();
+  if (!table) return;
+  Json out = Json::array();
+  bool taken = false;
+  auto add = [&](std::string_view by, RouteKind kind, bool accepted, const std::string& why_not) {
+    Json r{{"by", by}, {"kind", name(kind)}, {"taken", accepted && !taken}};
+    if (!accepted) r["why_not"] = why_not;
+    if (accepted && !taken && price.time) r["us"] = price.time->us;
+    taken = taken || accepted;
+    out.push_back(std::move(r));
+  };
+  std::string why;
+  if (g.kind == Group::Kind::Attention || (g.kind == Group::Kind::Own && !g.node.valid())) {
+    for (const AttentionRoute& r : table->attention) {
+      why.clear();
+      add(r.by, r.kind, r.accepts(x.graph, g.attention, &why), why);
+    }
+  } else {
+    const NodeId id = g.kind == Group::Kind::Library ? g.call.node : g.node;
+    if (!id.valid()) return;
+    const Node& node = x.graph.node(id);
+    if (!node.op->structured()) return;
+    for (const Route& r : table->of(node.op->structured()->kind)) {
+      why.clear();
+      const bool accepted = takes(r, x.graph, node, &why) && (g.kind != Group::Kind::Library || !r.accepts_call ||
+                                                              r.accepts_call(x.graph, g.call, &why));
+      add(r.by, r.kind, accepted, why);
+    }
+    if (out.empty()) return;
+    if (g.kind == Group::Kind::Host) add("reference on the host", RouteKind::Reference, !taken, "");
+  }
+  j["routes"] = std::move(out);
+}
+
 // An If or a loop: its bodies' steps and edges join those of the model under its name.
 void add_bodies(const Context& x, const StepOf& step, const std::string& id, Json& j, Json& all, Json& steps) {
   const auto& control = std::get<ControlStep>(x.exe.steps[static_cast<size_t>(step.index)]);
@@ -239,6 +277,7 @@ Json steps_json(Context& x, Json& all) {
       for (NodeId n : operators_of(*step.group)) x.steps_of_node[n].push_back(id);
     j["launches"] = j["kind"] == "host" || j["kind"] == "read" || j["kind"] == "control" ? 0 : 1;
     add_code(x, step, price, j);
+    if (step.group) add_routes(x, *step.group, price, j);
     if (const auto* host = std::get_if<HostStep>(&run)) {
       j["reason"] = host->reason;
       j["defines"] = Json::array();

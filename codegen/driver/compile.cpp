@@ -59,6 +59,7 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options) 
   report.kernels = build.code.reports;
   report.figures = backend.figures();
   report.device = backend.device();
+  report.routes = backend.routes();
   report.cache_hits = build.code.hits;
   report.cache_misses = build.code.misses;
   report.cache_warnings = cache.warnings();

@@ -11,6 +11,8 @@ namespace tessera {
 
 [[nodiscard]] std::optional<Tf32> parse_tf32(std::string_view name); // "off", "conv", "all"
 
+struct DeviceRoutes;
+
 struct KernelReport {
   struct Alternative {
     std::string when; // "if 1 <= cols <= 1024, cols % 8 == 0"
@@ -53,8 +55,9 @@ struct CompileReport {
   int cache_hits = 0, cache_misses = 0;
   std::vector<std::string> cache_warnings;  // a corrupt entry that was replaced, a folder that cannot be written
   std::vector<std::string> device_warnings; // problems of device code: spilled registers, no assembler
-  std::string figures;  // the target whose figures the cost model used: "h200", "a100, scaled to ..."
-  Target device;        // these figures
+  std::string figures; // the target whose figures the cost model used: "h200", "a100, scaled to ..."
+  Target device;       // these figures
+  std::shared_ptr<const DeviceRoutes> routes; // of the device (codegen/device/routes.h)
   // Operators of the imported graph but constants, in order: where each stands in the model.
   std::vector<Location> operators;
 };
