@@ -1,5 +1,6 @@
 """Headless Chromium over its DevTools protocol: as much of it as the test of the report's page and its pictures need."""
 import base64
+import contextlib
 import json
 import os
 import pathlib
@@ -34,12 +35,13 @@ class Chromium:
                 raise RuntimeError(f"{self.program} ended with {self.process.returncode} before it could be driven")
             time.sleep(0.1)
         port, path = port_file.read_text().split()
-        self.socket = connect(f"ws://127.0.0.1:{port}{path}", max_size=None, compression=None, open_timeout=120)
+        self.connection = contextlib.ExitStack()
+        self.socket = self.connection.enter_context(connect(f"ws://127.0.0.1:{port}{path}", max_size=None, compression=None, open_timeout=120))
         self.number = 0
         return self
 
     def __exit__(self, *_):
-        self.socket.close()
+        self.connection.close()
         self.process.terminate()
         self.process.wait()
         self.folder.cleanup()

@@ -19,6 +19,21 @@ for (const layer of layers)
 // The step of the first instance that stands for this one.
 const standsFor = id => { const p = placeInLayer.get(id); return p ? p.layer.instances[0][p.position] : id; };
 
+// Missed fusions between the same operators of equal layers are one row: {id, e, of}, the first standing for all.
+function missedRows() {
+  const groups = new Map();
+  [...edges.filter(e => e.fused === false), ...list(report.pairs).filter(p => p.fused === false)].forEach((e, i) => {
+    const producer = e.producer ?? e.first, consumer = e.consumer ?? e.second, name = id => {
+      const step = list(operatorOf.get(id)?.steps)[0], s = stepOf.get(step);
+      return s ? `${standsFor(step)} ${operatorOf.get(id).op} ${list(s.operators).indexOf(id)}` : id;
+    };
+    const row = { id: e.id ?? `pair ${i}`, e, from: producer, to: consumer };
+    addTo(groups, [e.code, name(producer), name(consumer), e.type, sized(e.bytes)].join("\n"), row);
+  });
+  return [...groups.values()].map(rows => (rows.length > 1 ? { ...rows[0], of: rows } : rows[0]));
+}
+const priceOfMissed = row => (row.of ?? [row]).reduce((sum, r) => sum + (r.e.price_us ?? 0), 0);
+
 // What controls a reader: as shown() of graph/support/text.h.
 const hidden = /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
 const escaped = c => ({ "\n": "\\n", "\t": "\\t", "\r": "\\r" })[c] ?? (c.codePointAt(0) < 256 ? "\\x" + c.codePointAt(0).toString(16).padStart(2, "0") : "\\u" + c.codePointAt(0).toString(16));
@@ -68,7 +83,7 @@ function colourOf(step, by) {
   const values = by === "bound" ? bounds : kinds, at = values.indexOf(by === "bound" ? step.price?.bound : step.kind);
   return at < 0 ? palette[8] : palette[at % palette.length];
 }
-const kindName = s => (s.library_call ? `${s.library_call} (${s.kind})` : s.kind);
+const kindName = s => s.library_call ?? s.kind;
 // "gather_add_reduce_sum_div_more" of "k2_gather_add_reduce_sum_div_more".
 const stepTitle = s => String(s.id).replace(/^[a-z]+\d+_/, "").replaceAll("_", " ") || String(s.id);
 

@@ -24,13 +24,14 @@ function scheduleOf(s) {
 }
 const kMostListed = 60;
 function bounded(items, write) {
-  const ul = element("ul", { class: "list" }, items.slice(0, kMostListed).map(write));
+  const ul = element("ul", { class: "list" }, items.slice(0, kMostListed).map(i => write(i)));
   if (items.length > kMostListed)
-    ul.append(element("li", {}, element("button", { type: "button", onclick: e => { e.target.parentNode.remove(); ul.append(...items.slice(kMostListed).map(write)); } }, `${items.length - kMostListed} more`)));
+    ul.append(element("li", {}, element("button", { type: "button", onclick: e => { e.target.parentNode.remove(); ul.append(...items.slice(kMostListed).map(i => write(i))); } }, `${items.length - kMostListed} more`)));
   return ul;
 }
-function decision(e) {
-  return element("li", {}, element("span", { class: "chip" }, e.code), ` ${e.fused ? "fused" : "not fused"}: ${e.reason} `, known(e.price_us) ? element("b", {}, `${e.fused ? "saves" : "costs"} ${time(e.price_us)}`) : null,
+// One edge; with `times`, of equal layers, whose prices add up to `us`.
+function decision(e, us = e.price_us, times = 1) {
+  return element("li", {}, element("span", { class: "chip" }, e.code), ` ${e.fused ? "fused" : "not fused"}: ${e.reason} `, known(us) ? element("b", {}, `${e.fused ? "saves" : "costs"} ${time(us)}`) : null, times > 1 ? [" ", element("span", { class: "chip" }, `×${times}`)] : null,
     element("div", {}, goTo(e.producer ?? e.first), " → ", goTo(e.consumer ?? e.second)), e.detail ? element("div", { class: "note" }, e.detail) : null, e.counterfactual ? element("div", {}, advice(e.counterfactual)) : null);
 }
 function decisions(list) {
@@ -85,11 +86,11 @@ function showDetails(id) {
 // Before anything is chosen: the most expensive steps and missed fusions.
 function overview() {
   const rows = stepRows().map(r => ({ ...r, us: (r.of ?? [r]).reduce((sum, x) => sum + (predicted(x.step) ?? 0), 0) })).sort((a, b) => b.us - a.us).slice(0, 5);
-  const missed = edges.filter(e => !e.fused && e.price_us > 0).sort((a, b) => b.price_us - a.price_us).slice(0, 5);
+  const missed = missedRows().map(r => ({ ...r, us: priceOfMissed(r) })).filter(r => r.us > 0).sort((a, b) => b.us - a.us).slice(0, 5);
   return [
     element("h2", {}, "Most expensive steps"),
     element("ul", { class: "list" }, rows.map(r => element("li", {}, element("b", {}, time(r.us)), " ", goTo(r.id), r.of?.length > 1 ? [" ", element("span", { class: "chip" }, `×${r.of.length}`)] : null, element("div", { class: "note" }, `${kindName(r.step)}, bound by ${r.step.price?.bound ?? "-"}`)))),
-    missed.length ? [element("h2", {}, "Most expensive missed fusions"), element("ul", { class: "list" }, missed.map(decision))] : element("p", {}, "No missed fusion costs time."),
+    missed.length ? [element("h2", {}, "Most expensive missed fusions"), element("ul", { class: "list" }, missed.map(r => decision(r.e, r.us, r.of?.length)))] : element("p", {}, "No missed fusion costs time."),
     element("p", { class: "note" }, "Click a box to see its details; double click opens it. Keys: ?"),
   ];
 }

@@ -23,7 +23,7 @@ function layOut(keep) {
 function fit(whole = false) {
   const { clientWidth: w, clientHeight: h } = canvas, { w: sw, h: sh } = view.scene;
   const across = (w - 2 * kMargin) / sw, down = (h - 2 * kMargin) / sh;
-  view.scale = Math.min(1, whole ? Math.min(across, down) : Math.max(Math.min(across, down), Math.min(across, 0.75)));
+  view.scale = Math.min(1, whole ? Math.min(across, down) : Math.max(Math.min(across, down), Math.min(across, 0.85)));
   view.x = (w - sw * view.scale) / 2;
   view.y = whole ? (h - sh * view.scale) / 2 : kMargin;
   draw();
@@ -114,7 +114,7 @@ function paintCluster(n, target) {
   pen.stroke();
   if (view.scale < 0.25) return;
   write("−", n.ax + 8, n.ay + 18, 20, 14, style.note, "bold");
-  write(`${headOf(n)}   ${underOf(n)}`, n.ax + 22, n.ay + 18, n.w - 32, 12, style.fg, "600");
+  write(`${headOf(n)}   ${underOf(n)}`, n.ax + 25, n.ay + 18, n.w - 32, 12, style.fg, "600");
 }
 function paintBox(n, target) {
   rounded(n, n.kind === "value" ? 12 : 5);
@@ -177,25 +177,18 @@ function nodeAt(x, y) {
 const isCluster = n => n && (n.kind === "layer" || n.kind === "instance" || n.kind === "part" || (n.kind === "step" && list(n.step.operators).length > 0));
 function toggle(n) {
   if (!isCluster(n)) return;
-  if (n.kind === "layer" || n.kind === "part") { // open at first
-    const key = "closed " + n.id;
-    if (n.kind === "layer" && unfolded.has(n.layer.id)) { unfolded.delete(n.layer.id); opened.add(key); }
-    else opened.has(key) ? opened.delete(key) : opened.add(key);
-  } else opened.has(n.id) ? opened.delete(n.id) : opened.add(n.id);
+  setOpen(n, !n.open);
   layOut(n.id);
 }
-function unfold(layer) { unfolded.has(layer.id) ? unfolded.delete(layer.id) : unfolded.add(layer.id); opened.delete("closed layer:" + layer.id); layOut("layer:" + layer.id); }
+function unfold(layer) { unfolded.has(layer.id) ? unfolded.delete(layer.id) : unfolded.add(layer.id); flipped.delete("layer:" + layer.id); layOut("layer:" + layer.id); }
 function openAll() {
-  for (const key of [...opened]) if (key.startsWith("closed ")) opened.delete(key);
-  for (const s of steps) opened.add("step:" + s.id);
+  for (const n of view.scene.tree.nodes.values()) if (isCluster(n)) setOpen(n, true);
   layOut();
   fit();
 }
 function closeAll() {
-  opened.clear();
   unfolded.clear();
-  for (const l of layers) opened.add("closed layer:" + l.id);
-  for (const n of makeTree().nodes.values()) if (n.kind === "part") opened.add("closed " + n.id);
+  for (const n of view.scene.tree.nodes.values()) if (isCluster(n)) setOpen(n, false);
   layOut();
   fit();
 }
@@ -212,16 +205,11 @@ const chosenNode = () => nodeOf(chosen.id);
 function reveal(id) {
   const step = stepOf.has(id) ? id : list(operatorOf.get(id)?.steps)[0];
   if (step === undefined) return;
-  let changed = false;
-  const home = placeInLayer.get(step)?.layer;
-  if (home && opened.delete("closed layer:" + home.id)) changed = true;
-  if (home && unfolded.has(home.id) && !opened.has(`layer:${home.id}#${placeInLayer.get(step).instance}`)) { opened.add(`layer:${home.id}#${placeInLayer.get(step).instance}`); changed = true; }
-  for (let n = view.scene.tree.nodes.get("step:" + standsFor(step))?.parent; n; n = n.parent) if (opened.delete("closed " + n.id)) changed = true;
-  if (!stepOf.has(id)) {
-    const key = view.scene.tree.nodes.has("step:" + step) ? "step:" + step : "step:" + standsFor(step);
-    if (!opened.has(key) && step === standsFor(step)) { opened.add(key); changed = true; }
-  }
-  if (changed) layOut();
+  const nodes = view.scene.tree.nodes, shown = nodes.get("step:" + step) ?? nodes.get("step:" + standsFor(step));
+  let closed = false;
+  for (let n = stepOf.has(id) ? shown?.parent : nodes.get(`${shown?.id}/${id}`)?.parent ?? shown?.parent; n?.parent; n = n.parent)
+    if (!n.open) { setOpen(n, true); closed = true; }
+  if (closed) layOut();
   const n = nodeOf(id);
   if (!n) return;
   if (view.scale < 0.45) view.scale = 0.7;

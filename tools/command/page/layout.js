@@ -6,7 +6,10 @@ const kMostChildren = 48;   // of one cluster; more are divided into parts
 const kLongEdge = 8;        // ranks; longer edges are drawn as curves and not routed, except a node's only one
 const sizes = { step: [214, 44], operator: [180, 38], value: [150, 24], port: [1, 1], closed: [214, 48] };
 const unfolded = new Set(); // ids of layers all of whose instances are shown
-const opened = new Set();   // ids of open clusters
+const flipped = new Set();  // ids of clusters that are not as at first: layers and the first part are open, all else is closed
+const openAtFirst = n => n.kind === "layer" || (n.kind === "part" && n.first);
+const isOpen = n => openAtFirst(n) !== flipped.has(n.id);
+const setOpen = (n, open) => { openAtFirst(n) === open ? flipped.delete(n.id) : flipped.add(n.id); };
 
 function makeTree() {
   const nodes = new Map();
@@ -17,40 +20,39 @@ function makeTree() {
     return n;
   };
   const root = make("root", "root", null, { open: true });
-  const inside = id => (id && nodes.get("step:" + id)) || root;
   const addStep = (s, parent) => {
     const n = make("step:" + s.id, "step", parent, { step: s });
-    n.open = opened.has(n.id);
-    if (n.open) for (const o of list(s.operators)) make(n.id + "/" + o, "operator", n, { step: s, operator: operatorOf.get(o) ?? { id: o, name: o, op: "" } });
+    for (const o of list(s.operators)) make(n.id + "/" + o, "operator", n, { step: s, operator: operatorOf.get(o) ?? { id: o, name: o, op: "" } });
     return n;
   };
   list(report.inputs).forEach((v, i) => make("input:" + i, "value", root, { value: v.name, type: v.type }));
   for (const s of steps) {
-    const place = placeInLayer.get(s.id), home = inside(s.inside);
-    if (!place) { addStep(s, home); continue; }
+    const place = placeInLayer.get(s.id), around = placeInLayer.get(s.inside), holder = s.inside && nodes.get("step:" + s.inside);
+    if (around && !holder) continue; // a body in an instance that is not shown
+    const home = holder || root;
+    if (!place || (around && around.layer === place.layer)) { addStep(s, home); continue; }
     const { layer, instance } = place, id = "layer:" + layer.id, all = unfolded.has(layer.id);
     if (instance && !all) continue;
-    const l = nodes.get(id) ?? make(id, "layer", home, { layer, open: all || !opened.has("closed " + id) });
+    const l = nodes.get(id) ?? make(id, "layer", home, { layer });
     if (!all) { addStep(s, l); continue; }
     const one = `${id}#${instance}`;
-    addStep(s, nodes.get(one) ?? make(one, "instance", l, { layer, instance, open: opened.has(one) }));
+    addStep(s, nodes.get(one) ?? make(one, "instance", l, { layer, instance }));
   }
   list(report.outputs).forEach((v, i) => make("output:" + i, "value", root, { value: v.name, type: v.type, output: true }));
   for (const n of [...nodes.values()]) divide(n, make);
-  for (const n of nodes.values()) if (n.kind === "step" && n.children.length) n.open = opened.has(n.id) || n.children.some(c => c.kind !== "operator");
+  for (const n of nodes.values()) if (n !== root) n.open = n.children.length > 0 && isOpen(n);
   return { root, nodes };
 }
 
-// Too many children become parts of consecutive ones.
+// Too many steps become parts of consecutive ones.
 function divide(n, make) {
-  const inner = n.children.filter(c => c.kind !== "value");
+  const kept = c => c.kind === "value" || c.kind === "operator", inner = n.children.filter(c => !kept(c));
   if (inner.length <= kMostChildren) return;
   const parts = Math.ceil(inner.length / kMostChildren), each = Math.ceil(inner.length / parts);
-  n.children = n.children.filter(c => c.kind === "value");
+  n.children = n.children.filter(kept);
   for (let p = 0; p < parts; ++p) {
     const mine = inner.slice(p * each, (p + 1) * each);
-    const part = make(`${n.id}/part ${p + 1}`, "part", n, { from: mine[0], to: mine.at(-1), count: mine.length });
-    part.open = !opened.has("closed " + part.id);
+    const part = make(`${n.id}/part ${p + 1}`, "part", n, { from: mine[0], to: mine.at(-1), first: !p });
     for (const c of mine) { c.parent = part; part.children.push(c); }
   }
 }
@@ -128,30 +130,44 @@ function routed(group) {
   return links.filter(l => !l.curve);
 }
 
+// dagre's layout of boxes [w, h] and links between their numbers: centres, bend points of each link, and by how much bends leave the
+// box around all. Equal clusters are laid out once, which also makes it cheap to open one of many.
+const arrangements = new Map();
+function arranged(boxes, links) {
+  const key = JSON.stringify([boxes, links]);
+  if (arrangements.has(key)) return arrangements.get(key);
+  const g = new dagre.graphlib.Graph();
+  g.setGraph({ rankdir: "TB", nodesep: 22, ranksep: 30, edgesep: 12, ranker: "tight-tree" });
+  g.setDefaultEdgeLabel(() => ({}));
+  boxes.forEach(([width, height], i) => g.setNode(String(i), { width, height }));
+  for (const [from, to] of links) g.setEdge(String(from), String(to), { weight: 1 });
+  dagre.layout(g);
+  const { width, height } = g.graph(), routes = links.map(([from, to]) => g.edge(String(from), String(to)).points), bends = routes.flat().map(p => p.x);
+  const out = { width, height, routes, at: boxes.map((_, i) => g.node(String(i))), beyond: Math.max(0, -Math.min(0, ...bends), Math.max(0, ...bends) - width) };
+  arrangements.set(key, out);
+  return out;
+}
+
 // Sizes and positions, from the innermost open cluster outwards. A cluster's children stand relative to its corner.
 function place(n) {
   const [w, h] = sizes[n.kind] ?? sizes.closed;
   if (!n.open) { [n.w, n.h] = [w, h]; return; }
   n.children.forEach(place);
-  const g = new dagre.graphlib.Graph();
-  g.setGraph({ rankdir: "TB", nodesep: 22, ranksep: 30, edgesep: 12, ranker: "tight-tree" });
-  g.setDefaultEdgeLabel(() => ({}));
-  for (const c of n.children) g.setNode(c.id, { width: c.w, height: c.h });
-  const links = routed(n);
-  for (const port of ["in", "out"]) if (links.some(l => l.from === port || l.to === port)) g.setNode(port, { width: 1, height: 1 });
-  for (const l of links) g.setEdge(l.from, l.to, { weight: 1 });
-  dagre.layout(g);
-  const head = n.kind === "root" ? 0 : 26, pad = n.kind === "root" ? 20 : 14, size = g.graph();
-  for (const c of n.children) { const at = g.node(c.id); c.x = at.x - c.w / 2 + pad; c.y = at.y - c.h / 2 + pad + head; }
+  const links = routed(n), boxes = n.children.map(c => [c.w, c.h]), number = new Map(n.children.map((c, i) => [c.id, i]));
+  for (const port of ["in", "out"]) if (links.some(l => l.from === port || l.to === port)) { number.set(port, boxes.length); boxes.push(sizes.port); }
+  const size = arranged(boxes, links.map(l => [number.get(l.from), number.get(l.to)]));
+  const head = n.kind === "root" ? 0 : 26, pad = (n.kind === "root" ? 20 : 14) + size.beyond;
+  n.children.forEach((c, i) => { c.x = size.at[i].x - c.w / 2 + pad; c.y = size.at[i].y - c.h / 2 + pad + head; });
   n.w = Math.max(size.width + 2 * pad, sizes.closed[0]);
   n.h = size.height + 2 * pad + head;
   const extra = (n.w - size.width - 2 * pad) / 2;
   for (const c of n.children) c.x += extra;
   const ends = id => (id === "in" ? { x: n.w / 2, y: head } : id === "out" ? { x: n.w / 2, y: n.h } : undefined);
   const child = new Map(n.children.map(c => [c.id, c]));
+  const route = new Map(links.map((l, i) => [l, size.routes[i]]));
   n.lines = [...n.links.values()].map(l => {
     const from = ends(l.from) ?? below(child.get(l.from)), to = ends(l.to) ?? above(child.get(l.to));
-    const between = l.curve ? [] : g.edge(l.from, l.to).points.slice(1, -1).map(p => ({ x: p.x + pad + extra, y: p.y + pad + head }));
+    const between = l.curve ? [] : route.get(l).slice(1, -1).map(p => ({ x: p.x + pad + extra, y: p.y + pad + head }));
     return { points: [from, ...between, to], curve: l.curve, flows: l.flows };
   });
 }

@@ -1,7 +1,7 @@
 // The memory plan: a rectangle for each buffer, from its first to its last step, at its offset in the arena. Colour by size.
 function memorySection() {
   const m = report.memory ?? {}, buffers = list(m.buffers).filter(b => known(b.offset) && known(b.bytes) && b.bytes > 0);
-  const about = element("p", { class: "note" }, ["arena", "constant", "input", "output"].map(k => `${k}${k === "arena" ? "" : "s"} ${bytes(m[k + "_bytes"])}`).join(", ") + ". Steps to the right, offsets upwards.");
+  const about = element("p", { class: "note" }, ["arena", "constant", "input", "output"].map(k => `${k}${k === "arena" ? "" : "s"} ${bytes(m[k + "_bytes"])}`).join(", ") + ". Steps to the right, offsets upwards; blue buffers are small, orange ones large.");
   if (!buffers.length) return section("memory", "Memory", about, element("p", {}, "No temporary buffer."));
   const w = 1200, h = 320, last = Math.max(...buffers.map(b => b.last_step)) + 1, top = Math.max(...buffers.map(b => b.offset + b.bytes)), largest = Math.max(...buffers.map(b => b.bytes));
   const x = step => (step / last) * w, y = offset => h - (offset / top) * h;

@@ -22,7 +22,7 @@ function table(columns, rows, options = {}) {
     return (down ? -1 : 1) * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y)));
   };
   function line(row, instance) {
-    const cells = columns.map(c => element("td", { class: [c.number && "number", c.wide && "wide"].filter(Boolean).join(" ") || undefined }, c.cell ? c.cell(row, instance) : c.key(row)));
+    const cells = columns.map(c => element("td", { class: [c.number && "number", c.wide && "wide", c.whole && "whole"].filter(Boolean).join(" ") || undefined }, c.cell ? c.cell(row, instance) : c.key(row)));
     if (row.of?.length > 1 && !instance)
       cells[options.fold ?? 0].append(" ", element("button", { type: "button", class: "chip fold", "aria-expanded": String(unfoldedRows.has(row.id)), title: "equal steps: unfold",
         onclick: e => { e.stopPropagation(); unfoldedRows.has(row.id) ? unfoldedRows.delete(row.id) : unfoldedRows.add(row.id); fill(); } }, `×${row.of.length}`));
@@ -71,17 +71,17 @@ function stepTable() {
   const columns = [
     { name: "#", number: true, key: row => row.step.index },
     { name: "step", key: row => row.step.id, cell: row => element("code", {}, row.step.id), wide: true },
-    { name: "kind", key: row => kindName(row.step) },
+    { name: "kind", whole: true, key: row => kindName(row.step) },
     { name: "operators", number: true, key: row => list(row.step.operators).length },
     number("predicted", sumOf.us, time),
     ...(measured ? [number("measured", sumOf.measured, time)] : []),
     { name: "share", key: row => sumOf.us(row), number: true, cell: (row, instance) => bar(sumOf.us(row, instance)) },
-    { name: "bound", key: row => row.step.price?.bound ?? "" },
+    { name: "bound", whole: true, key: row => row.step.price?.bound ?? "" },
     number("bytes", sumOf.bytes, bytes),
     number("unfused", sumOf.before, bytes),
     { name: "roofline", number: true, key: row => row.step.price?.roofline_share ?? null, cell: row => percent(row.step.price?.roofline_share) },
     number("launches", sumOf.launches, count),
-    { name: "schedule", key: row => row.step.schedule?.kind ?? list(row.step.routes).find(r => r.taken)?.by ?? "", wide: false },
+    { name: "schedule", key: row => row.step.schedule?.kind ?? list(row.step.routes).find(r => r.taken)?.by ?? "", whole: true },
   ];
   const costly = element("button", { type: "button", id: "by-cost", title: "order (s)" }, "by cost");
   const t = table(columns, stepRows(), { fold: 1, choose: row => choose(row.id), extra: costly });
@@ -94,18 +94,25 @@ function stepTable() {
 
 const advice = c => (c ? `${c.change === "none" ? "Right so" : c.change === "option" ? "Option" : "In the model"}: ${c.text}` : "");
 function missedTable() {
-  const rows = [...edges.filter(e => e.fused === false), ...list(report.pairs).filter(p => !p.fused)].map((e, i) => ({ id: e.id ?? `pair ${i}`, e, from: e.producer ?? e.first, to: e.consumer ?? e.second }));
+  const rows = missedRows();
   if (!rows.length) return null;
+  const total = rows.reduce((sum, r) => sum + (r.of?.length ?? 1), 0);
   const columns = [
-    { name: "costs", number: true, key: r => (known(r.e.price_us) ? r.e.price_us : null), cell: r => time(r.e.price_us) },
-    { name: "code", key: r => r.e.code, cell: r => element("span", { title: r.e.reason }, r.e.code) },
+    { name: "costs", number: true, key: r => (known(r.e.price_us) ? priceOfMissed(r) : null), cell: (r, one) => time(known(r.e.price_us) ? (one ? r.e.price_us : priceOfMissed(r)) : null) },
+    { name: "code", whole: true, key: r => r.e.code, cell: r => element("span", { title: r.e.reason }, r.e.code) },
     { name: "reason", key: r => r.e.reason },
-    { name: "from", key: r => r.from }, { name: "to", key: r => r.to },
+    { name: "from", key: r => r.from, wide: true }, { name: "to", key: r => r.to, wide: true },
     { name: "bytes", number: true, key: r => sized(r.e.bytes), cell: r => (r.e.bytes ? amount(r.e.bytes) : "-") },
     { name: "detail and advice", key: r => r.e.detail, cell: r => element("span", {}, r.e.detail, r.e.detail && r.e.counterfactual ? ". " : "", element("b", {}, advice(r.e.counterfactual))), wide: true },
   ];
-  const t = table(columns, rows, { sort: 0, down: true, choose: r => choose(r.from) });
-  return section("missed", `Missed fusions (${rows.length})`, element("p", { class: "note" }, "What keeping the value between the two operators out of memory would save. 0: nothing is lost."), t.node);
+  const t = table(columns, rows, { fold: 1, sort: 0, down: true, choose: r => choose(r.from) });
+  return section("missed", `Missed fusions (${total})`, element("p", { class: "note" }, "What keeping the value between the two operators out of memory would save; ×12: in twelve equal layers, summed."), t.node);
+}
+// Equal losses once, with the number of steps.
+function lost(costs) {
+  const groups = new Map();
+  for (const c of costs) addTo(groups, c.lost, c.step);
+  return [...groups].map(([what, ids]) => `${what} (${ids.length > 1 ? `${ids.length} steps, first ` : ""}${ids[0]})`).join("; ") || "nothing";
 }
 function smallTables() {
   const out = [], breaks = list(report.breaks);
@@ -122,7 +129,7 @@ function smallTables() {
     guards.length ? table([text("condition", g => g.condition, true), text("class", g => g.class), text("reason", g => g.reason, true), text("where", g => g.where, true)], guards.map((g, i) => ({ ...g, id: "guard " + i }))).node : element("p", {}, "No guard."),
     symbols.length ? table([text("symbol", s => s.name), { name: "here", number: true, key: s => report.sizes?.[s.name] ?? null },
       text("dimension of", s => list(s.dimension_of).join(", "), true), { name: "costs", number: true, key: s => s.price_us ?? null, cell: s => time(s.price_us) },
-      text("what is lost", s => list(s.costs).map(c => `${c.step}: ${c.lost}`).join("; ") || "nothing", true)], symbols.map(s => ({ ...s, id: s.name }))).node : []));
+      text("what is lost", s => lost(list(s.costs)), true)], symbols.map(s => ({ ...s, id: s.name }))).node : []));
   const codes = list(report.codes);
   if (codes.length)
     out.push(section("codes", "Edges by reason", table([text("code", c => c.code), text("reason", c => c.reason), text("fused", c => (c.fused ? "yes" : "no")), { name: "edges", number: true, key: c => c.count },
