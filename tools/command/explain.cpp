@@ -51,6 +51,7 @@ int run(const ExplainOptions& o) {
     options.import.missing_weights = ImportOptions::MissingWeights::MadeUp;
     options.compile.keep_tiles = o.tiles;
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
+    TESSERA_TRY(save_plan(o.model, *session));
     std::vector<std::string> notes;
     TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
     for (const auto& n : notes) say_note(n);
@@ -102,6 +103,7 @@ void add_explain(CommandLine& line) {
   auto options = std::make_shared<ExplainOptions>();
   Subcommand sub = line.add("explain", "say what fused, what did not and why, in bytes");
   add_model_options(sub, options->model);
+  add_save_plan_option(sub, options->model);
   sub.option("--format", options->format, "of the report").one_of({"text", "json", "html"}).show_default();
   sub.option("-o,--output", options->output, "write the report to this file");
   sub.flag("--full", options->full, "all steps, edges, breaks and guards, not one screen");
