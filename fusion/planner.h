@@ -23,7 +23,7 @@ class Planner {
 public:
   Planner(Graph& graph, AxisPool& pool, const FusionOptions& options)
       : graph_(graph), options_(options), pool_(pool), bodies_(graph, pool_), estimate_(graph.env()),
-        merger_(graph, pool_), calls_(graph, pool_, bodies_),
+        merger_(graph, pool_), calls_(graph, pool_, bodies_, options.keep_values),
         order_([this](int u, const std::function<void(int)>& f) { successors(u, f); }) {}
   Result<FusionPlan> run();
 

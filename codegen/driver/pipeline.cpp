@@ -31,6 +31,7 @@ Result<bool> Compilation::fuse() {
   fusion_ = FusionOptions();
   fusion_.enabled = options_.fusion;
   fusion_.strict_rounding = options_.strict_rounding;
+  fusion_.keep_values = options_.keep_values;
   backend_.configure(fusion_);
   set_routes(fusion_, backend_.routes());
   TESSERA_ASSIGN(plan_, plan_groups(graph_, axes_, fusion_));
