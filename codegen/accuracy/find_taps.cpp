@@ -17,6 +17,7 @@ const LoopNest* tapped_nest(const Group& group) {
 
 namespace {
 
+constexpr const char* kAtData = "a kernel computes it at indices that are data";
 constexpr size_t kParts = 4; // kernels that compute parts of a value, at most
 
 // Whether the nest computes every element of the value.
@@ -84,13 +85,16 @@ private:
     };
     if (group.kind == Group::Kind::Attention) {
       for (const Group& step : group.otherwise) {
-        within(step.nest.sources, "inside the attention call " + group.name);
-        within(step.call.sources, "inside the attention call " + group.name);
+        within(step.nest.sources, "inside an attention call");
+        within(step.call.sources, "inside an attention call");
       }
     } else if (group.kind == Group::Kind::Library) {
-      within(group.call.sources, "inside the library's own epilogue of " + group.name);
+      within(group.call.sources, group.call.fixed ? "inside a library's own epilogue"
+                                 : group.call.epilogue_nest
+                                     ? kAtData
+                                     : "a library call writes it as another value: a view of it");
     } else if (group.kind == Group::Kind::Kernel) {
-      within(group.nest.sources, "kernel " + group.name + " computes it at indices that are data");
+      within(group.nest.sources, kAtData);
     }
   }
 

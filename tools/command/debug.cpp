@@ -25,11 +25,13 @@ struct DebugOptions {
   bool full = false;
 };
 
-std::string number(double v) {
+std::string number(double v, int digits = 4) {
+  if (std::isnan(v)) return "nan"; // of either sign
   char text[32];
-  std::snprintf(text, sizeof text, "%.4g", v);
+  std::snprintf(text, sizeof text, "%.*g", digits, v);
   return text;
 }
+std::string element(double v) { return number(v, 7); }
 
 // An operator of the model, with the values that its primitives compute.
 struct OperatorError {
@@ -77,8 +79,10 @@ std::string index_text(const Dims& at) {
   return "[" + out + "]";
 }
 
+// The exporter's name; of a step within an operator what the step is.
 std::string value_name(const Graph& graph, ValueId v) {
-  return graph.value(v).name.empty() ? "%" + std::to_string(v.index) : graph.value(v).name;
+  const Value& value = graph.value(v);
+  return value.name.empty() ? "(" + std::string(graph.node(value.producer).op->name) + ")" : value.name;
 }
 
 // What the reference is called in a sentence.
@@ -121,8 +125,8 @@ Json to_json(const Graph& graph, const ValueError& v) {
   if (v.own) j["own_error"] = std::isfinite(*v.own) ? Json(*v.own) : Json();
   if (v.error != 0) {
     j["index"] = v.at;
-    j["seen"] = std::isfinite(v.seen) ? Json(v.seen) : Json(number(v.seen));
-    j["expected"] = std::isfinite(v.expected) ? Json(v.expected) : Json(number(v.expected));
+    j["seen"] = std::isfinite(v.seen) ? Json(v.seen) : Json(element(v.seen));
+    j["expected"] = std::isfinite(v.expected) ? Json(v.expected) : Json(element(v.expected));
   }
   return j;
 }
@@ -161,7 +165,7 @@ void add_row(Table& table, const Graph& graph, const ValueError& v) {
   const Node& node = graph.node(graph.value(v.value).producer);
   table.add({operator_name(graph, v.value), node.location.op.empty() ? std::string(node.op->name) : node.location.op,
              value_name(graph, v.value), number(v.error), v.own ? number(*v.own) : "-", number(v.tolerance),
-             v.error == 0 ? "" : index_text(v.at) + ": " + number(v.seen) + ", not " + number(v.expected)});
+             v.error == 0 ? "" : index_text(v.at) + ": " + element(v.seen) + ", not " + element(v.expected)});
 }
 
 const std::vector<std::string> kColumns = {"operator", "type", "value", "error", "own", "allowed", "worst element"};
@@ -179,7 +183,7 @@ std::string text_of(const DebugOptions& o, const Graph& graph, const AccuracyRep
             shown(reference_name(o)) + " by " + number(v.error) + " of its norm, " + number(v.tolerance) +
             " are allowed\n";
     text += "  " + std::string(v.not_finite ? "first " : "largest difference ") + "at " + index_text(v.at) + ": " +
-            number(v.seen) + ", expected " + number(v.expected) + "\n";
+            element(v.seen) + ", expected " + element(v.expected) + "\n";
     if (v.own)
       text += *v.own > v.tolerance
                   ? "  the operator itself departs: on the device's operands its error is " + number(*v.own) + "\n"
