@@ -1,6 +1,5 @@
 #include "api/session.h"
 #include "api/background.h"
-#include "api/report.h"
 #include "api/variant.h"
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/load.h"
@@ -11,6 +10,7 @@
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
+#include "report/report.h"
 #include "runtime/guards.h"
 #include <algorithm>
 #include <mutex>
@@ -518,10 +518,11 @@ std::vector<std::shared_ptr<const SessionVariant>> Session::variants() const {
   std::lock_guard lock(impl_->mutex);
   return {impl_->variants.begin(), impl_->variants.end()};
 }
-std::string Session::report() const {
+std::string Session::report(const std::map<std::string, int64_t>& sizes, bool thorough) const {
   const auto variant = variants().front();
   const Compiled& compiled = variant->compiled;
-  return compiled.graph ? report_text(compiled, impl_->info, impl_->path, variant->label) : compiled.executable->report;
+  if (!compiled.graph) return compiled.executable->report;
+  return report_text(compiled, impl_->info, {impl_->path, variant->label, sizes, thorough, thorough});
 }
 
 Status Session::save(const std::string& path, bool embed_weights) const {

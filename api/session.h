@@ -97,9 +97,10 @@ public:
   [[nodiscard]] const ModelInfo& model_info() const; // empty for a compiled file
   // What the model says of itself and is not so, or does that a call does not; one line each.
   [[nodiscard]] const std::vector<std::string>& model_warnings() const;
-  // What the compile of the first variant made of the model, as JSON for every size (api/report.h): of a compiled file
-  // that of the compile which wrote it.
-  [[nodiscard]] std::string report() const;
+  // What the compile of the first variant made of the model, as JSON (docs/report.schema.json), with numbers for
+  // `sizes` by name of a dimension's symbol: of a compiled file that of the compile which wrote it, at its sizes.
+  // `thorough`: with the texts of loop nests, and what each unknown size costs.
+  [[nodiscard]] std::string report(const std::map<std::string, int64_t>& sizes = {}, bool thorough = false) const;
   // Writes the first variant and its report as a file that open() takes. Errors: those of save_executable.
   [[nodiscard]] Status save(const std::string& path, bool embed_weights) const;
   [[nodiscard]] double import_ms() const; // of open()

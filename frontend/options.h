@@ -16,7 +16,9 @@ struct ImportOptions {
   // the import of such a model is the error MissingValues, or, when `undetermined`, a graph that reads its integer
   // inputs and fits no call: the guard miss reports their values.
   bool of_call = false, undetermined = false;
-  bool allow_missing_weights = false; // graph-only files: weights without data (explain, golden tests)
+  // Graph-only files: weights without data are an error, constants without contents (golden tests), or constants with
+  // made-up contents, for what only plans or explains: the plan is the one that real weights get.
+  enum class MissingWeights : uint8_t { Refuse, Empty, MadeUp } missing_weights = MissingWeights::Refuse;
 };
 
 // A program of torch.export in memory, for a process that captured one: its JSON (schema version 8) and its weights.
@@ -38,6 +40,8 @@ struct ModelInfo {
   std::string producer;                  // name and version
   int functions = 0;                     // local functions in the file
   int nodes = 0;                         // after they were inlined
+  int absent_weights = 0;                // without data in the file
+  int64_t absent_bytes = 0;              // that they would have
 };
 
 } // namespace tessera

@@ -74,14 +74,38 @@ std::vector<SymExpr> bytes_read(const Graph& graph, const LoopNest& nest, Estima
   return bytes;
 }
 
+SymExpr operations(const LoopNest& nest) {
+  const auto need = reachable(nest.dag, store_roots(nest));
+  const auto varies = row_varying(nest);
+  SymExpr outer = 1, points = nest.points();
+  for (const auto& axis : nest.axes)
+    if (axis.role == AxisRole::Outer) outer *= axis.extent;
+  int64_t per_point = 0, per_row = 0;
+  for (ScalarId id = 0; id < nest.dag.size(); ++id) {
+    const ScalarNode& node = nest.dag[id];
+    if (!need[static_cast<size_t>(id)] || node.op <= ScalarOp::CheckBounds || node.op == ScalarOp::Cast ||
+        node.op == ScalarOp::Bitcast)
+      continue;
+    const bool folds = node.op == ScalarOp::Reduce; // one operation for each element that it folds
+    (folds || varies[static_cast<size_t>(id)] ? per_point : per_row) += 1;
+  }
+  return points * per_point + outer * per_row;
+}
+
 SymExpr bytes_alone(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  SymExpr written, read;
+  SymExpr written, read, points;
   for (ValueId v : node.results)
-    if (v.valid()) written += byte_count(graph, v);
-  for (ValueId v : node.operands)
-    if (v.valid()) read += byte_count(graph, v);
+    if (v.valid()) written += byte_count(graph, v), points += graph.type(v).count();
   const auto* indexing = node.op->indexing();
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const ValueId v = node.operands[i];
+    if (!v.valid()) continue;
+    const SymExpr all = byte_count(graph, v);
+    // What selects elements of its first operand reads one for each result, or all where these are fewer.
+    const SymExpr selected = byte_count(graph.type(v).dtype, points);
+    read += indexing && !indexing->view && i == 0 ? sym_min(all, selected) : all;
+  }
   if (!indexing || !indexing->view || node.operands.empty()) return read + written;
   // A view that keeps the number of elements and moves none is free also by itself; others copy what they yield.
   const SymShape &from = graph.type(node.operands[0]).shape, &to = graph.type(node.results[0]).shape;

@@ -27,6 +27,8 @@ private:
 // Bytes of `nest.loads[k]` that the nest reads: all of the value, or as many elements as there are points that differ
 // in its index where those are fewer (slices, gathers).
 [[nodiscard]] std::vector<SymExpr> bytes_read(const Graph& graph, const LoopNest& nest, Estimator& estimate);
+// Scalar operations of a nest at all its points: arithmetic, comparisons, folds; no loads, indices or casts.
+[[nodiscard]] SymExpr operations(const LoopNest& nest);
 // What a node moves when it runs by itself. A view that only renames positions moves nothing.
 [[nodiscard]] SymExpr bytes_alone(const Graph& graph, NodeId node);
 

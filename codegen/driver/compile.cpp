@@ -62,6 +62,8 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options, 
   TESSERA_ASSIGN(build.code, backend.compile(*out.graph, requests, cache, options));
   report.kernels = build.code.reports;
   report.figures = backend.figures();
+  report.device = backend.device();
+  report.routes = backend.routes();
   report.cache_hits = build.code.hits;
   report.cache_misses = build.code.misses;
   report.cache_warnings = cache.warnings();
@@ -88,7 +90,9 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options, const st
   CompileReport& report = out.report;
   for (NodeId id : graph.order()) {
     const auto* structured = graph.node(id).op->structured();
-    report.source_nodes += structured && structured->kind == Structured::Constant ? 0 : 1;
+    if (structured && structured->kind == Structured::Constant) continue;
+    report.operators.push_back(graph.node(id).location);
+    if (report.operators.back().op.empty()) report.operators.back().op = graph.node(id).op->name;
   }
 
   TESSERA_ASSIGN(auto backend, Backend::create(options));
@@ -144,7 +148,7 @@ Result<Compiled> compile_again(const Compiled& before, const CompileOptions& opt
   out.report.passes = before.report.passes;
   out.report.plan = before.report.plan;
   out.report.constants = before.report.constants;
-  out.report.source_nodes = before.report.source_nodes;
+  out.report.operators = before.report.operators;
   TESSERA_TRY(generate(out, *backend, options));
   out.report.total_ms = watch.ms();
   return out;

@@ -2,6 +2,7 @@
 #pragma once
 #include "codegen/driver/options.h"
 #include "codegen/schedule/schedule.h"
+#include "codegen/target/target.h"
 #include "fusion/plan.h"
 #include "graph/passes/pass.h"
 #include "runtime/executable.h"
@@ -9,6 +10,8 @@
 namespace tessera {
 
 [[nodiscard]] std::optional<Tf32> parse_tf32(std::string_view name); // "off", "conv", "all"
+
+struct DeviceRoutes;
 
 struct KernelReport {
   struct Alternative {
@@ -52,8 +55,11 @@ struct CompileReport {
   int cache_hits = 0, cache_misses = 0;
   std::vector<std::string> cache_warnings;  // a corrupt entry that was replaced, a folder that cannot be written
   std::vector<std::string> device_warnings; // problems of device code: spilled registers, no assembler
-  std::string figures;  // the target whose figures the cost model used: "h200", "a100, scaled to ..."
-  int source_nodes = 0; // operators in the imported graph
+  std::string figures; // the target whose figures the cost model used: "h200", "a100, scaled to ..."
+  Target device;       // these figures
+  std::shared_ptr<const DeviceRoutes> routes; // of the device (codegen/device/routes.h)
+  // Operators of the imported graph but constants, in order: where each stands in the model.
+  std::vector<Location> operators;
 };
 struct ControlCode; // of an If or a loop (bodies.h)
 struct KernelWork;  // inputs of code generation other than graph and plan (compile.cpp)

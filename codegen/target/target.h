@@ -62,15 +62,17 @@ struct Target {
 
   // Latency, in microseconds.
   double memory_latency_us = 0, l1_latency_us = 0, l2_latency_us = 0, l3_latency_us = 0; // of one dependent load
-  double shared_latency_us = 0; // of one dependent load from shared memory
-  double barrier_us = 0;        // barrier of a block of 256 threads
-  double grid_barrier_us = 0;   // barrier of all resident blocks
-  double launch_us = 0;         // what one more kernel (on a host, one more parallel loop) adds on the device
-  double host_launch_us = 0;    // what one launch takes the host
-  double iteration_us = 0;      // what starting a compiled body once more takes the host, without its steps
-  double kernel_us = 0;         // a kernel that moves next to nothing, between the events around it
-  double block_us = 0;          // what each block adds to a grid of many empty ones
-  double warp_exchange_us = 0;  // what each warp adds to a reduction across the warps of a block
+  double shared_latency_us = 0;      // of one dependent load from shared memory
+  double barrier_us = 0;             // barrier of a block of 256 threads
+  double grid_barrier_us = 0;        // barrier of all resident blocks
+  double launch_us = 0;              // what one more kernel (on a host, one more parallel loop) adds on the device
+  double host_launch_us = 0;         // what one launch takes the host
+  double iteration_us = 0;           // what starting a compiled body once more takes the host, without its steps
+  double host_copy_bytes_per_us = 0; // between a GPU and pinned memory of the host, in bytes per microsecond
+  double host_wait_us = 0;           // until the host goes on when a GPU has finished, and the GPU when the host has
+  double kernel_us = 0;              // a kernel that moves next to nothing, between the events around it
+  double block_us = 0;               // what each block adds to a grid of many empty ones
+  double warp_exchange_us = 0;       // what each warp adds to a reduction across the warps of a block
 
   // Arithmetic: results per multiprocessor and cycle.
   double clock_mhz = 0;

@@ -1,4 +1,5 @@
 #include "frontend/fx/archive.h"
+#include "graph/support/missing_weights.h"
 #include "frontend/fx/importer.h"
 #include "graph/support/file.h"
 #include <algorithm>
@@ -133,7 +134,7 @@ Result<Tensor> from_bytes(DType dtype, Dims dims, Storage bytes) {
   return out;
 }
 
-Result<StoredWeight> load(DType dtype, Layout l, const Storage& storage, bool allow_missing) {
+Result<StoredWeight> load(DType dtype, Layout l, const Storage& storage, ImportOptions::MissingWeights missing) {
   auto bad = [](const std::string& what) { return Diagnostic(ErrorCode::BadWeights, what); };
   const auto element_bytes = static_cast<size_t>(byte_size(dtype, 1));
   StoredWeight out;
@@ -148,10 +149,11 @@ Result<StoredWeight> load(DType dtype, Layout l, const Storage& storage, bool al
   if (l.sizes != sizes) out.sizes = sizes;
   TESSERA_ASSIGN(l.count, element_count(l.sizes));
   if (storage.bytes == 0) {
-    if (!allow_missing)
+    if (missing == ImportOptions::MissingWeights::Refuse)
       return bad("has no bytes in the archive")
           .note("export the module with its real weights, not on the 'meta' device or as fake tensors");
-    out.tensor = Tensor::view(dtype, l.sizes, {nullptr, nullptr, static_cast<size_t>(l.count) * element_bytes});
+    TESSERA_ASSIGN(out.tensor, missing_weight(dtype, l.sizes, missing == ImportOptions::MissingWeights::MadeUp));
+    out.absent = true;
     return out;
   }
   const auto end = extent(l);
@@ -316,7 +318,8 @@ Status Archive::read_lists() {
   return {};
 }
 
-Result<StoredWeight> Archive::weight(const std::string& name, const TensorMeta& meta, bool allow_missing) const {
+Result<StoredWeight> Archive::weight(const std::string& name, const TensorMeta& meta,
+                                     ImportOptions::MissingWeights missing) const {
   Location where;
   where.file = zip_.path();
   auto bad = [&](const std::string& what) {
@@ -351,7 +354,7 @@ Result<StoredWeight> Archive::weight(const std::string& name, const TensorMeta& 
                                                    " in the archive's list, and the program says " +
                                                    shape_text(stated.sizes));
     TESSERA_ASSIGN(Storage bytes, zip_.bytes(root_ + folder + spec.file));
-    return load(*stored.dtype, std::move(layout), bytes, allow_missing);
+    return load(*stored.dtype, std::move(layout), bytes, missing);
   };
   auto out = read();
   if (out.ok()) return out;

@@ -14,6 +14,7 @@
 #pragma once
 #include "frontend/fx/program.h"
 #include "frontend/fx/zip.h"
+#include "frontend/options.h"
 #include "graph/ir/attribute.h"
 
 namespace tessera::fx {
@@ -24,6 +25,7 @@ struct StoredWeight {
   Tensor tensor;
   Ints perm;
   Dims sizes;
+  bool absent = false; // its bytes were not saved
 };
 
 class Archive {
@@ -36,9 +38,10 @@ public:
   // The JSON of the program; valid as long as the archive.
   [[nodiscard]] std::string_view program() const { return program_; }
   // A weight or constant by its name in the module, of the sizes and element type that the program states. A view of
-  // the map where its strides are a permutation of contiguous ones, else a copy. Without `allow_missing`, a weight
-  // whose bytes were not saved is an error. Errors: BadWeights, UnsupportedFeature for a pickled one, OutOfMemory.
-  [[nodiscard]] Result<StoredWeight> weight(const std::string& name, const TensorMeta& meta, bool allow_missing) const;
+  // the map where its strides are a permutation of contiguous ones, else a copy. A weight
+  // whose bytes were not saved is as `missing` says. Errors: BadWeights, UnsupportedFeature for a pickled one, OutOfMemory.
+  [[nodiscard]] Result<StoredWeight> weight(const std::string& name, const TensorMeta& meta,
+                                            ImportOptions::MissingWeights missing) const;
 
 private:
   explicit Archive(Zip zip) : zip_(std::move(zip)) {}

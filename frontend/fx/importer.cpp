@@ -33,13 +33,22 @@ Result<Program> read_program(std::string_view json, const std::string& file) {
   return program;
 }
 
+// Weights of the archive; those without bytes are counted in `info`. All three must outlive it.
+auto weights_of(const Archive& archive, const ImportOptions& options, ModelInfo& info) {
+  return [&](const std::string& name, const TensorMeta& meta) -> Result<StoredWeight> {
+    TESSERA_ASSIGN(StoredWeight weight, archive.weight(name, meta, options.missing_weights));
+    if (weight.absent) {
+      ++info.absent_weights;
+      info.absent_bytes += static_cast<int64_t>(weight.tensor.bytes());
+    }
+    return weight;
+  };
+}
+
 Result<ImportedModel> import_archive(const Archive& archive, const ImportOptions& options, const std::string& path) {
   TESSERA_ASSIGN(Program program, read_program(archive.program(), path));
   ImportedModel out;
-  auto weights = [&](const std::string& name, const TensorMeta& meta) {
-    return archive.weight(name, meta, options.allow_missing_weights);
-  };
-  GraphBuilder builder(program, options, weights, path, false, out);
+  GraphBuilder builder(program, options, weights_of(archive, options, out.info), path, false, out);
   if (auto status = builder.build(); !status.ok()) {
     Location where;
     where.file = path;
@@ -59,10 +68,7 @@ Result<ModelSurvey> survey_file(const std::string& path, const ImportOptions& op
   TESSERA_ASSIGN(Archive archive, Archive::open(path));
   TESSERA_ASSIGN(Program program, read_program(archive.program(), path));
   ModelSurvey out;
-  auto weights = [&](const std::string& name, const TensorMeta& meta) {
-    return archive.weight(name, meta, options.allow_missing_weights);
-  };
-  GraphBuilder builder(program, options, weights, path, false, out.model);
+  GraphBuilder builder(program, options, weights_of(archive, options, out.model.info), path, false, out.model);
   TESSERA_ASSIGN(auto refusals, builder.survey());
   for (Refusal& r : refusals) {
     const FxNode& node = program.graph.nodes[static_cast<size_t>(r.node)];

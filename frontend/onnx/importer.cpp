@@ -25,6 +25,8 @@ Result<ImportedModel> import(std::string_view bytes, const ImportOptions& option
     where.file = file;
     return std::move(status).take_error().at(std::move(where));
   }
+  out.info.absent_weights = weights.absent();
+  out.info.absent_bytes = weights.absent_bytes();
   return out;
 }
 
@@ -33,21 +35,21 @@ Result<ImportedModel> import(std::string_view bytes, const ImportOptions& option
 Result<ImportedModel> import_file(const std::string& path, const ImportOptions& options) {
   TESSERA_ASSIGN(Storage mapped, map_file(path));
   return import(text_of(mapped), options,
-                WeightLoader(folder_of(path), path, mapped.owner, options.allow_missing_weights), path);
+                WeightLoader(folder_of(path), path, mapped.owner, options.missing_weights), path);
 }
 
 Result<ModelSurvey> survey_file(const std::string& path, const ImportOptions& options) {
   TESSERA_ASSIGN(Storage mapped, map_file(path));
   ModelSurvey out;
   TESSERA_ASSIGN(out.model, import(text_of(mapped), options,
-                                   WeightLoader(folder_of(path), path, mapped.owner, options.allow_missing_weights),
+                                   WeightLoader(folder_of(path), path, mapped.owner, options.missing_weights),
                                    path, &out.refused));
   return out;
 }
 
 Result<ImportedModel> import_bytes(std::string_view bytes, const std::string& directory, const ImportOptions& options,
                                    const std::string& display_name) {
-  return import(bytes, options, WeightLoader(directory, "", nullptr, options.allow_missing_weights), display_name);
+  return import(bytes, options, WeightLoader(directory, "", nullptr, options.missing_weights), display_name);
 }
 
 namespace {
@@ -127,7 +129,7 @@ Result<Tensor> read_list_file(const std::string& path, const ItemType& items, st
   TESSERA_ASSIGN(Storage mapped, map_file(path));
   Location where;
   where.file = path;
-  WeightLoader weights(folder_of(path), path, nullptr, false);
+  WeightLoader weights(folder_of(path), path, nullptr, ImportOptions::MissingWeights::Refuse);
   ListReader reader(weights, where);
   auto read = [&](auto message, auto convert) -> Result<Tensor> {
     TESSERA_TRY(parse_message(text_of(mapped), message, path));
@@ -152,7 +154,7 @@ Result<Tensor> read_tensor_file(const std::string& path, std::string* name) {
   // segment, which no writer uses.
   if (tensor.has_segment())
     return Diagnostic(ErrorCode::UnsupportedType, where, "is a sequence, map or optional; only tensors are supported");
-  WeightLoader weights(folder_of(path), path, nullptr, false);
+  WeightLoader weights(folder_of(path), path, nullptr, ImportOptions::MissingWeights::Refuse);
   TESSERA_ASSIGN(Tensor out, weights.load(tensor, where));
   if (name != nullptr) *name = tensor.name();
   return out;

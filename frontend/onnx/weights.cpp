@@ -1,4 +1,5 @@
 #include "frontend/onnx/weights.h"
+#include "graph/support/missing_weights.h"
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -16,12 +17,6 @@ namespace {
 
 Diagnostic bad(const Location& where, const std::string& what, const std::string& message) {
   return {ErrorCode::BadWeights, where, what + " " + message};
-}
-
-// A weight whose type is known and whose data is not there.
-Result<Tensor> without_data(DType dtype, Dims dims, int64_t bytes) {
-  if (bytes == 0) return Tensor::create(dtype, std::move(dims));
-  return Tensor::view(dtype, std::move(dims), {nullptr, nullptr, static_cast<size_t>(bytes)});
 }
 
 std::string quoted(const std::string& name) { return "tensor '" + name + "'"; }
@@ -134,8 +129,8 @@ Result<DType> element_type(int data_type, const Location& where, const std::stri
 }
 
 WeightLoader::WeightLoader(std::string directory, const std::string& model_path, std::shared_ptr<const void> model_file,
-                           bool allow_missing)
-    : directory_(std::move(directory)), model_file_(std::move(model_file)), allow_missing_(allow_missing) {
+                           ImportOptions::MissingWeights missing)
+    : directory_(std::move(directory)), model_file_(std::move(model_file)), missing_(missing) {
   if (auto root = real_folder(directory_); !root.empty()) roots_.push_back(root);
   // Download caches keep links: a model's file and its weights are then links to files that lie together elsewhere.
   char buffer[PATH_MAX];
@@ -144,6 +139,12 @@ WeightLoader::WeightLoader(std::string directory, const std::string& model_path,
     auto root = real.substr(0, real.rfind('/') + 1);
     if (std::find(roots_.begin(), roots_.end(), root) == roots_.end()) roots_.push_back(root);
   }
+}
+
+Result<Tensor> WeightLoader::without_data(DType dtype, Dims dims, int64_t bytes) {
+  ++absent_;
+  absent_bytes_ += bytes;
+  return missing_weight(dtype, std::move(dims), missing_ == ImportOptions::MissingWeights::MadeUp);
 }
 
 Result<WeightLoader::External> WeightLoader::open_external(const std::string& location, const Location& where,
@@ -165,7 +166,7 @@ Result<WeightLoader::External> WeightLoader::open_external(const std::string& lo
   char buffer[PATH_MAX];
   if (::realpath(full.c_str(), buffer) == nullptr) {
     int error = errno;
-    if (error == ENOENT && allow_missing_) return files_[location] = External{};
+    if (error == ENOENT && missing_ != ImportOptions::MissingWeights::Refuse) return files_[location] = External{};
     return bad(where, what, "has external data that cannot be found: '" + full + "': " + std::strerror(error))
         .note("the model refers to weights in '" + location + "'; put that file next to the model");
   }
@@ -259,7 +260,8 @@ Result<Tensor> WeightLoader::load(const proto::TensorProto& tensor, const Locati
   bool packed = dtype != DType::String && info(dtype).bits < 8;
   int64_t want = packed ? bytes : count * field.per_element, have = entries_in(tensor, field.kind);
   if (have == 0 && want != 0) {
-    if (allow_missing_ && dtype != DType::String) return without_data(dtype, std::move(dims), bytes);
+    if (missing_ != ImportOptions::MissingWeights::Refuse && dtype != DType::String)
+      return without_data(dtype, std::move(dims), bytes);
     return bad(where, what,
                "has no data; " + std::to_string(count) + " elements of " + std::string(name(dtype)) +
                    " are expected as raw_data or " + field.name);

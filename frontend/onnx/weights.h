@@ -1,6 +1,7 @@
 // TensorProto to Tensor: raw, typed and external data of every element type.
 #pragma once
 #include "frontend/onnx/model_proto.h"
+#include "frontend/options.h"
 #include "graph/support/file.h"
 #include <map>
 #include <optional>
@@ -25,14 +26,18 @@ public:
   // `directory` holds the model; external data may lie in it, or next to the file that `model_path` is a link to.
   // `model_file` keeps the map that `raw` views of load() point into, when they do.
   WeightLoader(std::string directory, const std::string& model_path, std::shared_ptr<const void> model_file,
-               bool allow_missing);
+               ImportOptions::MissingWeights missing);
 
   // Views the file where the data is aligned to the element size, copies it once where not. `raw`: raw_data that is not
   // in the message. Errors: BadWeights, UnsupportedType, SizeOverflow, OutOfMemory; all name the tensor.
   Result<Tensor> load(const proto::TensorProto& tensor, const Location& where, std::string_view raw = {});
   Result<Tensor> load_sparse(const proto::SparseTensorProto& tensor, const Location& where);
 
+  [[nodiscard]] int absent() const { return absent_; } // weights that were loaded without data
+  [[nodiscard]] int64_t absent_bytes() const { return absent_bytes_; }
+
 private:
+  Result<Tensor> without_data(DType dtype, Dims dims, int64_t bytes);
   using External = std::optional<Storage>; // the whole file; nothing: it is missing, and that is allowed
   Result<External> open_external(const std::string& location, const Location& where, const std::string& what);
   Result<Tensor> from_external(const proto::TensorProto& tensor, DType dtype, Dims dims, int64_t bytes,
@@ -42,7 +47,9 @@ private:
   std::string directory_;
   std::vector<std::string> roots_; // real paths that external files may lie under, each ending with '/'
   std::shared_ptr<const void> model_file_;
-  bool allow_missing_;
+  ImportOptions::MissingWeights missing_;
+  int absent_ = 0;
+  int64_t absent_bytes_ = 0;
   std::map<std::string, External> files_; // by location as the model writes it
 };
 

@@ -311,8 +311,9 @@ def measure(name: str, batch: int, device: str, peers: list[str], work: str, bud
             torch.cuda.synchronize()
         row["tessera_first_s"] = round(time.perf_counter() - start, 2)
         report = json.loads(model.explain("json"))
-        row["host_operators"] = [o["op"] for h in report["host_operators"] for o in h["operators"]]
-        row["kernels"], row["library_calls"] = len(report["kernels"]), len(report["library_calls"])
+        ops = {o["id"]: o["op"] for o in report["operators"]}
+        row["host_operators"] = [ops[o] for s in report["steps"] if s["kind"] == "host" for o in s["operators"]]
+        row["kernels"], row["library_calls"] = report["totals"]["kernels"], report["totals"]["library_calls"]
         row["error"] = float(f"{distance(got, want):.2e}")
         row["tessera_us"] = round(median_us(lambda: model(*taken), device), 1)
         for peer in peers:

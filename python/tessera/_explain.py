@@ -38,6 +38,8 @@ class Left:
     reason: str
     place: str  # of the first one
     bytes: int  # that cross between Tessera and PyTorch through these calls, at the sizes of the call
+    code: str = "FUS-046"  # `tessera explain --code FUS-046`
+    price_us: float | None = None  # of moving these bytes and of the launches, predicted; None where nothing is compiled
 
 
 @dataclasses.dataclass
@@ -72,6 +74,10 @@ _COLUMNS: tuple[tuple[str, Callable[[Graph], str]], ...] = (
     ("results", lambda g: _bytes(g.boundary_bytes)),
     ("saved", lambda g: _bytes(g.saved_bytes)),
 )  # fmt: skip
+
+
+# Kinds of steps, as people know them.
+_KINDS = {"library": "library call", "attention": "library call", "separate": "kernel", "host": "CPU fallback", "control": "control flow", "read": "read of a size"}  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -127,16 +133,18 @@ class Explanation:
                 yield ""
                 yield f"{g.name}: {_many(sum(x.count for x in g.left), 'operator')} left to PyTorch, {_bytes(g.crossing_bytes)} cross"
             for x in g.left:
-                yield f"  {x.operator}{f' x{x.count}' if x.count > 1 else ''}{f' ({x.place})' if x.place else ''}: {x.reason}"
+                price = "" if x.price_us is None else f", {x.price_us:.3g} us"
+                yield f"  {x.code} {x.operator}{f' x{x.count}' if x.count > 1 else ''}{f' ({x.place})' if x.place else ''}{price}: {x.reason}"
 
     def _programs(self) -> Iterator[str]:
         for g in self.graphs:
             for r in g.reports:
                 yield ""
                 yield f"{r['model']}:"
-                for kind, label in (("kernels", "kernel"), ("library_calls", "library call"), ("host_operators", "CPU fallback"), ("copies", "copy")):
-                    for k in r.get(kind, []):
-                        yield f"  {label:12}  {k.get('name', '')}  {_origins(k.get('operators', []))}".rstrip()
+                operators = {o["id"]: o for o in r.get("operators", [])}
+                for s in r.get("steps", []):
+                    origins = _origins([operators[o] for o in s["operators"] if o in operators])
+                    yield f"  {_KINDS.get(s['kind'], s['kind']):12}  {s['id']}  {origins}".rstrip()
 
 
 def _many(n: int, what: str, plural: str = "s") -> str:
@@ -193,6 +201,9 @@ def _graph(g: backend.CompiledGraph, name: str) -> Graph:
             left[key] = Left(str(n.target), 0, reason, _place_of(n), 0)
         left[key].count += 1
         left[key].bytes += _node_bytes(n, g.left)
+    for x in left.values() if reports else ():
+        figures = reports[0]["device"]
+        x.price_us = x.bytes / figures["memory_bytes_per_us"] + x.count * (figures["launch_us"] + figures["host_launch_us"])
     returned, saved = (sum(value_bytes(r) for r in dict.fromkeys(results) if isinstance(r, torch.fx.Node))
                        for results in (g.results[: g.returned], g.results[g.returned :]))  # fmt: skip
     return Graph(name, g.kind, reports, list(left.values()), g.crossing, returned, saved)

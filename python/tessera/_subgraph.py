@@ -131,9 +131,9 @@ class Subgraph:
         """Calls that the program computes by operators without generated code, with the reason."""
         found: dict[Node, str] = {}
         by_name = {n.name: n.args[0] if _program.is_part(n) else n for n in self.nodes}
-        for step in json.loads(self.session.report()).get("host_operators", []):
-            for operator in step["operators"]:
-                call = by_name.get(operator["name"].rsplit(".", 1)[-1])  # behind the path of the module
+        for step in json.loads(self.session.report())["steps"]:
+            for operator in step["operators"] if step["kind"] == "host" else ():
+                call = by_name.get(operator.rsplit(".", 1)[-1])  # behind the path of the module
                 if isinstance(call, Node):
                     found |= dict.fromkeys([call, *(u for u in call.users if _program.is_part(u))], step["reason"])
         return found

@@ -187,7 +187,7 @@ class Models : public testing::TestWithParam<const char*> {};
 TEST_P(Models, CompileWithoutHostSteps) {
   static const TemporaryFolder folder; // the same kernels recur between models
   ImportOptions import;
-  import.allow_missing_weights = true;
+  import.missing_weights = ImportOptions::MissingWeights::Empty;
   auto load = [&]() -> Graph {
     auto model = onnx::import_file(std::string(TESSERA_SOURCE_DIR) + "/models/" + GetParam() + ".onnx", import);
     EXPECT_TRUE(model.ok()) << (model.ok() ? "" : model.error().str());

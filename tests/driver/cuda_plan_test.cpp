@@ -71,7 +71,7 @@ class CudaPlan : public testing::TestWithParam<const char*> {};
 
 TEST_P(CudaPlan, GivesTheLibrariesWhatTheyCompute) {
   ImportOptions import;
-  import.allow_missing_weights = true;
+  import.missing_weights = ImportOptions::MissingWeights::Empty;
   auto model = onnx::import_file(std::string(TESSERA_SOURCE_DIR) + "/models/" + GetParam() + ".onnx", import);
   ASSERT_TRUE(model.ok()) << model.error().str();
   Graph& graph = model->graph;

@@ -93,7 +93,7 @@ TEST_F(CudaSpills, HardlyAnyInTheModels) {
   each(files.size() * archs.size(), [&](size_t i) {
     const std::string &file = files[i / archs.size()], &arch = archs[i % archs.size()];
     ImportOptions import;
-    import.allow_missing_weights = true;
+    import.missing_weights = ImportOptions::MissingWeights::Empty;
     auto model = onnx::import_file(file, import);
     ASSERT_TRUE(model.ok()) << model.error().str();
     look(std::move(model->graph), std::filesystem::path(file).stem().string() + " for " + arch, false, arch);

@@ -15,7 +15,7 @@ class ModelPlan : public testing::TestWithParam<Model> {};
 
 TEST_P(ModelPlan, IsFused) {
   ImportOptions import;
-  import.allow_missing_weights = true;
+  import.missing_weights = ImportOptions::MissingWeights::Empty;
   auto model = onnx::import_file(std::string(TESSERA_SOURCE_DIR) + "/models/" + GetParam().name + ".onnx", import);
   ASSERT_TRUE(model.ok()) << model.error().str();
   Graph& graph = model->graph;

@@ -5,7 +5,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera;
   ImportOptions options;
-  options.allow_missing_weights = true;
+  options.missing_weights = ImportOptions::MissingWeights::Empty;
   auto model = onnx::import_bytes({reinterpret_cast<const char*>(data), size}, "/nonexistent", options);
   if (!model.ok()) {
     TESSERA_CHECK(!model.error().message.empty(), "an error says something");

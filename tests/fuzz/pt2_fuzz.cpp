@@ -6,7 +6,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera;
   ImportOptions options;
-  options.allow_missing_weights = true;
+  options.missing_weights = ImportOptions::MissingWeights::Empty;
   auto block = allocate_bytes(size).value(); // aligned as a map is
   if (size > 0) std::memcpy(block.get(), data, size);
   auto model = fx::import_bytes({block, block.get(), size}, options);

@@ -117,7 +117,7 @@ TEST(Archive, WeightsThatWereNotSaved) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::BadWeights);
   ImportOptions options;
-  options.allow_missing_weights = true;
+  options.missing_weights = ImportOptions::MissingWeights::Empty;
   EXPECT_TRUE(import_it(m, options).ok());
 }
 

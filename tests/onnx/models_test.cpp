@@ -16,7 +16,7 @@ std::vector<std::string> model_files() {
 
 ImportOptions without_weights() {
   ImportOptions options;
-  options.allow_missing_weights = true;
+  options.missing_weights = ImportOptions::MissingWeights::Empty;
   return options;
 }
 

@@ -263,7 +263,7 @@ TEST(ExternalData, FollowsALinkedModelToItsOwnFolder) {
 
 TEST(ExternalData, MayBeMissingWhereTheGraphIsAllThatIsWanted) {
   ImportOptions options;
-  options.allow_missing_weights = true;
+  options.missing_weights = ImportOptions::MissingWeights::Empty;
   for (const Dims& dims : {Dims{3}, Dims{}}) {
     auto imported = import_weight(external(T::INT64, dims, "none.bin"), "", options);
     ASSERT_TRUE(imported.ok()) << imported.error().str();

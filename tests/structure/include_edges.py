@@ -15,9 +15,10 @@ MAY = {
     "runtime": {"graph/support", "graph/sym", "runtime"},
     "codegen/target": {"graph/support", "codegen/target"},
     "codegen": {"graph", "fusion", "runtime", "codegen"},
-    "api": {"graph", "frontend", "fusion", "codegen", "runtime", "api"},
+    "report": {"graph", "frontend", "fusion", "codegen", "runtime", "report"},
+    "api": {"graph", "frontend", "fusion", "codegen", "runtime", "report", "api"},
     "python": {"api/c.h", "api/operators.h", "python"},
-    "tools": {"graph", "frontend", "fusion", "codegen", "runtime", "api", "tools"},
+    "tools": {"graph", "frontend", "fusion", "codegen", "runtime", "report", "api", "tools"},
 }
 ONLY_IN = {r"llvm/": "codegen/llvm", r"google/protobuf|tessera_onnx\.pb\.h": "frontend/onnx", r"oneapi/dnnl|dnnl\.h": "runtime/library", r"spdlog/": "graph/support"}
 

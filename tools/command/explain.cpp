@@ -31,9 +31,8 @@ Result<std::string> render(const ExplainOptions& o, const Json& report) {
     if (o.format == "html") return explain_html(report);
     std::string text = shown_lines(explain_text(report, o.summary));
     if (o.tiles)
-      for (const char* which : {"kernels", "library_calls"})
-        for (const auto& k : report.at(which))
-          if (k.contains("tile")) text += "\n" + shown_lines(k.at("tile").get<std::string>());
+      for (const auto& step : report.at("steps"))
+        if (step.contains("tile")) text += "\n" + shown_lines(step.at("tile").get<std::string>());
     return text;
   } catch (const Json::exception& e) {
     return damaged(e.what());
@@ -45,7 +44,7 @@ int run(const ExplainOptions& o) {
     TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
     TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
     options.compile_only = true;
-    options.import.allow_missing_weights = true; // a graph without its weights explains as well
+    options.import.missing_weights = ImportOptions::MissingWeights::MadeUp;
     options.compile.keep_tiles = o.tiles;
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
     std::vector<std::string> notes;
@@ -81,12 +80,13 @@ Result<Json> explain_json(const Session& session, const Sizes& sizes, bool tiles
     return v.ok() ? Json(*v) : Json(nullptr);
   };
   try {
-    Json j = Json::parse(session.report(), [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; });
-    j["sizes"] = sizes;
-    evaluate_all(j, value);
+    Json j = Json::parse(session.report(sizes, true), [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; });
+    if (!session.variants().front()->compiled.graph) { // its report has the sizes of the compile
+      j["sizes"] = sizes;
+      evaluate_all(j, value);
+    }
     if (!tiles)
-      for (const char* which : {"kernels", "library_calls"})
-        for (auto& part : j.at(which)) part.erase("tile");
+      for (auto& step : j.at("steps")) step.erase("tile");
     return j;
   } catch (const Json::exception& e) {
     return damaged(e.what());

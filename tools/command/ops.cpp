@@ -214,7 +214,7 @@ int survey(const OpsOptions& o) {
     sessions.push_back(std::move(*session));
   }
   ImportOptions import = sessions.front().import;
-  import.allow_missing_weights = true;
+  import.missing_weights = ImportOptions::MissingWeights::Empty;
   auto found = survey_model(model.model, import);
   if (!found.ok() && found.error().code == ErrorCode::FileError && onnx::is_known_operator("", model.model, 1 << 20))
     return fail(Diagnostic(found.error()).note("for the operator: tessera ops --op " + model.model), json_path);

@@ -193,7 +193,7 @@ Result<std::string> run_opt(const OptOptions& o, Json& json) {
   TESSERA_ASSIGN(auto shapes, parse_shapes(model.shapes));
   TESSERA_ASSIGN(SessionOptions session, session_options(model, shapes));
   if (file.ends_with(".onnx") || file.ends_with(".pt2")) {
-    session.import.allow_missing_weights = true;
+    session.import.missing_weights = ImportOptions::MissingWeights::Empty;
     TESSERA_ASSIGN(auto imported, import_model(file, session.import));
     return graph_level(o, session.compile, std::move(imported.graph), names, json);
   }

@@ -1,0 +1,164 @@
+#include "codegen/device/library_cost.h"
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace tessera {
+namespace {
+
+// Multiply-adds of one multiprocessor or core per microsecond.
+double rate(const ProductShape& s, const Target& device, const LibraryCost& cost) {
+  const double per_us = device.clock_mhz;
+  if (!device.is_gpu()) return device.fma_per_cycle * per_us * cost.vectors * 4 / std::max(4, info(s.dtype).bits / 8);
+  const int bits = info(s.dtype).bits;
+  if (s.dtype == DType::F16 || s.dtype == DType::BF16) return device.tensor_f16_per_cycle * per_us * cost.tensor;
+  if (s.dtype == DType::F32 && s.tf32) return device.tensor_tf32_per_cycle * per_us * cost.tensor;
+  if (bits == 8) return device.tensor_i8_per_cycle * per_us * cost.tensor;
+  return device.fma_per_cycle * per_us * cost.vectors * (bits > 32 ? 0.5 : 1);
+}
+
+double memory_time(double bytes, const Target& device, const LibraryCost& cost) {
+  if (!device.is_gpu()) {
+    const double bandwidth = std::min(device.memory_bytes_per_us, device.core_memory_bytes_per_us * device.cores);
+    const double cached = device.l2_bytes_per_us * device.cores;
+    return bytes / (bytes <= static_cast<double>(device.l2_bytes) ? cached : bandwidth * cost.bandwidth);
+  }
+  const bool fits = bytes <= static_cast<double>(device.l2_bytes) / 2;
+  return bytes / (fits ? device.l2_bytes_per_us * cost.cached : device.memory_bytes_per_us * cost.bandwidth);
+}
+
+PredictedTime put_together(double memory, double compute, double latency, const Target& device) {
+  const double launch = device.is_gpu() ? device.kernel_us : device.launch_us;
+  PredictedTime out;
+  out.terms = {{"memory", memory}, {"compute", compute}, {"latency", latency}, {"launch", launch}};
+  out.us = launch + latency + std::max(memory, compute);
+  return out;
+}
+
+struct Tile {
+  double m, n, share; // of the rate that such a tile reaches
+};
+constexpr std::array kTiles = {Tile{128, 256, 1}, Tile{128, 128, 0.85}, Tile{64, 128, 0.65}, Tile{64, 64, 0.5},
+                               Tile{64, 32, 0.3}};
+
+double value_of(const SymShape& shape, size_t begin, size_t end, const SizeValue& value, bool& known) {
+  double out = 1;
+  for (size_t d = begin; d < end; ++d) {
+    const auto v = value(shape[d]);
+    known = known && v.has_value();
+    out *= v.value_or(1);
+  }
+  return out;
+}
+
+double stored_bytes(const Graph& graph, const OperandView& view, const SizeValue& value, bool& known) {
+  double out = info(graph.type(view.value).dtype).bits / 8.0;
+  for (size_t d = 0; d < view.shape.size(); ++d)
+    if (!view.strides[d].is_const(0)) out *= value_of(view.shape, d, d + 1, value, known);
+  return out;
+}
+
+// Multiply-adds of each element of the result.
+SymExpr summed(const LibraryCall& call) {
+  SymExpr out = 1;
+  if (call.operands.size() < 2) return 0;
+  const SymShape& b = call.operands[1].shape;
+  if (call.kind == LibraryCall::Kind::Matmul) return b.size() >= 2 ? b[b.size() - 2] : out;
+  if (call.kind == LibraryCall::Kind::Pool) return 0;
+  for (size_t d = 1; d < b.size(); ++d) out *= b[d]; // [out, in / groups, kernel ...]
+  return out;
+}
+
+} // namespace
+
+double flops(const ProductShape& s) { return 2 * s.batch * s.m * s.n * s.k; }
+
+PredictedTime product_time(const ProductShape& s, const Target& device, const LibraryCost& cost) {
+  const double memory = memory_time(s.bytes, device, cost);
+  if (s.k == 0 || s.batch * s.m * s.n == 0) return put_together(memory, 0, 0, device);
+  const double each = rate(s, device, cost);
+  if (!device.is_gpu()) return put_together(memory, flops(s) / 2 / (each * device.cores), cost.host_start, device);
+  double compute = INFINITY, latency = 0;
+  const double large = std::max(s.m, s.n), small = std::min(s.m, s.n);
+  for (const Tile& t : kTiles) {
+    const double tiles = s.batch * std::ceil(large / t.n) * std::ceil(small / t.m);
+    for (double parts = 1; parts <= 16 && (parts == 1 || s.k / parts >= 256); parts *= 2) {
+      const double waves = std::ceil(tiles * parts / device.multiprocessors);
+      const double time = waves * t.m * t.n * std::ceil(s.k / parts / 32) * 32 / (each * t.share);
+      const double wait = cost.start + (parts > 1 ? cost.split : 0);
+      if (time + wait < compute + latency) compute = time, latency = wait;
+    }
+  }
+  return put_together(memory, compute, latency, device);
+}
+
+PredictedTime attention_time(const ProductShape& scores, const ProductShape& values, const Target& device,
+                             const LibraryCost& cost) {
+  const double memory = memory_time(scores.bytes + values.bytes, device, cost);
+  const double each = rate(scores, device, cost) * cost.attention / cost.tensor;
+  constexpr double kRows = 128; // of queries that a block computes
+  const double tiles = scores.batch * std::ceil(scores.m / kRows);
+  const double work = kRows * scores.n * (scores.k + values.n); // multiply-adds of a block
+  const double processors = device.is_gpu() ? device.multiprocessors : device.cores;
+  return put_together(memory, std::ceil(tiles / processors) * work / each, cost.start, device);
+}
+
+std::optional<ProductShape> product_shape(const Graph& graph, const LibraryCall& call, const SizeValue& value) {
+  ProductShape s;
+  bool known = true;
+  s.dtype = graph.type(call.operands[0].value).dtype;
+  s.tf32 = graph.node(call.node).attributes.i("tf32", 0) != 0;
+  const SymShape& r = call.result.shape;
+  const auto k = value(summed(call));
+  known = k.has_value();
+  s.k = k.value_or(0);
+  if (call.kind == LibraryCall::Kind::Matmul && r.size() >= 2) {
+    s.batch = value_of(r, 0, r.size() - 2, value, known);
+    s.m = value_of(r, r.size() - 2, r.size() - 1, value, known);
+    s.n = value_of(r, r.size() - 1, r.size(), value, known);
+    // Batch dimensions along which the right operand repeats are rows of one product.
+    const OperandView& b = call.operands[1];
+    for (size_t d = 0; d + 2 < b.strides.size() && d + 2 < r.size(); ++d)
+      if (b.strides[d].is_const(0)) {
+        const double repeats = value_of(r, d, d + 1, value, known);
+        s.batch /= repeats;
+        s.m *= repeats;
+      }
+  } else {
+    const auto groups = static_cast<double>(std::max<int64_t>(1, graph.node(call.node).attributes.i("groups", 1)));
+    s.batch = groups;
+    s.m = value_of(r, 0, 1, value, known) * value_of(r, 2, r.size(), value, known);
+    s.n = r.size() > 1 ? value_of(r, 1, 2, value, known) / groups : 1;
+  }
+  for (const OperandView& o : call.operands) s.bytes += stored_bytes(graph, o, value, known);
+  s.bytes += stored_bytes(graph, call.fixed ? call.fixed->result : call.result, value, known);
+  if (call.fixed && call.fixed->residual) s.bytes += stored_bytes(graph, *call.fixed->residual, value, known);
+  return known ? std::optional(s) : std::nullopt;
+}
+
+std::optional<std::pair<ProductShape, ProductShape>> product_shapes(const Graph& graph, const AttentionCall& call,
+                                                                    const SizeValue& value) {
+  bool known = true;
+  const SymShape &q = call.q.shape, &k = call.k.shape, &v = call.v.shape;
+  ProductShape a;
+  a.dtype = graph.type(call.q.value).dtype;
+  a.batch = value_of(q, 0, q.size() - 2, value, known);
+  a.m = value_of(q, q.size() - 2, q.size() - 1, value, known);
+  a.k = value_of(q, q.size() - 1, q.size(), value, known);
+  a.n = value_of(k, k.size() - 2, k.size() - 1, value, known);
+  ProductShape b = a;
+  b.k = a.n;
+  b.n = value_of(v, v.size() - 1, v.size(), value, known);
+  a.bytes = stored_bytes(graph, call.q, value, known) + stored_bytes(graph, call.k, value, known);
+  b.bytes = stored_bytes(graph, call.v, value, known) + stored_bytes(graph, call.out, value, known);
+  if (!known) return std::nullopt;
+  return std::pair(a, b);
+}
+
+SymExpr flops(const LibraryCall& call) { return product(call.result.shape) * summed(call) * 2; }
+SymExpr flops(const AttentionCall& call) {
+  const SymShape &q = call.q.shape, &v = call.v.shape;
+  return (product(q) + product(call.out.shape)) * v[v.size() - 2] * 2;
+}
+
+} // namespace tessera

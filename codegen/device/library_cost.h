@@ -1,0 +1,56 @@
+// The time that a library call takes, predicted, in the terms of codegen/schedule/cost.h:
+//
+//   time    = launch + start + max(memory, compute)
+//   memory  = bytes / bandwidth
+//   compute = waves of tiles over the multiprocessors (cores) * multiply-adds of a tile / rate of one
+//
+// A product of few tiles is divided along its sum, as libraries do: the tile and the number of parts with the least time
+// are taken. A convolution is the product of its windows and its weights. An attention is two products whose scores stay
+// on the device. What a library really does is its own; the parameters are fitted to measured calls.
+#pragma once
+#include "codegen/schedule/tuned.h"
+#include "fusion/plan.h"
+
+namespace tessera {
+
+// A call as products, at sizes of a call.
+struct ProductShape {
+  double batch = 1, m = 1, n = 1, k = 1; // k: 0 where nothing is multiplied, as in pooling
+  DType dtype = DType::F32;
+  bool tf32 = false;
+  double bytes = 0; // read and written
+};
+[[nodiscard]] double flops(const ProductShape& shape); // multiplications and additions
+
+struct LibraryCost {
+#define TESSERA_LIBRARY_COST_PARAMETERS(X)                                                                             \
+  X(bandwidth, 0.85) /* of the memory's bandwidth */                                                                   \
+  X(cached, 0.5)     /* of the level-2 cache's bandwidth, where everything fits half of it */                          \
+  X(tensor, 0.78)    /* of the rate of tensor cores, in tiles of 128 x 256 and long sums */                            \
+  X(vectors, 0.75)   /* of the rate of vector instructions: f32 and f64 of a GPU, everything of a host */              \
+  X(start, 1.2)      /* us: a GPU's kernel until its pipeline is full, and its epilogue */                             \
+  X(split, 1.5)      /* us: partial sums of a divided product put together */                                          \
+  X(host_start, 1)   /* us: a call of a host's library */                                                              \
+  X(attention, 0.55) /* of the rate of tensor cores, in an attention: the softmax is computed between its products */
+#define X(name, value) double name = value;
+  TESSERA_LIBRARY_COST_PARAMETERS(X)
+#undef X
+};
+// Terms "memory", "compute", "latency" and "launch".
+[[nodiscard]] PredictedTime product_time(const ProductShape& shape, const Target& device, const LibraryCost& cost = {});
+[[nodiscard]] PredictedTime attention_time(const ProductShape& scores, const ProductShape& values, const Target& device,
+                                           const LibraryCost& cost = {});
+
+// The shape of a call. `value`: of an expression at the sizes of a call; nothing where they do not say it.
+using SizeValue = std::function<std::optional<double>(const SymExpr&)>;
+[[nodiscard]] std::optional<ProductShape> product_shape(const Graph& graph, const LibraryCall& call,
+                                                        const SizeValue& value);
+// Of the products q k' and p v. Scores are moved nowhere.
+[[nodiscard]] std::optional<std::pair<ProductShape, ProductShape>>
+product_shapes(const Graph& graph, const AttentionCall& call, const SizeValue& value);
+
+// Multiplications and additions of a call, as an expression.
+[[nodiscard]] SymExpr flops(const LibraryCall& call);
+[[nodiscard]] SymExpr flops(const AttentionCall& call);
+
+} // namespace tessera

@@ -1,0 +1,34 @@
+#include "codegen/schedule/predict.h"
+#include "codegen/schedule/cost.h"
+#include "codegen/schedule/host_cost.h"
+#include "codegen/schedule/legal.h"
+
+namespace tessera {
+
+Result<KernelPrediction> predict(const Graph& graph, const LoopNest& nest, const Target& device,
+                                 const Schedule& schedule, const CallSizes& sizes) {
+  TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
+  if (domain.axes.empty()) { // scalars: nothing but the launch
+    const double launch = device.is_gpu() ? device.kernel_us : device.launch_us;
+    return KernelPrediction{{launch, {{"launch", launch}}}, 1, 1, 0};
+  }
+  const BlockFacts facts(graph, nest, domain, device);
+  TESSERA_ASSIGN(const SizedFacts sized, sized_facts(facts, sizes));
+  Cost c;
+  if (device.is_gpu()) {
+    const Legal l = legal(facts, schedule, ranges_of(facts, sized.extents, sizes));
+    if (!l) return Diagnostic(ErrorCode::CodegenError, l.refusal);
+    int64_t blocks_per_row = 1;
+    if (l.blocks_per_row) {
+      TESSERA_ASSIGN(blocks_per_row, l.blocks_per_row->eval(sizes));
+    }
+    c = cost(sized, l.schedule, blocks_per_row, device, {});
+  } else {
+    HostCostModel model;
+    model.programs = device.cores;
+    c = host_cost(sized, schedule, device, model);
+  }
+  return KernelPrediction{c.predicted(), c.blocks, c.resident, c.registers};
+}
+
+} // namespace tessera

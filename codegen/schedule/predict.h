@@ -1,0 +1,19 @@
+// The predicted time of a kernel that is there already, at sizes of a call: for reports, which price what was planned at
+// other sizes than those at which schedules were compared.
+#pragma once
+#include "codegen/schedule/tuned.h"
+
+namespace tessera {
+
+struct KernelPrediction {
+  PredictedTime time;
+  double blocks = 0;    // programs; of a GPU, blocks
+  double resident = 0;  // of a GPU: blocks on a multiprocessor at a time
+  double registers = 0; // of a GPU: that a thread needs not to spill, expected
+};
+// `sizes`: of every symbol of the nest. Of a host, `device.cores` cores work. Errors: a nest without domain, an
+// expression that cannot be evaluated, a schedule that is not legal for the nest.
+[[nodiscard]] Result<KernelPrediction> predict(const Graph& graph, const LoopNest& nest, const Target& device,
+                                               const Schedule& schedule, const CallSizes& sizes);
+
+} // namespace tessera

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Reports of whole models satisfy the published schema, and their parts agree with each other.
+
+    schema_test.py TESSERA MODELS_FOLDER SCHEMA
+"""
+import glob, json, os, subprocess, sys, tempfile
+
+import jsonschema
+
+DEVICES = [["--device", "cpu"], ["--device", "cuda", "--arch", "sm_90a", "--target", "h200"]]
+
+
+def report(tessera, model, device, folder):
+    out = os.path.join(folder, "report.json")
+    subprocess.run([tessera, "explain", model, *device, "--format", "json", "-o", out], check=True, stderr=subprocess.DEVNULL)
+    return json.load(open(out))
+
+
+def check(j):
+    """Yields what does not agree."""
+    steps, operators = {s["id"]: s for s in j["steps"]}, {o["id"]: o for o in j["operators"]}
+    if len(steps) != len(j["steps"]): yield "two steps have one id"
+    if len(operators) != len(j["operators"]): yield "two operators have one id"
+    if len({e["id"] for e in j["edges"]}) != len(j["edges"]): yield "two edges have one id"
+    for o in j["operators"]:
+        for s in o["steps"]:
+            if o["id"] not in steps[s]["operators"]: yield f"{o['id']} names {s}, which does not have it"
+    for s in j["steps"]:
+        for o in s["operators"]:
+            if o not in operators: yield f"{s['id']} has an operator {o} that is not there"
+        for which in ("bytes", "bytes_unfused"):
+            if s[which]["at_sizes"] is None and not s["kind"] in ("host", "read") and "inside" not in s and not j["breaks"]: yield f"{s['id']}: {which} are not known"
+        if s["bytes"]["at_sizes"] is not None and s["bytes"]["at_sizes"] != s["bytes_read"]["at_sizes"] + s["bytes_written"]["at_sizes"]: yield f"{s['id']}: bytes are not what is read and written"
+        if s["kind"] in ("kernel", "library", "attention", "separate") and s["price"]["us"] is None and not j["breaks"]: yield f"{s['id']} has no price"
+        us = s["price"]["us"]
+        if us is not None and us < max(s["price"]["terms_us"].values(), default=0) * 0.999: yield f"{s['id']}: less than one of its terms"
+    for e in j["edges"]:
+        for end in ("producer", "consumer"):
+            if e[end] not in operators: yield f"edge {e['id']}: {e[end]} is not there"
+        if not e["fused"] and e["price_us"] is None and not j["breaks"]: yield f"edge {e['id']} has no price"
+        if e["fused"] != (int(e["code"][4:]) < 30): yield f"edge {e['id']}: {e['code']} and fused {e['fused']}"
+    for layer in j["layers"]:
+        classes = [[steps[s]["class"] for s in instance] for instance in layer["instances"]]
+        if len(classes) != layer["times"] or any(c != classes[0] for c in classes): yield f"{layer['id']} does not repeat"
+    t = j["totals"]
+    kinds = [s["kind"] for s in j["steps"]]
+    if t["kernels"] != kinds.count("kernel") + kinds.count("separate"): yield "kernels"
+    if t["library_calls"] != kinds.count("library") + kinds.count("attention"): yield "library calls"
+    if t["launches"] != sum(s["launches"] for s in j["steps"]): yield "launches"
+    if t["edges_fused"] != sum(e["fused"] for e in j["edges"]): yield "edges"
+    if sum(c["count"] for c in j["codes"]) != len(j["edges"]) + len(j["pairs"]): yield "codes"
+    if t["predicted_us"] > t["predicted_unfused_us"] * 1.001: yield "unfused is predicted to be faster"
+    top = [s for s in j["steps"] if "inside" not in s and s["kind"] != "copy"]
+    if t["bytes"]["at_sizes"] is not None and t["bytes"]["at_sizes"] != sum(s["bytes"]["at_sizes"] for s in top): yield "bytes"
+    # Temporaries that live at the same time lie apart, unless one takes over the other's memory.
+    placed = [b for b in j["memory"]["buffers"] if "offset" in b and b["bytes"]]
+    for i, a in enumerate(placed):
+        if a["offset"] + a["bytes"] > j["memory"]["arena_bytes"]: yield f"{a['name']} lies outside of the arena"
+        for b in placed[:i]:
+            overlap = a["offset"] < b["offset"] + b["bytes"] and b["offset"] < a["offset"] + a["bytes"]
+            if overlap and a["first_step"] < b["last_step"] and b["first_step"] < a["last_step"]: yield f"{a['name']} and {b['name']} overlap"
+
+
+def main():
+    tessera, models, schema = sys.argv[1:4]
+    validator = jsonschema.Draft202012Validator(json.load(open(schema)))
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for model in sorted(glob.glob(os.path.join(models, "*.onnx"))):
+            for device in DEVICES:
+                j = report(tessera, model, device, folder)
+                again = report(tessera, model, device, folder)
+                wrong = [f"{'/'.join(map(str, e.absolute_path))}: {e.message[:200]}" for e in validator.iter_errors(j)] + list(check(j))
+                if [s["id"] for s in j["steps"]] != [s["id"] for s in again["steps"]] or [e["id"] for e in j["edges"]] != [e["id"] for e in again["edges"]]: wrong.append("ids differ in a second run")
+                print(f"{os.path.basename(model)} {device[1]}: {len(j['steps'])} steps, {len(j['edges'])} edges, {'ok' if not wrong else 'WRONG'}")
+                for w in wrong[:10]: print("   ", w)
+                failed += bool(wrong)
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__": main()
