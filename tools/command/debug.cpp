@@ -19,6 +19,7 @@ constexpr size_t kChain = 10; // producers of the first operator that departs, a
 struct DebugOptions {
   ModelOptions model;
   std::vector<std::string> inputs;
+  std::string folder; // with inputs/NAME.npy
   std::string against = "reference", against_model;
   std::optional<double> rtol;
   uint64_t seed = 0;
@@ -258,7 +259,8 @@ Status run(Opened& opened, const Tensors& inputs) {
 Result<std::pair<bool, Json>> debug(const DebugOptions& o) {
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
   TESSERA_ASSIGN(Opened model, open(o.model, shapes));
-  TESSERA_ASSIGN(Tensors inputs, read_inputs(*model.session, o.inputs));
+  TESSERA_ASSIGN(Tensors inputs, o.folder.empty() ? read_inputs(*model.session, o.inputs)
+                                                  : read_input_folder(*model.session, o.folder + "/inputs"));
   std::vector<std::string> notes;
   TESSERA_ASSIGN(Sizes sizes, choose_sizes(*model.session, inputs, shapes, notes));
   const size_t given = inputs.size();
@@ -304,7 +306,9 @@ void add_debug(CommandLine& line) {
   auto options = std::make_shared<DebugOptions>();
   Subcommand sub = line.add("debug", "compare every intermediate value with a reference");
   add_model_options(sub, options->model);
-  sub.option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are random").one_at_a_time();
+  auto inputs =
+      sub.option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are random").one_at_a_time();
+  sub.option("--case", options->folder, "folder with inputs/NAME.npy").excludes(inputs);
   sub.option("--seed", options->seed, "of random inputs").show_default();
   auto against = sub.option("--against", options->against,
                             "what to compare with: the f64 reference, a device, or the same device rounding after "
