@@ -48,7 +48,7 @@ const short = (text, most) => { text = shown(text); return text.length <= most ?
 // Numbers. A null is a number that the sizes do not say.
 const known = v => typeof v === "number" && Number.isFinite(v);
 const digits = v => (Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 10 ? v.toFixed(1) : v.toFixed(2));
-const scaled = (v, units) => { let u = 0; while (Math.abs(v) >= 1000 && u < units.length - 1) { v /= 1000; ++u; } return `${digits(v).replace(/\.0+$/, "")} ${units[u]}`; };
+const scaled = (v, units) => { let u = 0; while (Math.abs(v) >= 1000 && u < units.length - 1) { v /= 1000; ++u; } return `${digits(v).replace(/\.0+$/, "")}\u00a0${units[u]}`; };
 const time = us => (known(us) ? scaled(us, ["µs", "ms", "s"]) : "-");
 const bytes = v => (known(v) ? scaled(v, ["B", "kB", "MB", "GB", "TB"]) : "-");
 const sized = s => (s && known(s.at_sizes) ? s.at_sizes : null);

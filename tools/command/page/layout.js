@@ -4,6 +4,7 @@
 // through the middle of its border.
 const kMostChildren = 48;   // of one cluster; more are divided into parts
 const kLongEdge = 8;        // ranks; longer edges are drawn as curves and not routed, except a node's only one
+const kLongInput = 4;       // the same of what comes from outside the cluster
 const sizes = { step: [214, 44], operator: [180, 38], value: [150, 24], port: [1, 1], closed: [214, 48] };
 const unfolded = new Set(); // ids of layers all of whose instances are shown
 const flipped = new Set();  // ids of clusters that are not as at first: layers and the first part are open, all else is closed
@@ -49,12 +50,14 @@ function divide(n, make) {
   const kept = c => c.kind === "value" || c.kind === "operator", inner = n.children.filter(c => !kept(c));
   if (inner.length <= kMostChildren) return;
   const parts = Math.ceil(inner.length / kMostChildren), each = Math.ceil(inner.length / parts);
-  n.children = n.children.filter(kept);
+  const after = n.children.filter(c => c.output);
+  n.children = n.children.filter(c => kept(c) && !c.output);
   for (let p = 0; p < parts; ++p) {
     const mine = inner.slice(p * each, (p + 1) * each);
     const part = make(`${n.id}/part ${p + 1}`, "part", n, { from: mine[0], to: mine.at(-1), first: !p });
     for (const c of mine) { c.parent = part; part.children.push(c); }
   }
+  n.children.push(...after);
 }
 
 // Which node shows this step (or its operator): of equal layers the first, of closed clusters the outermost.
@@ -126,7 +129,7 @@ function routed(group) {
     if (span(l) < (nearest.has(l.to) ? span(nearest.get(l.to)) : Infinity)) nearest.set(l.to, l);
     if (span(l) < (next.has(l.from) ? span(next.get(l.from)) : Infinity)) next.set(l.from, l);
   }
-  for (const l of links) l.curve = span(l) > kLongEdge && nearest.get(l.to) !== l && next.get(l.from) !== l;
+  for (const l of links) l.curve = span(l) > (l.from === "in" ? kLongInput : kLongEdge) && nearest.get(l.to) !== l && next.get(l.from) !== l;
   return links.filter(l => !l.curve);
 }
 
