@@ -220,6 +220,13 @@ class PageTest(unittest.TestCase):
         page.key("Escape", "")
         self.assertIsNone(page.value("chosen.id"))
 
+    def test_prints_light_and_goes_back(self):
+        page = self.open(dark=True)
+        before = page.value("[view.scale, view.x, view.y]")
+        self.assertGreater(len(page.call("Page.printToPDF", printBackground=True)["data"]), 10000)
+        self.assertEqual(page.value("document.documentElement.dataset.theme"), "dark")
+        self.assertEqual(page.value("[view.scale, view.x, view.y]"), before)
+
     def test_hostile_names_are_text(self):
         hostile_model(self.path / "hostile.onnx")
         explain(self.path / "hostile.onnx", self.path / "hostile.html", "--shape", HOSTILE + "in=4x8")

@@ -21,11 +21,13 @@ TEST_F(Command, PageNeedsNoOtherFile) {
   expect(0, "explain '" + model("mlp") + "' --format json --tiles -o r.json --shape b=2 --shape s=3");
   const std::string page = read_text(path("r.html"));
   EXPECT_EQ(page.rfind("<!DOCTYPE html>", 0), 0u);
-  for (const char* foreign : {"http:", "https:", "src=", "@import", "url(", "<link"}) EXPECT_EQ(page.find(foreign), std::string::npos) << foreign;
+  for (const char* foreign : {"http:", "https:", "src=", "@import", "url(", "<link"})
+    EXPECT_EQ(page.find(foreign), std::string::npos) << foreign;
   EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
   EXPECT_NE(page.find("Chris Pettitt"), std::string::npos) << "the licence of the layout library";
   Json in_page = Json::parse(report_in(page)), r = json("r.json");
-  for (const char* part : {"operators", "edges", "guards", "totals", "memory", "sizes"}) EXPECT_EQ(in_page[part], r[part]) << part;
+  for (const char* part : {"operators", "edges", "guards", "totals", "memory", "sizes"})
+    EXPECT_EQ(in_page[part], r[part]) << part;
   EXPECT_NE(page.find("tile.kernel"), std::string::npos);
 }
 
@@ -39,7 +41,8 @@ TEST_F(Command, PageEscapesNames) {
   expect(0, "explain names.onnx --format html -o r.html");
   const std::string page = read_text(path("r.html"));
   EXPECT_EQ(page.find("<script>alert"), std::string::npos);
-  for (unsigned char c : report_in(page)) ASSERT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f && c != '<')) << static_cast<int>(c);
+  for (unsigned char c : report_in(page))
+    ASSERT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f && c != '<')) << static_cast<int>(c);
   EXPECT_EQ(Json::parse(report_in(page))["operators"][0]["name"], name);
 }
 

@@ -33,7 +33,14 @@ let stepsPart = { switchOrder() {} };
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 setTheme(prefersDark.matches);
 prefersDark.addEventListener("change", e => setTheme(e.matches));
-addEventListener("beforeprint", () => { const was = document.documentElement.dataset.theme; setTheme(false); paint(); addEventListener("afterprint", () => setTheme(was === "dark"), { once: true }); });
+// Paper is light and shows the whole graph.
+addEventListener("beforeprint", () => {
+  const theme = document.documentElement.dataset.theme, { scale, x, y } = view;
+  setTheme(false);
+  fit(true);
+  paint();
+  addEventListener("afterprint", () => { Object.assign(view, { scale, x, y }); setTheme(theme === "dark"); }, { once: true });
+});
 guarded("head", heading);
 const broken = guarded("graph", () => { layOut(); fit(); legend(); showDetails(null); });
 if (broken) byId("view").append(broken);
