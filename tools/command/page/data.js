@@ -3,7 +3,8 @@
 "use strict";
 const report = JSON.parse(document.getElementById("report").textContent);
 const list = value => (Array.isArray(value) ? value : []);
-const steps = list(report.steps), edges = list(report.edges), layers = list(report.layers), operators = list(report.operators);
+const records = value => list(value).filter(v => v && typeof v === "object");
+const steps = records(report.steps), edges = records(report.edges), layers = records(report.layers), operators = records(report.operators);
 const stepOf = new Map(steps.map(s => [s.id, s])), operatorOf = new Map(operators.map(o => [o.id, o]));
 
 // Edges of an operator and of a step, and what reads and writes each value.
