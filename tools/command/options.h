@@ -25,7 +25,8 @@ public:
   explicit Option(CLI::Option* option) : option_(option) {}
   Option& required(bool yes = true);
   Option& show_default();
-  Option& one_at_a_time(); // repeatable, one value each time: what follows the value is no other one
+  Option& one_at_a_time();   // repeatable, one value each time: what follows the value is no other one
+  Option& takes(int values); // so many, given together
   Option& one_of(std::initializer_list<const char*> values);
   Option& one_of(std::initializer_list<int> values);
   Option& range(int low, int high);
@@ -48,12 +49,17 @@ public:
   Option option(const std::string& names, T& to, const std::string& help);
   Option flag(const std::string& names, bool& to, const std::string& help);
   [[nodiscard]] Option declared(const std::string& name); // one of this subcommand's
+  // Help lists the options declared from here on under this heading, behind the subcommand's own; "": its own again.
+  void group(const std::string& heading);
   void footer(const std::string& text);
   void action(Action action);
 
 private:
+  [[nodiscard]] Option in_group(CLI::Option* option) const;
+
   CLI::App* app_;
   Action& chosen_;
+  std::string heading_;
 };
 
 class CommandLine {
