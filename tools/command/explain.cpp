@@ -147,6 +147,7 @@ Result<Json> made_report(const ExplainOptions& o) {
   options.compile.keep_tiles = tiles;
   options.compile.keep_texts = machine_texts;
   TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
+  TESSERA_TRY(save_plan(o.model, *session));
   std::vector<std::string> notes;
   TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
   for (const auto& n : notes) say_note(n);
@@ -216,13 +217,14 @@ void add_explain(CommandLine& line) {
              "a step, by index or id: price, schedule, operators, what it is not fused with");
   sub.option("--op", options->op, "an operator, by its exporter's name, source line or module: its steps and edges");
   sub.option("--why-not", options->why_not, "two operators: why they are not in one kernel, and what that costs")
-      .takes(2);
+      .pairs();
   sub.flag("--guards", options->guards, "conditions on sizes, and what unknown sizes cost");
   sub.flag("--memory", options->memory, "the arena, its peak, the largest buffers and their lifetimes");
   sub.option("--ir", options->ir, "texts of the kernels, or of the one of --kernel; the graph behind all passes")
       .one_of({"graph", "nest", "tile", "llvm", "ptx"});
   sub.group("");
   add_model_options(sub, options->model);
+  add_save_plan_option(sub, options->model);
   sub.footer("MODEL may also be a compiled file, or a report that -o x.json wrote. Weights may be missing.\n"
              "Examples:\n"
              "  tessera explain model.onnx --shape batch=8,seq=128\n"

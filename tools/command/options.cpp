@@ -10,7 +10,10 @@ namespace tessera::command {
 Option& Option::required(bool yes) { return option_->required(yes), *this; }
 Option& Option::show_default() { return option_->capture_default_str(), *this; }
 Option& Option::one_at_a_time() { return option_->allow_extra_args(false), *this; }
-Option& Option::takes(int values) { return option_->expected(values), *this; }
+Option& Option::pairs() {
+  option_->type_size(2)->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(false);
+  return *this;
+}
 
 namespace {
 

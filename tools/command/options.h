@@ -25,8 +25,8 @@ public:
   explicit Option(CLI::Option* option) : option_(option) {}
   Option& required(bool yes = true);
   Option& show_default();
-  Option& one_at_a_time();   // repeatable, one value each time: what follows the value is no other one
-  Option& takes(int values); // so many, given together
+  Option& one_at_a_time(); // repeatable, one value each time: what follows the value is no other one
+  Option& pairs();         // repeatable, two values each time
   Option& one_of(std::initializer_list<const char*> values);
   Option& one_of(std::initializer_list<int> values);
   Option& range(int low, int high);
