@@ -2,6 +2,8 @@
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/build.h"
 #include "codegen/driver/pipeline.h"
+#include "codegen/driver/plan_file.h"
+#include "codegen/driver/steering.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
 
@@ -30,8 +32,8 @@ std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& pl
   work->boxes.resize(groups.size());
   for (size_t g = 0; g < groups.size(); ++g) {
     const auto& group = *groups[g];
-    const bool boxed = group.kind == Group::Kind::Library && group.call.epilogue_nest &&
-                       (generated_epilogues || group.call.fixed);
+    const bool boxed =
+        group.kind == Group::Kind::Library && group.call.epilogue_nest && (generated_epilogues || group.call.fixed);
     if (boxed)
       work->boxes[g] = (group.call.fixed ? whole_epilogue : box_epilogue)(graph, *group.call.epilogue_nest);
     else if (group.kind != Group::Kind::Kernel && group.kind != Group::Kind::Own)
@@ -52,10 +54,12 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options, 
     const Group& group = *groups[static_cast<size_t>(k.group)];
     const bool own = group.kind == Group::Kind::Own;
     const LoopNest* nest = k.boxed ? &work.boxes[static_cast<size_t>(k.group)].nest : own ? nullptr : &group.nest;
-    const auto forced = schedules.find(static_cast<size_t>(k.group));
-    requests.push_back({k.name, nest, own ? group.node : NodeId{},
-                        forced == schedules.end() ? nullptr : forced->second.get(),
-                        own && !group.node.valid() ? &group.attention : nullptr});
+    const auto kept = schedules.find(static_cast<size_t>(k.group));
+    const FixedSchedules* pinned = kept != schedules.end() ? kept->second.get()
+                                   : nest                  ? pinned_schedules(options, group)
+                                                           : nullptr;
+    requests.push_back({k.name, nest, own ? group.node : NodeId{}, nullptr,
+                        own && !group.node.valid() ? &group.attention : nullptr, pinned});
   }
   ObjectCache cache(options.cache_dir, options.cache);
   BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, backend.target(), out.bodies};
@@ -116,10 +120,15 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options, const st
   for (size_t g = 0; g < groups.size(); ++g) {
     if (groups[g]->kind != Group::Kind::Control) continue;
     TESSERA_ASSIGN(auto bodies, compile_bodies(graph, groups[g]->node, options, dump_prefix));
+    for (const auto& body : bodies.bodies)
+      for (const std::string& warning : body.compiled->report.plan_warnings)
+        report.plan_warnings.push_back("in a body of " + groups[g]->name + ": " + warning);
     out.bodies.emplace(g, std::make_shared<const ControlCode>(std::move(bodies)));
   }
   out.work = kernel_work(graph, report.plan, planned.fusion().generated_epilogues);
   TESSERA_TRY(generate(out, *backend, options));
+  report.requests = requests_of(options);
+  TESSERA_TRY(report_unmet(graph, options, report));
   report.total_ms = watch.ms();
   return out;
 }
@@ -149,6 +158,8 @@ Result<Compiled> compile_again(const Compiled& before, const CompileOptions& opt
   out.report.plan = before.report.plan;
   out.report.constants = before.report.constants;
   out.report.operators = before.report.operators;
+  out.report.requests = before.report.requests;
+  out.report.plan_warnings = before.report.plan_warnings;
   TESSERA_TRY(generate(out, *backend, options));
   out.report.total_ms = watch.ms();
   return out;

@@ -19,7 +19,8 @@ struct KernelReport {
     Schedule schedule;
     std::string why; // ScheduledKernel::why
     PredictedTime predicted;
-    int registers = -1; // registers per thread; -1 without an assembler
+    int registers = -1;               // registers per thread; -1 without an assembler
+    std::vector<ExtentRange> extents; // ScheduledKernel::extents
   };
   std::string name;
   Schedule schedule; // the schedule without conditions
@@ -30,6 +31,8 @@ struct KernelReport {
   std::string ptx_text;                 // of a GPU
   int registers = -1, spill_bytes = -1; // per thread, largest of the alternatives; -1 without an assembler
   std::vector<std::string> tuned;       // measurements of the alternatives that a tuner chose
+  std::vector<ExtentRange> extents;     // ScheduledKernel::extents, of `schedule`
+  std::vector<std::string> unmet;       // schedules of a plan file that do not fit, and why
   bool from_cache = false;
   double compile_ms = 0;
 };
@@ -49,11 +52,13 @@ struct FoldedConstants {
 struct CompileReport {
   std::vector<PassStats> passes;
   FusionPlan plan;
+  FusionConstraints requests; // operators to keep apart, those of a plan file included
   FoldedConstants constants;
   std::vector<KernelReport> kernels; // of groups with code, in the order of flat_groups()
   double import_ms = 0, passes_ms = 0, fusion_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
   int cache_hits = 0, cache_misses = 0;
   std::vector<std::string> cache_warnings;  // a corrupt entry that was replaced, a folder that cannot be written
+  std::vector<std::string> plan_warnings;   // what of a plan file does not fit, operators of options that are not there
   std::vector<std::string> device_warnings; // problems of device code: spilled registers, no assembler
   std::string figures; // the target whose figures the cost model used: "h200", "a100, scaled to ..."
   Target device;       // these figures
@@ -72,9 +77,10 @@ struct Compiled {
 };
 // Consumes the graph (imported, not yet decomposed). `dump_prefix`: prefix of file names in TESSERA_DUMP_DIR.
 [[nodiscard]] Result<Compiled> compile(Graph graph, const CompileOptions& options, const std::string& dump_prefix = "");
+class FixedSchedules; // codegen/schedule/tuned.h
 // Schedules that kernels are to have, by index of the group in flat_groups(). One that is not legal is passed over, and
 // the report of the kernel has another.
-using ForcedSchedules = std::map<size_t, std::shared_ptr<const TunedSchedules>>;
+using ForcedSchedules = std::map<size_t, std::shared_ptr<const FixedSchedules>>;
 // Compiles a plan that was made from before's, whose groups it has in the same order, over a graph that has at least
 // the values of before's. Inputs, constants and bodies are those of `before`; outputs are the graph's.
 [[nodiscard]] Result<Compiled> compile_plan(const Compiled& before, std::shared_ptr<Graph> graph, FusionPlan plan,

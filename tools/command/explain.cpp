@@ -1,5 +1,8 @@
 // tessera explain: what fused, what did not and why, in bytes.
 #include "explain.h"
+#include "report/report.h"
+#include <cstdlib>
+#include <unistd.h>
 #include <unordered_map>
 
 namespace tessera::command {
@@ -9,7 +12,7 @@ namespace {
 struct ExplainOptions {
   ModelOptions model;
   std::string format = "text", output;
-  bool summary = false, tiles = false;
+  bool full = false, tiles = false;
 };
 
 Diagnostic damaged(const std::string& what) {
@@ -25,13 +28,14 @@ void evaluate_all(Json& j, const std::function<Json(const std::string&)>& value)
     for (auto& part : j) evaluate_all(part, value);
 }
 
-Result<std::string> render(const ExplainOptions& o, const Json& report) {
+Result<std::string> render(const ExplainOptions& o, const Json& json) {
   try {
-    if (o.format == "json") return json_text(report);
-    if (o.format == "html") return explain_html(report);
-    std::string text = shown_lines(explain_text(report, o.summary));
+    if (o.format == "json") return json_text(json);
+    if (o.format == "html") return explain_html(json);
+    const bool color = o.output.empty() && ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+    std::string text = o.full ? report::full(json) : report::overview(json, color);
     if (o.tiles)
-      for (const auto& step : report.at("steps"))
+      for (const auto& step : json.at("steps"))
         if (step.contains("tile")) text += "\n" + shown_lines(step.at("tile").get<std::string>());
     return text;
   } catch (const Json::exception& e) {
@@ -47,6 +51,7 @@ int run(const ExplainOptions& o) {
     options.import.missing_weights = ImportOptions::MissingWeights::MadeUp;
     options.compile.keep_tiles = o.tiles;
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
+    TESSERA_TRY(save_plan(o.model, *session));
     std::vector<std::string> notes;
     TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
     for (const auto& n : notes) say_note(n);
@@ -80,7 +85,8 @@ Result<Json> explain_json(const Session& session, const Sizes& sizes, bool tiles
     return v.ok() ? Json(*v) : Json(nullptr);
   };
   try {
-    Json j = Json::parse(session.report(sizes, true), [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; });
+    Json j = Json::parse(session.report(sizes, true),
+                         [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; });
     if (!session.variants().front()->compiled.graph) { // its report has the sizes of the compile
       j["sizes"] = sizes;
       evaluate_all(j, value);
@@ -97,14 +103,15 @@ void add_explain(CommandLine& line) {
   auto options = std::make_shared<ExplainOptions>();
   Subcommand sub = line.add("explain", "say what fused, what did not and why, in bytes");
   add_model_options(sub, options->model);
+  add_save_plan_option(sub, options->model);
   sub.option("--format", options->format, "of the report").one_of({"text", "json", "html"}).show_default();
   sub.option("-o,--output", options->output, "write the report to this file");
-  sub.flag("--summary", options->summary, "counts, breaks and totals only");
+  sub.flag("--full", options->full, "all steps, edges, breaks and guards, not one screen");
   sub.flag("--tiles", options->tiles, "with the text of each tile kernel");
   sub.footer("Weights may be missing: a graph is enough.\n"
              "Examples:\n"
              "  tessera explain model.onnx --shape batch=8 --shape seq=128\n"
-             "  tessera explain model.onnx --summary\n"
+             "  tessera explain model.onnx --full\n"
              "  tessera explain model.pt2 --shape x=8x3x224x224\n"
              "  tessera explain model.onnx --format json -o report.json\n"
              "  tessera explain model.onnx --format html --tiles -o report.html");
