@@ -291,7 +291,7 @@ void add_reduce(CommandLine& line) {
   sub.option("--seed", options->seed, "of random inputs").show_default();
   auto fails = sub.option("--fails", options->fails,
                           "command that gets the path of a candidate and ends with the same exit code, not 0, as long "
-                          "as it fails; its inputs lie beside it as inputs/NAME.npy");
+                          "as it fails; its inputs are next to it: inputs/NAME.npy");
   sub.flag("--debug", options->debug, "a model fails if 'tessera debug' departs, or ends with an error (the default)")
       .excludes(fails);
   sub.option("--against", options->against, "as of 'tessera debug'")
