@@ -20,23 +20,13 @@ std::vector<Axis> axes_of(const LoopNest& nest, const InnerValue& inner) {
 }
 
 // The schedules that a kernel has, in the order in which they are tried.
-std::vector<Schedule> schedules_of(const KernelReport& report) {
-  std::vector<Schedule> out;
-  for (const auto& a : report.alternatives) out.push_back(a.schedule);
-  out.push_back(report.schedule);
+std::vector<TunedSchedule> schedules_of(const KernelReport& report) {
+  const std::string why = "the schedule without taps";
+  std::vector<TunedSchedule> out;
+  for (const auto& a : report.alternatives) out.push_back({a.schedule, a.extents, why});
+  out.push_back({report.schedule, report.extents, why});
   return out;
 }
-
-class TheSame final : public TunedSchedules {
-public:
-  explicit TheSame(const std::vector<Schedule>& schedules) {
-    for (const Schedule& s : schedules) list_.push_back({s, {}, "the schedule without taps"});
-  }
-  std::vector<TunedSchedule> find(const Hash128&) const override { return list_; }
-
-private:
-  std::vector<TunedSchedule> list_;
-};
 
 class Runner {
 public:
@@ -178,12 +168,14 @@ private:
     for (size_t g = 0; g < flat_.size(); ++g)
       for (const char* suffix : {"", ".epilogue"})
         if (auto it = reports_.find(flat_[g]->name + suffix); it != reports_.end())
-          out.emplace(g, std::make_shared<TheSame>(schedules_of(*it->second)));
+          out.emplace(g, std::make_shared<FixedSchedules>(schedules_of(*it->second)));
     return out;
   }
   static bool as_before(const KernelReport& before, const KernelReport& now) {
     const auto then = schedules_of(before), with_taps = schedules_of(now);
-    return with_taps.size() >= then.size() && std::equal(then.begin(), then.end(), with_taps.begin());
+    return with_taps.size() >= then.size() &&
+           std::equal(then.begin(), then.end(), with_taps.begin(),
+                      [](const auto& a, const auto& b) { return a.schedule == b.schedule; });
   }
 
   Result<std::vector<Tensor>> execute(const std::shared_ptr<const Executable>& executable) const {

@@ -54,10 +54,12 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options, 
     const Group& group = *groups[static_cast<size_t>(k.group)];
     const bool own = group.kind == Group::Kind::Own;
     const LoopNest* nest = k.boxed ? &work.boxes[static_cast<size_t>(k.group)].nest : own ? nullptr : &group.nest;
-    const auto forced = schedules.find(static_cast<size_t>(k.group));
-    requests.push_back(
-        {k.name, nest, own ? group.node : NodeId{}, forced == schedules.end() ? nullptr : forced->second.get(),
-         own && !group.node.valid() ? &group.attention : nullptr, nest ? pinned_schedules(options, group) : nullptr});
+    const auto kept = schedules.find(static_cast<size_t>(k.group));
+    const FixedSchedules* pinned = kept != schedules.end() ? kept->second.get()
+                                   : nest                  ? pinned_schedules(options, group)
+                                                           : nullptr;
+    requests.push_back({k.name, nest, own ? group.node : NodeId{}, nullptr,
+                        own && !group.node.valid() ? &group.attention : nullptr, pinned});
   }
   ObjectCache cache(options.cache_dir, options.cache);
   BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, backend.target(), out.bodies};

@@ -15,6 +15,8 @@ namespace tessera::command {
 
 namespace {
 
+constexpr size_t kShown = 20; // operators of the result that the text names
+
 struct ReduceOptions {
   ModelOptions model;
   std::vector<std::string> inputs;
@@ -38,7 +40,7 @@ std::vector<std::string> options_of(const ReduceOptions& o) {
   auto add = [&](const std::string& name, const std::string& value) {
     if (!value.empty()) out.insert(out.end(), {name, value});
   };
-  if (o.rtol) add("--rtol", std::to_string(*o.rtol));
+  if (o.rtol) add("--rtol", Json(*o.rtol).dump());
   if (m.threads > 0) add("--threads", std::to_string(m.threads));
   add("--target", m.target);
   add("--cache-dir", m.cache_dir);
@@ -88,20 +90,38 @@ public:
 private:
   [[nodiscard]] bool expired() const { return error_ || watch_.seconds() > o_.seconds; }
 
-  // The first operators that departed, with what they are computed from: most often enough.
+  // The nodes that these are computed from, and they themselves.
+  [[nodiscard]] std::set<size_t> with_producers(std::set<size_t> nodes) const {
+    const auto& all = candidates_.parts().nodes();
+    std::set<std::string> read;
+    for (size_t n = all.size(); n-- > 0;) { // producers come first
+      const bool needed = std::any_of(all[n].results.begin(), all[n].results.end(),
+                                      [&](const std::string& name) { return read.contains(name); });
+      if (needed && !all[n].constant) nodes.insert(n);
+      if (needed || nodes.contains(n)) read.insert(all[n].reads.begin(), all[n].reads.end());
+    }
+    return nodes;
+  }
+
+  // The first operator that departed with the worst of what it is computed from, most often enough; else with all of it.
   void by_chain(Candidate& best, const Json& report) {
     if (!report.contains("chain")) return;
-    std::set<size_t> nodes;
+    std::set<size_t> nodes, first;
+    auto take = [&](std::set<size_t> candidate) {
+      Candidate c = best;
+      c.nodes = std::move(candidate);
+      if (c.nodes.empty() || c.nodes.size() >= best.nodes.size() || !fails(c)) return false;
+      best = std::move(c);
+      return true;
+    };
     for (const Json& link : report["chain"]) {
       const std::string name = link["operator"];
       for (size_t n : candidates_.all())
         if (candidates_.parts().nodes()[n].name == name) nodes.insert(n);
-      Candidate c = best;
-      c.nodes = nodes;
-      if (nodes.empty() || nodes.size() >= best.nodes.size() || !fails(c)) continue;
-      best = c;
-      return;
+      if (first.empty()) first = nodes;
+      if (take(nodes)) return;
     }
+    static_cast<void>(take(with_producers(first)));
   }
 
   void cut_sizes(Candidate& best) {
@@ -219,8 +239,11 @@ std::string text_of(const Json& j) {
   std::string text = std::to_string(j["operators_before"].get<size_t>()) + " operators reduced to " +
                      std::to_string(j["operators"].get<size_t>()) +
                      ", which end with: " + shown(j["fails"].get<std::string>()) + "\n";
-  for (const Json& n : j["nodes"])
-    text += "  " + shown(n["name"].get<std::string>()) + " (" + shown(n["op"].get<std::string>()) + ")\n";
+  const size_t count = j["nodes"].size();
+  for (size_t i = 0; i < std::min(count, kShown); ++i)
+    text += "  " + shown(j["nodes"][i]["name"].get<std::string>()) + " (" +
+            shown(j["nodes"][i]["op"].get<std::string>()) + ")\n";
+  if (count > kShown) text += "  and " + std::to_string(count - kShown) + " more\n";
   if (!j["complete"].get<bool>()) text += "the time is used up: a smaller part may fail, too (--seconds)\n";
   return text + "model and inputs are in " + shown(j["folder"].get<std::string>()) + "\n  " +
          shown(j["command"].get<std::string>()) + "\n";
@@ -268,7 +291,7 @@ void add_reduce(CommandLine& line) {
   sub.option("--seed", options->seed, "of random inputs").show_default();
   auto fails = sub.option("--fails", options->fails,
                           "command that gets the path of a candidate and ends with the same exit code, not 0, as long "
-                          "as it fails; its inputs lie beside it as inputs/NAME.npy");
+                          "as it fails; its inputs are next to it: inputs/NAME.npy");
   sub.flag("--debug", options->debug, "a model fails if 'tessera debug' departs, or ends with an error (the default)")
       .excludes(fails);
   sub.option("--against", options->against, "as of 'tessera debug'")
