@@ -166,6 +166,7 @@ private:
   void draft_calls() {
     LibraryCalls calls(graph_, pool_, bodies_);
     bool product = false;
+    NodeId call;
     Marks marks; // of what is in the call
     auto may_look = [&](ValueId v) {
       if (!options_.enabled || out_.pinned[at(v)]) return false;
@@ -175,7 +176,7 @@ private:
       return product && options_.scaled_operands && !options_.strict_rounding && is_scaling(graph_, bodies_, v);
     };
     auto through = [&](ValueId v) {
-      if (!may_look(v)) return false;
+      if (!may_look(v) || steering_.reads(steering_.pin_of_call(call), v)) return false;
       const Marks more = steering_.marks(graph_.value(v).producer);
       if (auto why = steering_.conflict(marks, more)) {
         out_.kept_apart.emplace(v.index, *why);
@@ -200,6 +201,7 @@ private:
       std::optional<CallDraft> made;
       std::string why;
       for (unsigned looks : kLooks) {
+        call = id;
         marks = steering_.marks(id);
         CallDraft draft = calls.draft(
             id, [&](size_t k, ValueId v) { return (looks >> k & 1) != 0 && through(v); }, half_weights);
