@@ -229,6 +229,8 @@ private:
 } // namespace
 
 Legal legal(const BlockFacts& facts, const Schedule& schedule, std::span<const ExtentRange> extents) {
+  const std::vector<ExtentRange> every(extents.empty() ? facts.d.axes.size() : 0, {INT64_MIN, INT64_MAX, 1});
+  if (extents.empty()) extents = every;
   if (!facts.device.is_gpu()) return legal_host(facts, schedule, extents);
   return Check(facts, schedule, extents).run();
 }

@@ -21,7 +21,7 @@ struct Legal {
   explicit operator bool() const { return refusal.empty(); }
 };
 
-// `extents`: by axis of the domain, for which the schedule is meant. Where more is needed for it to be right, a row that
+// `extents`: by axis of the domain, for which the schedule is meant; empty: every extent. Where more is needed for it to be right, a row that
 // fits or an extent that is divisible, the conditions say so.
 [[nodiscard]] Legal legal(const BlockFacts& facts, const Schedule& schedule, std::span<const ExtentRange> extents);
 
