@@ -341,6 +341,10 @@ Json to_json(const RunStats& stats) {
   j["guard_misses"] = Json::array();
   for (const auto& m : stats.misses)
     j["guard_misses"].push_back({{"guard", m.guard}, {"reason", m.reason}, {"where", m.where}, {"sizes", m.sizes}});
+  if (!stats.steps.empty()) {
+    j["steps"] = Json::array();
+    for (const auto& s : stats.steps) j["steps"].push_back({{"name", s.name}, {"ms", s.ms}, {"bytes", s.bytes}});
+  }
   return j;
 }
 

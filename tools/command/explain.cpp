@@ -18,7 +18,7 @@ struct ExplainOptions {
   std::string format, output, color = "auto";
   bool full = false, tiles = false;
   // Questions; each is answered instead of the first screen.
-  std::string kernel, op, ir;
+  std::string kernel, op, ir, code;
   std::vector<std::string> why_not;
   bool guards = false, memory = false;
 
@@ -157,7 +157,22 @@ Result<Json> made_report(const ExplainOptions& o) {
   return report;
 }
 
+// --code: of no model.
+int run_code(const ExplainOptions& o) {
+  auto reason = explain_code(o.code);
+  if (!reason.ok()) return fail(reason.error(), o.model.json);
+  if (o.model.json != "-")
+    if (auto status = write_text(o.output, reason->text); !status.ok()) return fail(status.error(), "");
+  return finish(kDone, o.model.json, reason->json);
+}
+
 int run(const ExplainOptions& o) {
+  if (!o.code.empty() && o.model.model.empty()) return run_code(o);
+  if (!o.code.empty() || o.model.model.empty())
+    return fail(Diagnostic(ErrorCode::Usage, o.code.empty() ? "explain needs a model, a compiled file or a report"
+                                                            : "--code explains a reason, not a model")
+                    .note(o.code.empty() ? "tessera explain MODEL" : "leave out the model"),
+                o.model.json);
   auto format = chosen_format(o);
   if (!format.ok()) return fail(format.error(), o.model.json);
   auto report = o.stored() ? stored_report(o) : made_report(o);
@@ -222,14 +237,17 @@ void add_explain(CommandLine& line) {
   sub.flag("--memory", options->memory, "the arena, its peak, the largest buffers and their lifetimes");
   sub.option("--ir", options->ir, "texts of the kernels, or of the one of --kernel; the graph behind all passes")
       .one_of({"graph", "nest", "tile", "llvm", "ptx"});
+  sub.option("--code", options->code, "a reason, by code or name: its page; 'list' names all; takes no model");
   sub.group("");
   add_model_options(sub, options->model);
+  sub.declared("MODEL").required(false);
   add_save_plan_option(sub, options->model);
   sub.footer("MODEL may also be a compiled file, or a report that -o x.json wrote. Weights may be missing.\n"
              "Examples:\n"
              "  tessera explain model.onnx --shape batch=8,seq=128\n"
              "  tessera explain model.pt2 --shape x=8x3x224x224 --full\n"
              "  tessera explain model.onnx --why-not Add_12 MatMul_13\n"
+             "  tessera explain --code FUS-037\n"
              "  tessera explain model.onnx --kernel k7 --ir ptx --device cuda --arch sm_90a\n"
              "  tessera explain model.onnx -o report.json && tessera explain report.json --memory\n"
              "  tessera explain model.onnx --tiles -o report.html");

@@ -11,4 +11,11 @@ namespace tessera::command {
 // One HTML file that needs no other: tables that can be sorted, a bar for what each step moves.
 [[nodiscard]] std::string explain_html(const Json& report);
 
+// The page of a reason by code or name, or a table of all for "list". Error Usage for another word, with a suggestion.
+struct ReasonText {
+  std::string text;
+  Json json;
+};
+[[nodiscard]] Result<ReasonText> explain_code(const std::string& wanted);
+
 } // namespace tessera::command
