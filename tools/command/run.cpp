@@ -54,14 +54,6 @@ std::string shown_number(double v) {
   return buffer;
 }
 
-// A file name for an output: names may hold slashes. Lists are no arrays.
-std::string file_name(const std::string& output, DType dtype) {
-  std::string out = output;
-  for (char& c : out)
-    if (c == '/' || c == '\0') c = '_';
-  return out + (dtype == DType::List ? ".json" : ".npy");
-}
-
 // A tensor as nested arrays from element `at` on; a sequence or optional as an array, a map as an object.
 Json elements(const Tensor& t, size_t dim, int64_t& at) {
   if (dim < t.dims().size()) {
