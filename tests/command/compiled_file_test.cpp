@@ -57,7 +57,7 @@ protected:
     const std::string of_model = "explain " + name + ".onnx " + shapes + " " + options,
                       of_file = "explain " + name + ".tsr " + shapes;
     EXPECT_EQ(expect(0, of_model).out, expect(0, of_file).out);
-    EXPECT_EQ(expect(0, of_model + " --summary").out, expect(0, of_file + " --summary").out);
+    EXPECT_EQ(expect(0, of_model + " --full").out, expect(0, of_file + " --full").out);
     EXPECT_EQ(expect(0, of_model + " --tiles").out, expect(0, of_file + " --tiles", {"tile.kernel"}).out);
     for (const char* tiles : {"", " --tiles"}) {
       expect(0, of_model + " --format json -o model.json" + tiles);
