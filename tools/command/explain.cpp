@@ -1,5 +1,6 @@
 // tessera explain: what fused, what did not and why, in bytes.
-#include "explain.h"
+#include "reports.h"
+#include "rules.h"
 #include <unordered_map>
 
 namespace tessera::command {
@@ -10,6 +11,8 @@ struct ExplainOptions {
   ModelOptions model;
   std::string format = "text", output;
   bool summary = false, tiles = false;
+  MeasureOptions measure;
+  std::string rules;
 };
 
 Diagnostic damaged(const std::string& what) {
@@ -41,23 +44,32 @@ Result<std::string> render(const ExplainOptions& o, const Json& report) {
 
 int run(const ExplainOptions& o) {
   auto report = [&]() -> Result<Json> {
+    if (is_stored_report(o.model.model)) return report_of(o.model, o.measure);
     TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
     TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
-    options.compile_only = true;
+    prepare(o.measure, options);
     options.import.missing_weights = ImportOptions::MissingWeights::MadeUp;
     options.compile.keep_tiles = o.tiles;
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
     std::vector<std::string> notes;
     TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
     for (const auto& n : notes) say_note(n);
-    return explain_json(*session, sizes, o.tiles);
+    TESSERA_ASSIGN(Json made, explain_json(*session, sizes, o.tiles));
+    TESSERA_TRY(add_times(o.measure, *session, sizes, made));
+    return made;
   }();
   if (!report.ok()) return fail(report.error(), o.model.json);
   auto text = render(o, *report);
   if (!text.ok()) return fail(text.error(), o.model.json);
   if (o.model.json != "-")
     if (auto status = write_text(o.output, *text); !status.ok()) return fail(status.error(), "");
-  return finish(kDone, o.model.json, *report);
+  int code = kDone;
+  if (!o.rules.empty()) {
+    auto checked = check_rule_file(o.rules, *report, &*report);
+    if (!checked.ok()) return fail(checked.error(), o.model.json);
+    code = *checked;
+  }
+  return finish(code, o.model.json, *report);
 }
 
 } // namespace
@@ -80,7 +92,8 @@ Result<Json> explain_json(const Session& session, const Sizes& sizes, bool tiles
     return v.ok() ? Json(*v) : Json(nullptr);
   };
   try {
-    Json j = Json::parse(session.report(sizes, true), [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; });
+    Json j = Json::parse(session.report(sizes, true),
+                         [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; });
     if (!session.variants().front()->compiled.graph) { // its report has the sizes of the compile
       j["sizes"] = sizes;
       evaluate_all(j, value);
@@ -101,6 +114,9 @@ void add_explain(CommandLine& line) {
   sub.option("-o,--output", options->output, "write the report to this file");
   sub.flag("--summary", options->summary, "counts, breaks and totals only");
   sub.flag("--tiles", options->tiles, "with the text of each tile kernel");
+  add_measure_options(sub, options->measure);
+  sub.option("--rules", options->rules,
+             "check the rules of this file (docs/compare.md); exit code 1 where one is broken");
   sub.footer("Weights may be missing: a graph is enough.\n"
              "Examples:\n"
              "  tessera explain model.onnx --shape batch=8 --shape seq=128\n"

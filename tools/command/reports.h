@@ -1,0 +1,36 @@
+// Reports as commands take them: of a model that they compile, or stored by `explain --format json`; with measured times.
+#pragma once
+#include "explain.h"
+
+namespace tessera::command {
+
+// Where a report's measured times come from.
+struct MeasureOptions {
+  bool measure = false; // calls of the model
+  std::string profile;  // a file that `bench` wrote
+  double seconds = 1;
+  uint64_t seed = 0;
+};
+void add_measure_options(Subcommand& sub, MeasureOptions& options);
+// What the session needs for it, before it is opened.
+void prepare(const MeasureOptions& options, SessionOptions& session);
+// Adds the times that were asked for; notes are said. Errors: those of measure_steps(), read_step_times() and
+// add_measured().
+[[nodiscard]] Status add_times(const MeasureOptions& options, Session& session, const Sizes& sizes, Json& report);
+
+// True for a file that begins as JSON does.
+[[nodiscard]] bool is_stored_report(const std::string& path);
+// Errors: FileError, CorruptFile (no report, or of a version that this program does not read).
+[[nodiscard]] Result<Json> read_report(const std::string& path);
+// The report of the model that the options name: read where it is stored. Errors: those of compiling it; Usage where
+// options of the compile, or measuring, are asked of a stored report.
+[[nodiscard]] Result<Json> report_of(const ModelOptions& options, const MeasureOptions& measure);
+
+// A name of a report's operator, by which people call it: its id, its path of modules or its place in the source.
+// `pattern` has * for any text and ? for any character.
+[[nodiscard]] bool is_called(const Json& operation, std::string_view pattern);
+// Whether the pattern is all of the text; `prefix`: the length of the shortest beginning that it is, npos where none is.
+[[nodiscard]] bool matches(std::string_view pattern, std::string_view text);
+[[nodiscard]] size_t matching_prefix(std::string_view pattern, std::string_view text);
+
+} // namespace tessera::command
