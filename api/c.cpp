@@ -2,6 +2,7 @@
 #include "api/device.h"
 #include "api/variant.h"
 #include "codegen/driver/compile.h"
+#include "codegen/driver/plan_file.h"
 #include "frontend/fx/importer.h"
 #include "graph/support/guarded.h"
 #include "graph/support/text.h"
@@ -263,6 +264,9 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
     auto tf32 = parse_tf32(given.tf32);
     if (!tf32) return usage("tf32 is " + quote(given.tf32) + "; it may be \"off\", \"conv\" or \"all\"");
     options.compile.tf32 = *tf32;
+  }
+  if (given.plan != nullptr) {
+    TESSERA_ASSIGN(options.compile.plan, read_plan_file(given.plan));
   }
   if (given.tune_share != 0) options.tune_share = std::max(given.tune_share, 0.0);
   auto out = std::make_unique<tessera_session>();

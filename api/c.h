@@ -81,6 +81,9 @@ typedef struct {
   double tune_share;
   /* Which f32 operations on a GPU may round operands to TF32: "off", "conv" (null; PyTorch's default too) or "all". */
   const char* tf32;
+  /* A plan file (docs/steering.md), which `tessera compile --save-plan` wrote; null: none. What of it does not fit is
+   * decided anew. */
+  const char* plan;
 } tessera_options;
 
 /* `options` may be null. A variable of the environment, TESSERA_CACHE_DIR, names the folder of compiled kernels and of

@@ -3,6 +3,8 @@
 #include "api/variant.h"
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/load.h"
+#include "codegen/driver/plan_file.h"
+#include "codegen/driver/steering.h"
 #include "codegen/tune/target.h"
 #include "frontend/fx/importer.h"
 #include "frontend/model.h"
@@ -181,6 +183,7 @@ struct Session::Impl {
       variant->specialized = true;
       variant->conditions = static_cast<int>(specialization->conditions.size());
     }
+    if (variants.empty()) TESSERA_TRY(check_operators(model.graph, options.compile));
     TESSERA_ASSIGN(variant->compiled, compile(std::move(model.graph), options.compile));
     variant->compiled.report.import_ms = took;
     auto& warnings = variant->compiled.report.cache_warnings;

@@ -279,7 +279,7 @@ bool same_nest(const LoopNest& a, const LoopNest& b) {
 class Fuser {
 public:
   Fuser(Graph& graph, AxisPool& pool, const FusionOptions& options, FusionPlan& plan)
-      : graph_(graph), pool_(pool), options_(options), plan_(plan) {}
+      : graph_(graph), pool_(pool), options_(options), plan_(plan), steering_(graph, options.constraints, plan.unmet) {}
 
   bool run() {
     for (size_t g = 0; g < plan_.groups.size(); ++g) {
@@ -346,7 +346,28 @@ private:
     if (softmax.writes.size() != 1 || !read_once(p)) return refuse("the probabilities are read elsewhere");
     auto call = match_attention(graph_, pool_, scores.call, softmax.nest, values.call, why);
     if (!call || !options_.attention_accepts(graph_, *call, why)) return std::nullopt;
+    if (auto apart = kept_apart(scores, softmax, values, s, p)) {
+      for (ValueId v : {s, p}) explain(v, [](LedgerEntry& e) { e.reason = FusionReason::KeptApart; });
+      return refuse(std::move(*apart));
+    }
     return call;
+  }
+
+  // Requests that the three stay three.
+  [[nodiscard]] std::optional<std::string> kept_apart(const Group& scores, const Group& softmax, const Group& values,
+                                                      ValueId s, ValueId p) const {
+    Marks marks;
+    for (const auto* nodes : {&scores.call.sources, &softmax.nest.sources, &values.call.sources}) {
+      const Marks more = steering_.marks(*nodes);
+      if (auto why = steering_.conflict(marks, more)) return why;
+      marks = Steering::united(marks, more);
+    }
+    for (ValueId v : {s, p})
+      if (steering_.broken(v)) return steering_.broken_by(v);
+    const int pins[] = {scores.pin, softmax.pin, values.pin};
+    const bool pinned = std::any_of(std::begin(pins), std::end(pins), [](int pin) { return pin >= 0; });
+    if (pinned && steering_.attention_of(pins) < 0) return "the plan file has them as three steps";
+    return std::nullopt;
   }
 
   // Edges of the graph that read `v`.
@@ -365,6 +386,14 @@ private:
     AttentionCall& call = unit.attention;
     if (call.fixed && call.fixed->bias_nest) bias(*call.fixed, groups);
     ValueId s = plan_.groups[parts[0]].writes[0], p = plan_.groups[parts[1]].writes[0];
+    int pins[3] = {};
+    for (size_t i = 0; i < 3; ++i) {
+      const Group& group = plan_.groups[parts[i]];
+      const auto& nodes = group.kind == Group::Kind::Kernel ? group.nest.sources : group.call.sources;
+      unit.parts.push_back({group.kind, group.name, nodes, group.stages, group.reads, group.pin});
+      pins[i] = group.pin;
+    }
+    unit.pin = steering_.attention_of(pins);
     for (size_t part : parts) {
       unit.bytes_unfused += plan_.groups[part].bytes_unfused;
       unit.otherwise.push_back(std::move(plan_.groups[part]));
@@ -422,6 +451,7 @@ private:
   std::unordered_set<int32_t> kept_;      // outputs
   std::map<size_t, AttentionCall> calls_; // by the second product
   std::vector<std::pair<LoopNest, ValueId>> biases_;
+  Steering steering_;
   bool changed_ = false; // the ledger
 };
 
@@ -451,7 +481,17 @@ ValueId add_temporary(Graph& graph, TensorType type) {
 }
 
 bool fuse_attention(Graph& graph, AxisPool& pool, const FusionOptions& options, FusionPlan& plan) {
-  return options.attention_accepts && !options.strict_rounding && Fuser(graph, pool, options, plan).run();
+  const bool changed = options.attention_accepts && !options.strict_rounding && Fuser(graph, pool, options, plan).run();
+  if (options.constraints.groups.empty()) return changed;
+  const Steering steering(graph, options.constraints, plan.unmet);
+  for (int pin = 0; static_cast<size_t>(pin) < steering.pins(); ++pin)
+    if (steering.holds(pin) && steering.pinned(pin).kind == PinnedGroup::Kind::Attention &&
+        std::none_of(plan.groups.begin(), plan.groups.end(), [&](const Group& g) { return g.pin == pin; })) {
+      UnmetPin& unmet = plan.unmet.emplace_back();
+      unmet.group = pin;
+      unmet.why = "its three steps are no attention that this device takes as one";
+    }
+  return changed;
 }
 
 } // namespace tessera::fusion

@@ -18,8 +18,9 @@ constexpr double kMaxNodes = 400;
 
 class Decider {
 public:
-  Decider(const Graph& graph, const FusionOptions& options, AxisPool& pool, NodeBodies& bodies, Estimator& estimate)
-      : graph_(graph), options_(options), pool_(pool), bodies_(bodies), estimate_(estimate) {}
+  Decider(const Graph& graph, const FusionOptions& options, const Steering& steering, AxisPool& pool,
+          NodeBodies& bodies, Estimator& estimate)
+      : graph_(graph), options_(options), steering_(steering), pool_(pool), bodies_(bodies), estimate_(estimate) {}
 
   Result<Decisions> run() {
     auto nodes = static_cast<size_t>(graph_.node_count()), values = static_cast<size_t>(graph_.value_count());
@@ -106,7 +107,8 @@ private:
                                  : "the size of its result is known only when it has run";
       return {};
     }
-    bool loops = library_kind(node) && node.results[0].valid() && options_.as_loops && options_.as_loops(graph_, id);
+    bool loops = library_kind(node) && node.results[0].valid() && options_.as_loops &&
+                 (options_.as_loops(graph_, id) || (steering_.pinned_as_loops(id) && has_loops(id)));
     if (library_kind(node) && !loops) {
       bool one = node.results[0].valid() &&
                  std::none_of(node.results.begin() + 1, node.results.end(), [](ValueId v) { return v.valid(); });
@@ -149,6 +151,9 @@ private:
           if (v.valid()) out_.pinned[at(v)] = true;
       if (place(id) == Place::Loops && node.op->indexing() && node.op->indexing()->stored)
         out_.pinned[at(node.results[0])] = true;
+      if (where != Place::Unneeded && where != Place::Constant)
+        for (ValueId v : node.results)
+          if (v.valid() && steering_.broken(v) && !known_contents(graph_, v)) out_.pinned[at(v)] = true;
     }
   }
 
@@ -161,22 +166,41 @@ private:
   void draft_calls() {
     LibraryCalls calls(graph_, pool_, bodies_);
     bool product = false;
-    auto through = [&](ValueId v) {
+    Marks marks; // of what is in the call
+    auto may_look = [&](ValueId v) {
       if (!options_.enabled || out_.pinned[at(v)]) return false;
       NodeId producer = graph_.value(v).producer;
       if (!producer.valid() || place(producer) != Place::Loops) return false;
       if (is_view(graph_, v)) return true;
       return product && options_.scaled_operands && !options_.strict_rounding && is_scaling(graph_, bodies_, v);
     };
+    auto through = [&](ValueId v) {
+      if (!may_look(v)) return false;
+      const Marks more = steering_.marks(graph_.value(v).producer);
+      if (auto why = steering_.conflict(marks, more)) {
+        out_.kept_apart.emplace(v.index, *why);
+        return false;
+      }
+      marks = Steering::united(marks, more);
+      return true;
+    };
+    auto half_weight_of = [&](NodeId id) { // otherwise its cast is an operator as any
+      if (!options_.enabled || !options_.half_weights) return false;
+      const auto& operands = graph_.node(id).operands;
+      if (operands.size() < 2 || !operands[1].valid() || !graph_.producer(operands[1])) return true;
+      return !steering_.broken(operands[1]) &&
+             !steering_.conflict(steering_.marks(id), steering_.marks(graph_.value(operands[1]).producer));
+    };
     for (NodeId id : out_.order) {
       if (place(id) != Place::Library) continue;
       product = library_kind(graph_.node(id)) == LibraryCall::Kind::Matmul;
-      bool half_weights = options_.enabled && options_.half_weights; // otherwise the cast is an operator as any
+      const bool half_weights = half_weight_of(id);
       // With the strides of what its operands view; else of one of them alone; else of none.
       constexpr unsigned kLooks[] = {3, 2, 1, 0}; // bit k: operand k is looked through
       std::optional<CallDraft> made;
       std::string why;
       for (unsigned looks : kLooks) {
+        marks = steering_.marks(id);
         CallDraft draft = calls.draft(
             id, [&](size_t k, ValueId v) { return (looks >> k & 1) != 0 && through(v); }, half_weights);
         if (options_.library_accepts && !options_.library_accepts(graph_, draft.call, &why)) continue;
@@ -196,6 +220,7 @@ private:
       }
       CallDraft& draft = *made;
       for (const auto& operand : draft.call.operands) out_.pinned[at(operand.value)] = true;
+      if (!marks.empty()) out_.call_marks.emplace(id.index, marks);
       out_.calls.emplace(id.index, std::move(draft));
     }
   }
@@ -245,6 +270,7 @@ private:
     double nodes = 1;
     int depth = 0;
     std::vector<ValueId> leaves; // memory that it reads, sorted
+    Marks marks;                 // constrained operators in it
   };
 
   // What o is read from: itself when it has memory.
@@ -256,6 +282,51 @@ private:
   static std::vector<ValueId> united(const std::vector<ValueId>& a, const std::vector<ValueId>& b) {
     std::vector<ValueId> out;
     std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+    return out;
+  }
+
+  // Gives memory to a virtual value, or to what it views.
+  void give_memory(ValueId v) {
+    std::vector<ValueId> views;
+    while (is_view(graph_, v) && out_.is_virtual[at(v)] && out_.is_virtual[at(graph_.producer(v)->operands[0])]) {
+      views.push_back(v);
+      v = graph_.producer(v)->operands[0];
+    }
+    out_.is_virtual[at(v)] = false;
+    chain_[at(v)] = Chain{};
+    for (ValueId view : views) chain_[at(view)].leaves = {v};
+  }
+
+  // Gives memory to operands that would bring operators together which must not be in one kernel.
+  Marks keep_apart(NodeId id) {
+    Marks marks = steering_.marks(id);
+    for (ValueId o : graph_.node(id).operands) {
+      if (!o.valid()) continue;
+      while (out_.is_virtual[at(o)]) {
+        auto why = steering_.conflict(marks, chain_[at(o)].marks);
+        if (!why) break;
+        ValueId from = o; // what a view shows, unless the view itself is in the way
+        while (is_view(graph_, from) && out_.is_virtual[at(graph_.producer(from)->operands[0])] &&
+               !steering_.conflict(marks, steering_.marks(graph_.value(from).producer)))
+          from = graph_.producer(from)->operands[0];
+        out_.kept_apart.emplace(from.index, *why);
+        out_.is_virtual[at(from)] = false;
+        chain_[at(from)] = Chain{};
+        for (ValueId view = o; view != from; view = graph_.producer(view)->operands[0]) {
+          chain_[at(view)].leaves = {from};
+          chain_[at(view)].marks = view_marks(view, from);
+        }
+        if (from == o) break;
+      }
+      marks = Steering::united(marks, chain_[at(o)].marks);
+    }
+    return marks;
+  }
+  // Of the views from `v` on, down to what has memory.
+  Marks view_marks(ValueId v, ValueId memory) const {
+    Marks out;
+    for (; v != memory; v = graph_.producer(v)->operands[0])
+      out = Steering::united(out, steering_.marks(graph_.value(v).producer));
     return out;
   }
 
@@ -276,15 +347,7 @@ private:
         }
       }
       if (all.size() <= limit || !most.valid()) return all;
-      std::vector<ValueId> views; // memory goes to what they view
-      while (is_view(graph_, most) && out_.is_virtual[at(most)] &&
-             out_.is_virtual[at(graph_.producer(most)->operands[0])]) {
-        views.push_back(most);
-        most = graph_.producer(most)->operands[0];
-      }
-      out_.is_virtual[at(most)] = false;
-      chain_[at(most)] = Chain{};
-      for (ValueId view : views) chain_[at(view)].leaves = {most};
+      give_memory(most);
     }
   }
 
@@ -297,6 +360,7 @@ private:
     chain.nodes = (*body)->dag.size();
     double size = estimate_(graph_.type(v).count());
     bool known = known_contents(graph_, v);
+    if (!known) chain.marks = keep_apart(graph_.value(v).producer);
     if (!known) chain.leaves = limit_leaves(node);
     for (ValueId o : node.operands) {
       if (!o.valid() || known || known_contents(graph_, o)) continue;
@@ -319,7 +383,14 @@ private:
       else if (!is_view(graph_, v))
         memory = out_.too_dear[at(v)] = dear(v, chain, size);
     }
-    if (memory && options_.enabled && !known && !folds(node) && !too_large && !is_view(graph_, v))
+    if (const auto stored = known || out_.pinned[at(v)] || folds(node) ? std::nullopt : steering_.stored(v);
+        stored && options_.enabled && *stored != memory && (*stored || !too_large)) {
+      memory = *stored;
+      out_.too_dear[at(v)] = false;
+      if (memory) out_.kept_apart.emplace(v.index, "the plan file has it in memory");
+    }
+    if (memory && options_.enabled && !known && !folds(node) && !too_large && !is_view(graph_, v) &&
+        !steering_.broken(v))
       keep_recipe(v, chain);
     out_.is_virtual[at(v)] = !memory;
     if (memory) chain = Chain{};
@@ -378,6 +449,7 @@ private:
 
   const Graph& graph_;
   const FusionOptions& options_;
+  const Steering& steering_;
   AxisPool& pool_;
   NodeBodies& bodies_;
   Estimator& estimate_;
@@ -389,9 +461,9 @@ private:
 
 } // namespace
 
-Result<Decisions> decide(const Graph& graph, const FusionOptions& options, AxisPool& pool, NodeBodies& bodies,
-                         Estimator& estimate) {
-  return Decider(graph, options, pool, bodies, estimate).run();
+Result<Decisions> decide(const Graph& graph, const FusionOptions& options, const Steering& steering, AxisPool& pool,
+                         NodeBodies& bodies, Estimator& estimate) {
+  return Decider(graph, options, steering, pool, bodies, estimate).run();
 }
 
 } // namespace tessera::fusion

@@ -4,6 +4,7 @@
 // operator, a reduction) or when that is cheaper than writing its expression out in each reader. Everything else is
 // virtual. A kernel that would read a value from memory may still compute it, where that moves less (Recipe).
 #pragma once
+#include "fusion/constraints.h"
 #include "fusion/cost.h"
 #include "fusion/library.h"
 
@@ -29,12 +30,14 @@ struct Decisions {
     double instructions = 0;     // for an element, less the load that they replace
   };
   std::map<int32_t, Recipe> recipes;
-  std::vector<int> sites;             // by value: consumers, views looked through
-  std::map<int32_t, CallDraft> calls; // by node
+  std::vector<int> sites;                    // by value: consumers, views looked through
+  std::map<int32_t, std::string> kept_apart; // by value: it has memory by request, which this says
+  std::map<int32_t, Marks> call_marks;       // by node of a call: constrained operators in it, with its operands' views
+  std::map<int32_t, CallDraft> calls;        // by node
 };
 
-[[nodiscard]] Result<Decisions> decide(const Graph& graph, const FusionOptions& options, AxisPool& pool,
-                                       NodeBodies& bodies, Estimator& estimate);
+[[nodiscard]] Result<Decisions> decide(const Graph& graph, const FusionOptions& options, const Steering& steering,
+                                       AxisPool& pool, NodeBodies& bodies, Estimator& estimate);
 [[nodiscard]] bool is_view(const Graph& graph, ValueId value);
 
 } // namespace tessera::fusion

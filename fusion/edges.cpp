@@ -81,6 +81,9 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
       return fused(FusionReason::OperandOfLibraryFolded,
                    view ? "strides of an operand of " + std::string(to.op->name)
                         : std::string(to.op->name) + " reads the constant as it is");
+    if (auto it = d_.kept_apart.find(value.index); it != d_.kept_apart.end())
+      return kept(FusionReason::KeptApart, it->second);
+    if (view && steering_.broken(value)) return kept(FusionReason::KeptApart, steering_.broken_by(value));
     return kept(FusionReason::OperandOfLibrary, std::string(to.op->name) + " reads its operand from memory");
   }
   // The consumer is loops.
@@ -144,6 +147,16 @@ void Planner::explain_not_merged(LedgerEntry& e, const std::vector<int>& homes, 
     }
   if (!options_.enabled) {
     e.reason = FusionReason::Disabled;
+    return;
+  }
+  if (steering_.broken(e.value)) {
+    e.reason = FusionReason::KeptApart;
+    e.detail = steering_.broken_by(e.value);
+    return;
+  }
+  if (auto it = d_.kept_apart.find(e.value.index); it != d_.kept_apart.end()) {
+    e.reason = FusionReason::KeptApart;
+    e.detail = it->second;
     return;
   }
   for (int u : homes) {

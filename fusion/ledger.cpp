@@ -36,6 +36,7 @@ constexpr std::array<FusionReasonInfo, kReasons> kTable = {{
     {FusionReason::DataDependent,           "FUS-041", "data-dependent-size",       "",                   false, "sizes are known only at run time"},
     {FusionReason::NoGain,                  "FUS-042", "no-gain",                   "",                   false, "merging would not pay"},
     {FusionReason::Disabled,                "FUS-043", "disabled",                  "",                   false, "fusion is off"},
+    {FusionReason::KeptApart,               "FUS-047", "kept-apart",                "",                   false, "kept apart by request"},
 }};
 // clang-format on
 

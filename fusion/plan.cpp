@@ -14,7 +14,18 @@ Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
 
 Result<FusionPlan> plan_groups(Graph& graph, fusion::AxisPool& axes, const FusionOptions& options) {
-  return fusion::Planner(graph, axes, options).run();
+  // A pin that turns out not to hold is dropped, and the rest is planned again.
+  std::vector<UnmetPin> dropped;
+  while (true) {
+    const fusion::Steering steering(graph, options.constraints, dropped);
+    fusion::Planner planner(graph, axes, options, steering);
+    TESSERA_ASSIGN(FusionPlan plan, planner.run());
+    if (planner.unmet().empty()) {
+      plan.unmet = steering.unmet();
+      return plan;
+    }
+    for (UnmetPin& pin : planner.unmet()) dropped.push_back(std::move(pin));
+  }
 }
 
 Result<FusionPlan> plan_fusion(Graph& graph, const FusionOptions& options) {
@@ -40,12 +51,14 @@ size_t at(NodeId n) { return static_cast<size_t>(n.index); }
 } // namespace
 
 Result<FusionPlan> Planner::run() {
-  TESSERA_ASSIGN(d_, decide(graph_, options_, pool_, bodies_, estimate_));
+  TESSERA_ASSIGN(d_, decide(graph_, options_, steering_, pool_, bodies_, estimate_));
   defined_by_.assign(static_cast<size_t>(graph_.value_count()), -1);
   readers_.resize(static_cast<size_t>(graph_.value_count()));
   homes_.resize(static_cast<size_t>(graph_.node_count()));
   TESSERA_TRY(make_units());
   merge_small();
+  if (steering_.has_pins()) complete_pins();
+  if (steering_.has_pins()) check_pins();
   return emit();
 }
 
@@ -83,6 +96,10 @@ int Planner::add(Unit unit) {
   if (unit.node.valid()) wait(unit.node);
   for (NodeId n : unit.nest.sources) wait(n);
   unit.members = {id};
+  if (auto call = d_.call_marks.find(unit.node.index); call != d_.call_marks.end())
+    unit.marks = call->second;
+  else
+    unit.marks = steering_.marks(unit.node.valid() ? std::vector<NodeId>{unit.node} : unit.nest.sources);
   units_.push_back(std::move(unit));
   order_.append(id);
   return id;
@@ -105,6 +122,7 @@ Status Planner::make_units() {
                   : where == Place::Alias   ? Group::Kind::Alias
                                             : Group::Kind::Host;
       unit.node = id;
+      unit.pin = steering_.pin_of_call(id);
       for (ValueId v : node.operands)
         if (v.valid()) unit.reads.push_back(v);
       for (ValueId v : node.results)
@@ -119,6 +137,7 @@ Status Planner::make_units() {
       unit.draft = std::move(d_.calls.at(id.index));
       for (const auto& operand : unit.draft->call.operands) unit.reads.push_back(operand.value);
       unit.defines = {node.results[0]};
+      unit.pin = steering_.pin_of_call(id);
       homes_[at(id)].push_back(add(std::move(unit)));
       break;
     }
@@ -150,6 +169,7 @@ Status Planner::make_stage(ValueId value) {
   Unit unit;
   unit.reads = nest.loads;
   unit.defines = {value};
+  unit.pin = steering_.pin_of_stage(value);
   unit.nest = std::move(nest);
   int id = add(std::move(unit));
   for (NodeId n : units_[static_cast<size_t>(id)].nest.sources) homes_[at(n)].push_back(id);
@@ -271,7 +291,7 @@ std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int u
 
 // Where one program walks a row, joining a large pointwise nest to a small number of long rows would leave cores idle.
 std::optional<Refusal> Planner::keeps_parallelism(const LoopNest& a, const LoopNest& b) {
-  if (options_.rows_by_teams || a.has_reduction() == b.has_reduction()) return std::nullopt;
+  if (options_.rows_by_teams || completing_ || a.has_reduction() == b.has_reduction()) return std::nullopt;
   const LoopNest& rows = a.has_reduction() ? a : b;
   const LoopNest& wide = a.has_reduction() ? b : a;
   double outer = estimate_(product(rows.extents(AxisRole::Outer))),
@@ -287,6 +307,7 @@ void Planner::contract(int a, int b, int kept) {
   Unit &into = units_[static_cast<size_t>(kept)], &from = units_[static_cast<size_t>(gone)];
   into.defines.insert(into.defines.end(), from.defines.begin(), from.defines.end());
   into.members.insert(into.members.end(), from.members.begin(), from.members.end());
+  into.marks = Steering::united(into.marks, from.marks);
   from.defines.clear();
   from.members.clear();
   from.nest = LoopNest{};
@@ -309,6 +330,7 @@ std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
   if (auto r = fits(p.nest, c.nest, producer, consumer)) return r;
   if (auto r = keeps_parallelism(p.nest, c.nest)) return r;
   if (auto r = path_between(producer, consumer)) return r;
+  if (auto r = kept_apart(producer, consumer, p.nest, false)) return r;
   if (auto r = merger_.vertical(p.nest, c.nest, false)) return r;
   contract(producer, consumer, producer);
   return std::nullopt;
@@ -340,6 +362,7 @@ std::optional<Refusal> Planner::try_library(int producer, int consumer) {
     if (options_.library_accepts && !options_.library_accepts(graph_, call, &why))
       return Refusal{FusionReason::ResultOfLibrary, why};
   }
+  if (auto r = kept_apart(producer, consumer)) return r;
   p.draft = std::move(draft);
   contract(producer, consumer, producer);
   return std::nullopt;
@@ -349,7 +372,7 @@ std::optional<Refusal> Planner::try_horizontal(int a, int b) {
   Unit &x = units_[static_cast<size_t>(a)], &y = units_[static_cast<size_t>(b)];
   Refusal no{FusionReason::NoGain, ""};
   if (x.kind != Group::Kind::Kernel || y.kind != Group::Kind::Kernel) return no;
-  if (std::abs(order_.position(a) - order_.position(b)) > kSiblingDistance) return no;
+  if (!completing_ && std::abs(order_.position(a) - order_.position(b)) > kSiblingDistance) return no;
   // What is read once instead of twice has to be worth it.
   double shared = 0, all = 0;
   for (ValueId v : y.nest.loads) {
@@ -358,7 +381,7 @@ std::optional<Refusal> Planner::try_horizontal(int a, int b) {
     if (std::find(x.nest.loads.begin(), x.nest.loads.end(), v) != x.nest.loads.end()) shared += bytes;
   }
   for (const auto& s : y.nest.stores) all += estimate_(byte_count(graph_, s.value));
-  if (shared * 8 < all) return no;
+  if (!completing_ && shared * 8 < all) return no;
   if (auto r = fits(x.nest, y.nest, a, b)) return r;
   if (auto r = keeps_parallelism(x.nest, y.nest)) return r;
   bool edge = false;
@@ -367,13 +390,16 @@ std::optional<Refusal> Planner::try_horizontal(int a, int b) {
   reads_from(b, a);
   if (edge) return no; // that was tried as producer and consumer
   if (auto r = path_between(a, b)) return r;
-  if (auto r = merger_.horizontal(x.nest, y.nest)) {
+  const auto apart = kept_apart(a, b);
+  LoopNest trial = apart ? x.nest : LoopNest{}; // what stands in the way without the request is the reason
+  if (auto r = merger_.horizontal(apart ? trial : x.nest, y.nest)) {
     // A kernel folds over one set of axes: what two reductions over different ones both read is read twice.
     if (x.nest.has_reduction() && y.nest.has_reduction())
       pairs_.push_back({x.nest.sources[0], y.nest.sources[0], FusionReason::DifferentReduction,
                         "both read " + bytes_text(shared) + ": " + r->detail});
     return r;
   }
+  if (apart) return apart;
   contract(a, b, a);
   return std::nullopt;
 }
@@ -454,6 +480,8 @@ Result<FusionPlan> Planner::emit() {
     Unit& unit = units_[static_cast<size_t>(id)];
     Group group;
     group.kind = unit.kind;
+    group.stages = unit.defines;
+    group.pin = unit.pin;
     std::vector<NodeId> sources;
     if (unit.kind == Group::Kind::Kernel) {
       group.nest = std::move(unit.nest);

@@ -1,6 +1,7 @@
 // FusionPlan: which nodes became one kernel, which became library calls with which epilogue, which run on the host, and
 // the reason for every edge.
 #pragma once
+#include "fusion/constraints.h"
 #include "fusion/loop_nest.h"
 #include <map>
 
@@ -41,6 +42,7 @@ enum class FusionReason : uint8_t {
   DataDependent,           // sizes are known only at run time
   NoGain,                  // merging would not pay
   Disabled,                // by option
+  KeptApart,               // by request for these operators (constraints.h)
   Count_,
 };
 // A code never changes. A name may; the name of the version before stays as `alias` for one version.
@@ -163,6 +165,17 @@ struct Group {
   std::string host_reason;      // Host: why the node does not run on the device
   AttentionCall attention;      // Attention
   std::vector<Group> otherwise; // Attention: product, softmax, product, which compute the same in steps
+  // What a plan file pins (constraints.h): values that had a unit, and for an attention its three groups.
+  struct Part {
+    Kind kind = Kind::Kernel;
+    std::string name;
+    std::vector<NodeId> nodes;
+    std::vector<ValueId> stages, reads;
+    int pin = -1;
+  };
+  std::vector<ValueId> stages;
+  std::vector<Part> parts;
+  int pin = -1; // index of FusionConstraints::groups; -1: none
   std::vector<ValueId> reads, writes;
   SymExpr bytes_read, bytes_written; // what it moves
   SymExpr bytes_unfused;             // what its operators would move unfused
@@ -178,11 +191,13 @@ struct FusionPlan {
   std::vector<LedgerEntry>
       ledger; // every edge between operators (inputs and constants are none), in order of the consumers
   std::vector<PairEntry> pairs;
+  std::vector<UnmetPin> unmet; // of FusionOptions::constraints
 };
 
 struct FusionOptions {
   bool enabled = true; // false: one kernel per operator, for comparison
   bool strict_rounding = false;
+  FusionConstraints constraints;
   int max_buffers = 24;
   // A vector instruction on one element costs as much time as this many bytes from memory. A core does about 16 element
   // operations in the time in which 4 bytes arrive.

@@ -1,5 +1,6 @@
 // The planner's state: units and how they were merged. plan.cpp makes and merges them, edges.cpp explains every edge.
 #pragma once
+#include "fusion/constraints.h"
 #include "fusion/decide.h"
 #include "fusion/merge.h"
 #include "fusion/order.h"
@@ -16,16 +17,20 @@ struct Unit {
   std::vector<ValueId> reads;     // as it was made, before merging
   std::vector<ValueId> defines;   // of all that was merged into it
   std::vector<int> members;       // units that were merged into it, and itself
+  Marks marks;                    // constrained operators in it
+  int pin = -1;                   // the pinned group that it is, or is a part of
   mutable int parent = -1;        // merged into that unit, or into one that was merged further; find() shortens the way
 };
 
 class Planner {
 public:
-  Planner(Graph& graph, AxisPool& pool, const FusionOptions& options)
-      : graph_(graph), options_(options), pool_(pool), bodies_(graph, pool_), estimate_(graph.env()),
-        merger_(graph, pool_), calls_(graph, pool_, bodies_),
+  Planner(Graph& graph, AxisPool& pool, const FusionOptions& options, const Steering& steering)
+      : graph_(graph), options_(options), steering_(steering), pool_(pool), bodies_(graph, pool_),
+        estimate_(graph.env()), merger_(graph, pool_), calls_(graph, pool_, bodies_),
         order_([this](int u, const std::function<void(int)>& f) { successors(u, f); }) {}
   Result<FusionPlan> run();
+  // Pins that did not come about in run().
+  [[nodiscard]] std::vector<UnmetPin> unmet() const { return unmet_; }
 
 private:
   // plan.cpp
@@ -37,6 +42,11 @@ private:
   [[nodiscard]] std::optional<Refusal> try_vertical(int producer, int consumer);
   [[nodiscard]] std::optional<Refusal> try_library(int producer, int consumer);
   [[nodiscard]] std::optional<Refusal> try_horizontal(int a, int b);
+  // pins.cpp
+  [[nodiscard]] std::optional<Refusal> kept_apart(int a, int b) const;
+  [[nodiscard]] std::optional<Refusal> kept_apart(int producer, int consumer, const LoopNest& into, bool keep_axes);
+  void complete_pins();
+  void check_pins();
   // recompute.cpp
   Status recompute_reads(int unit);
   [[nodiscard]] double points_read(const LoopNest& nest, ValueId v);
@@ -69,6 +79,7 @@ private:
 
   Graph& graph_;
   const FusionOptions& options_;
+  const Steering& steering_;
   AxisPool& pool_;
   NodeBodies bodies_;
   Estimator estimate_;
@@ -88,6 +99,8 @@ private:
       refused_; // (value, reader as made) -> why it was not merged with its producer
   std::map<std::pair<int32_t, int>, Decisions::Tradeoff> recomputed_; // likewise: it computes the value itself
   std::map<std::pair<int32_t, int>, bool> shared_; // (value, unit as made): read together with a sibling
+  bool completing_ = false;                        // merging what is pinned together, whether it pays or not
+  std::vector<UnmetPin> unmet_;
 };
 
 } // namespace tessera::fusion

@@ -27,6 +27,10 @@ Status Planner::recompute_reads(int made) {
     auto recipe = d_.recipes.find(v.index);
     if (from < 0 || from == unit || u.kind != Group::Kind::Kernel || recipe == d_.recipes.end()) continue;
     if (u.nest.dag.size() > kMaxNodes) continue;
+    const NodeId computing = graph_.value(v).producer;
+    if (steering_.broken(v) || steering_.conflict(u.marks, steering_.marks(computing))) continue;
+    const bool pinned = u.pin >= 0;
+    if (pinned && !steering_.contains(u.pin, computing)) continue;
     // Bytes of v that the nest reads now, and how often it reads an element.
     const auto& loads = u.nest.loads;
     const auto bytes = bytes_read(graph_, u.nest, estimate_);
@@ -39,7 +43,7 @@ Status Planner::recompute_reads(int made) {
     for (ValueId leaf : recipe->second.leaves)
       if (std::find(loads.begin(), loads.end(), leaf) == loads.end())
         computed += estimate_(byte_count(graph_, leaf)) * read / all;
-    if (computed * kMargin >= read) continue;
+    if (!pinned && computed * kMargin >= read) continue;
 
     Expander expander(
         graph_, pool_, bodies_,
@@ -49,6 +53,9 @@ Status Planner::recompute_reads(int made) {
     split_axes(nest, pool_);
     normalize(nest, graph_.env());
     if (static_cast<int>(nest.loads.size() + nest.stores.size()) > options_.max_buffers) continue;
+    const Marks marks = steering_.marks(nest.sources);
+    if (steering_.conflict(marks, marks)) continue;
+    u.marks = Steering::united(u.marks, marks);
     for (NodeId n : nest.sources)
       if (std::find(u.nest.sources.begin(), u.nest.sources.end(), n) == u.nest.sources.end())
         homes_[static_cast<size_t>(n.index)].push_back(made);

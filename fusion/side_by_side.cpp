@@ -44,9 +44,12 @@ bool Planner::try_side_by_side(int a, int b, double worth) {
   const double left = moved(x.nest), right = moved(y.nest);
   entry.detail = kilobytes(left) + " and " + kilobytes(right) + ", a launch is worth " + kilobytes(worth);
   std::optional<Refusal> refusal;
-  if (left + right > worth) refusal = Refusal{FusionReason::NoGain, "together they move more"};
+  if (!completing_ && left + right > worth) refusal = Refusal{FusionReason::NoGain, "together they move more"};
   if (!refusal) refusal = fits(x.nest, y.nest, a, b);
-  if (!refusal) refusal = merger_.side_by_side(x.nest, y.nest);
+  const auto apart = kept_apart(a, b);
+  LoopNest trial = apart ? x.nest : LoopNest{};
+  if (!refusal) refusal = merger_.side_by_side(apart ? trial : x.nest, y.nest);
+  if (!refusal) refusal = apart;
   if (refusal) {
     entry.reason = refusal->reason;
     entry.detail += ": " + refusal->detail;

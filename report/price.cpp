@@ -114,6 +114,12 @@ StepPrice price_of(const Context& x, const StepOf& step) {
   case Group::Kind::Attention: out.time = attention_price(x, g.attention); return out;
   case Group::Kind::Own:
     out.time = g.node.valid() ? std::optional(moved(x, *bytes)) : attention_price(x, g.attention);
+    if (g.node.valid() && x.device.is_gpu()) { // blocks read, combine and write in turn
+      constexpr double kTurns = 5;
+      const double latency = kTurns * x.device.memory_latency_us;
+      out.time->terms.emplace_back("latency", latency);
+      out.time->us += latency;
+    }
     return out;
   case Group::Kind::Host: {
     // Copies there and back, the wait for them, and the host's memory; the operator's own time is not predicted.

@@ -78,6 +78,7 @@ Json schedule_json(const Schedule& s, const std::string& why, const PredictedTim
 
 // What the chosen launch takes of the device.
 void add_resources(const Context& x, const KernelLaunch& launch, const StepPrice& price, Json& s) {
+  s["symbol"] = launch.symbol;
   if (auto grid = x.value(launch.grid)) s["blocks"] = *grid;
   if (launch.threads == 0) return;
   const int threads = launch.threads;

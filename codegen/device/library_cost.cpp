@@ -38,8 +38,6 @@ PredictedTime put_together(double memory, double compute, double latency, const 
 struct Tile {
   double m, n, share; // of the rate that such a tile reaches
 };
-constexpr std::array kTiles = {Tile{128, 256, 1}, Tile{128, 128, 0.85}, Tile{64, 128, 0.65}, Tile{64, 64, 0.5},
-                               Tile{64, 32, 0.3}};
 
 double value_of(const SymShape& shape, size_t begin, size_t end, const SizeValue& value, bool& known) {
   double out = 1;
@@ -78,15 +76,18 @@ PredictedTime product_time(const ProductShape& s, const Target& device, const Li
   if (s.k == 0 || s.batch * s.m * s.n == 0) return put_together(memory, 0, 0, device);
   const double each = rate(s, device, cost);
   if (!device.is_gpu()) return put_together(memory, flops(s) / 2 / (each * device.cores), cost.host_start, device);
+  const std::array tiles_of = {Tile{128, 256, 1}, Tile{128, 128, 1}, Tile{64, 128, 1}, Tile{64, 64, cost.tile_small},
+                               Tile{64, 32, cost.tile_least}};
+  const double windows = s.windows ? cost.convolution : 1;
   double compute = INFINITY, latency = 0;
   const double large = std::max(s.m, s.n), small = std::min(s.m, s.n);
-  for (const Tile& t : kTiles) {
+  for (const Tile& t : tiles_of) {
     const double tiles = s.batch * std::ceil(large / t.n) * std::ceil(small / t.m);
     for (double parts = 1; parts <= 16 && (parts == 1 || s.k / parts >= 256); parts *= 2) {
       const double waves = std::ceil(tiles * parts / device.multiprocessors);
-      const double time = waves * t.m * t.n * std::ceil(s.k / parts / 32) * 32 / (each * t.share);
-      const double wait = cost.start + (parts > 1 ? cost.split : 0);
-      if (time + wait < compute + latency) compute = time, latency = wait;
+      const double time = waves * t.m * t.n * std::ceil(s.k / parts / 32) * 32 / (each * t.share * windows);
+      const double wait = cost.start + cost.chain * std::ceil(s.k / parts / 64) + (parts > 1 ? cost.split : 0);
+      if (std::max(time, memory) + wait < std::max(compute, memory) + latency) compute = time, latency = wait;
     }
   }
   return put_together(memory, compute, latency, device);
@@ -100,7 +101,7 @@ PredictedTime attention_time(const ProductShape& scores, const ProductShape& val
   const double tiles = scores.batch * std::ceil(scores.m / kRows);
   const double work = kRows * scores.n * (scores.k + values.n); // multiply-adds of a block
   const double processors = device.is_gpu() ? device.multiprocessors : device.cores;
-  return put_together(memory, std::ceil(tiles / processors) * work / each, cost.start, device);
+  return put_together(memory, std::ceil(tiles / processors) * work / each, cost.attention_start, device);
 }
 
 std::optional<ProductShape> product_shape(const Graph& graph, const LibraryCall& call, const SizeValue& value) {
@@ -125,6 +126,8 @@ std::optional<ProductShape> product_shape(const Graph& graph, const LibraryCall&
         s.m *= repeats;
       }
   } else {
+    for (size_t d = 2; call.operands.size() > 1 && d < call.operands[1].shape.size(); ++d)
+      s.windows = s.windows || !call.operands[1].shape[d].is_const(1);
     const auto groups = static_cast<double>(std::max<int64_t>(1, graph.node(call.node).attributes.i("groups", 1)));
     s.batch = groups;
     s.m = value_of(r, 0, 1, value, known) * value_of(r, 2, r.size(), value, known);

@@ -5,8 +5,8 @@
 //   compute = waves of tiles over the multiprocessors (cores) * multiply-adds of a tile / rate of one
 //
 // A product of few tiles is divided along its sum, as libraries do: the tile and the number of parts with the least time
-// are taken. A convolution is the product of its windows and its weights. An attention is two products whose scores stay
-// on the device. What a library really does is its own; the parameters are fitted to measured calls.
+// are taken. Parameters are fitted to calls that tools/scripts/price_accuracy.py measured. A convolution is the product of its windows and its weights. An attention is two products whose scores stay
+// on the device.
 #pragma once
 #include "codegen/schedule/tuned.h"
 #include "fusion/plan.h"
@@ -18,20 +18,26 @@ struct ProductShape {
   double batch = 1, m = 1, n = 1, k = 1; // k: 0 where nothing is multiplied, as in pooling
   DType dtype = DType::F32;
   bool tf32 = false;
-  double bytes = 0; // read and written
+  bool windows = false; // of a convolution whose weights are more than one element wide
+  double bytes = 0;     // read and written
 };
 [[nodiscard]] double flops(const ProductShape& shape); // multiplications and additions
 
 struct LibraryCost {
 #define TESSERA_LIBRARY_COST_PARAMETERS(X)                                                                             \
-  X(bandwidth, 0.85) /* of the memory's bandwidth */                                                                   \
-  X(cached, 0.5)     /* of the level-2 cache's bandwidth, where everything fits half of it */                          \
-  X(tensor, 0.78)    /* of the rate of tensor cores, in tiles of 128 x 256 and long sums */                            \
-  X(vectors, 0.75)   /* of the rate of vector instructions: f32 and f64 of a GPU, everything of a host */              \
-  X(start, 1.2)      /* us: a GPU's kernel until its pipeline is full, and its epilogue */                             \
-  X(split, 1.5)      /* us: partial sums of a divided product put together */                                          \
-  X(host_start, 1)   /* us: a call of a host's library */                                                              \
-  X(attention, 0.55) /* of the rate of tensor cores, in an attention: the softmax is computed between its products */
+  X(bandwidth, 1.1)       /* of the memory's bandwidth that a copy reaches */                                          \
+  X(cached, 0.46)         /* of the level-2 cache's bandwidth, where everything fits half of it */                     \
+  X(tensor, 0.82)         /* of the rate of tensor cores, in the largest tiles and long sums */                        \
+  X(tile_small, 0.26)     /* of that, in tiles of 64 x 64 */                                                           \
+  X(tile_least, 0.13)     /* of that, in tiles of 64 x 32 */                                                           \
+  X(convolution, 0.72)    /* of that, in a convolution that is no product */                                           \
+  X(vectors, 0.75)        /* of the rate of vector instructions: f32 and f64 of a GPU, everything of a host */         \
+  X(start, 4.7)           /* us: a GPU's kernel until its pipeline is full, and its epilogue */                        \
+  X(chain, 0.015)         /* us: 64 further elements of a sum, which follow each other */                              \
+  X(split, 1.5)           /* us: partial sums of a divided product put together */                                     \
+  X(host_start, 1)        /* us: a call of a host's library */                                                         \
+  X(attention, 0.22)      /* of the rate of tensor cores: the softmax is computed between the products */              \
+  X(attention_start, 5.2) /* us: as start */
 #define X(name, value) double name = value;
   TESSERA_LIBRARY_COST_PARAMETERS(X)
 #undef X

@@ -1,4 +1,5 @@
 #include "codegen/driver/bodies.h"
+#include "codegen/driver/plan_file.h"
 #include "graph/ir/sizes.h"
 #include <unordered_set>
 
@@ -64,7 +65,13 @@ Result<ControlCode> compile_bodies(const Graph& graph, NodeId id, const CompileO
   TESSERA_ASSIGN(std::vector<BodyGraph> bodies, body_graphs(graph, id, &code));
   for (size_t b = 0; b < bodies.size(); ++b) {
     const std::string prefix = dump_prefix + "n" + std::to_string(id.index) + "b" + std::to_string(b) + "-";
-    auto compiled = compile(std::move(bodies[b].graph), options, prefix);
+    CompileOptions own = options;
+    own.plan = nullptr;
+    if (options.plan) { // the file has a part for each body
+      const auto& parts = options.plan->bodies;
+      if (auto part = parts.find(body_key(NodeKeys(graph), id, b)); part != parts.end()) own.plan = part->second;
+    }
+    auto compiled = compile(std::move(bodies[b].graph), own, prefix);
     if (!compiled.ok()) return std::move(compiled).take_error().note("in a body of " + graph.node(id).location.str());
     code.bodies.push_back({std::make_shared<const Compiled>(std::move(*compiled)), std::move(bodies[b].inputs)});
   }

@@ -2,6 +2,8 @@
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/build.h"
 #include "codegen/driver/pipeline.h"
+#include "codegen/driver/plan_file.h"
+#include "codegen/driver/steering.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
 
@@ -50,8 +52,9 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options) 
     const Group& group = *groups[static_cast<size_t>(k.group)];
     const bool own = group.kind == Group::Kind::Own;
     const LoopNest* nest = k.boxed ? &work.boxes[static_cast<size_t>(k.group)].nest : own ? nullptr : &group.nest;
-    requests.push_back(
-        {k.name, nest, own ? group.node : NodeId{}, nullptr, own && !group.node.valid() ? &group.attention : nullptr});
+    requests.push_back({k.name, nest, own ? group.node : NodeId{}, nullptr,
+                        own && !group.node.valid() ? &group.attention : nullptr,
+                        nest ? pinned_schedules(options, group) : nullptr});
   }
   ObjectCache cache(options.cache_dir, options.cache);
   BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, backend.target(), out.bodies};
@@ -112,10 +115,15 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options, const st
   for (size_t g = 0; g < groups.size(); ++g) {
     if (groups[g]->kind != Group::Kind::Control) continue;
     TESSERA_ASSIGN(auto bodies, compile_bodies(graph, groups[g]->node, options, dump_prefix));
+    for (const auto& body : bodies.bodies)
+      for (const std::string& warning : body.compiled->report.plan_warnings)
+        report.plan_warnings.push_back("in a body of " + groups[g]->name + ": " + warning);
     out.bodies.emplace(g, std::make_shared<const ControlCode>(std::move(bodies)));
   }
   out.work = kernel_work(graph, report.plan, planned.fusion());
   TESSERA_TRY(generate(out, *backend, options));
+  report.requests = requests_of(options);
+  TESSERA_TRY(report_unmet(graph, options, report));
   report.total_ms = watch.ms();
   return out;
 }
@@ -132,6 +140,8 @@ Result<Compiled> compile_again(const Compiled& before, const CompileOptions& opt
   out.report.plan = before.report.plan;
   out.report.constants = before.report.constants;
   out.report.operators = before.report.operators;
+  out.report.requests = before.report.requests;
+  out.report.plan_warnings = before.report.plan_warnings;
   TESSERA_TRY(generate(out, *backend, options));
   out.report.total_ms = watch.ms();
   return out;

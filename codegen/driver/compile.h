@@ -19,7 +19,8 @@ struct KernelReport {
     Schedule schedule;
     std::string why; // ScheduledKernel::why
     PredictedTime predicted;
-    int registers = -1; // registers per thread; -1 without an assembler
+    int registers = -1;               // registers per thread; -1 without an assembler
+    std::vector<ExtentRange> extents; // ScheduledKernel::extents
   };
   std::string name;
   Schedule schedule; // the schedule without conditions
@@ -30,6 +31,8 @@ struct KernelReport {
   std::string ptx_text;                 // of a GPU
   int registers = -1, spill_bytes = -1; // per thread, largest of the alternatives; -1 without an assembler
   std::vector<std::string> tuned;       // measurements of the alternatives that a tuner chose
+  std::vector<ExtentRange> extents;     // ScheduledKernel::extents, of `schedule`
+  std::vector<std::string> unmet;       // schedules of a plan file that do not fit, and why
   bool from_cache = false;
   double compile_ms = 0;
 };
@@ -49,11 +52,13 @@ struct FoldedConstants {
 struct CompileReport {
   std::vector<PassStats> passes;
   FusionPlan plan;
+  FusionConstraints requests; // operators to keep apart, those of a plan file included
   FoldedConstants constants;
   std::vector<KernelReport> kernels; // of groups with code, in the order of flat_groups()
   double import_ms = 0, passes_ms = 0, fusion_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
   int cache_hits = 0, cache_misses = 0;
   std::vector<std::string> cache_warnings;  // a corrupt entry that was replaced, a folder that cannot be written
+  std::vector<std::string> plan_warnings;   // what of a plan file does not fit, operators of options that are not there
   std::vector<std::string> device_warnings; // problems of device code: spilled registers, no assembler
   std::string figures; // the target whose figures the cost model used: "h200", "a100, scaled to ..."
   Target device;       // these figures

@@ -28,6 +28,23 @@ KernelLaunch launch_of(const ScheduledKernel& kernel, const std::string& name, c
   return l;
 }
 
+const TunedSchedules* schedules_for(const KernelRequest& request, const CompileOptions& options) {
+  if (request.pinned) return request.pinned;
+  return request.tuned ? request.tuned : options.tuned.get();
+}
+
+void check_pinned(const Graph& graph, const KernelRequest& request, const Target& device, KernelReport& report) {
+  if (!request.pinned || !request.nest) return;
+  for (const TunedSchedule& pinned : request.pinned->list()) {
+    bool taken = report.schedule == pinned.schedule;
+    for (const auto& a : report.alternatives) taken = taken || a.schedule == pinned.schedule;
+    if (taken) continue;
+    std::string why = refusal(graph, *request.nest, device, pinned);
+    report.unmet.push_back("schedule '" + print(pinned.schedule) +
+                           "' does not fit: " + (why.empty() ? "its kernel cannot be generated for this nest" : why));
+  }
+}
+
 std::string anonymous_text(tile::Kernel kernel) {
   kernel.name = "kernel";
   for (size_t i = 0; i < kernel.params.size(); ++i) kernel.params[i].name = "p" + std::to_string(i);

@@ -2,6 +2,7 @@
 #pragma once
 #include "codegen/driver/compile.h"
 #include "codegen/driver/object_cache.h"
+#include "codegen/schedule/tuned.h"
 
 namespace tessera {
 
@@ -11,7 +12,13 @@ struct KernelRequest {
   NodeId node = {};
   const TunedSchedules* tuned = nullptr;    // replaces CompileOptions::tuned for this kernel
   const AttentionCall* attention = nullptr; // on a GPU
+  const FixedSchedules* pinned = nullptr;   // by a plan file; before `tuned` and CompileOptions::tuned
 };
+// The measured schedules that count for a request: pinned ones, its own, those of the options.
+[[nodiscard]] const TunedSchedules* schedules_for(const KernelRequest& request, const CompileOptions& options);
+// Says in report.unmet which pinned schedules of a request are not those that it got, and why.
+void check_pinned(const Graph& graph, const KernelRequest& request, const Target& device, KernelReport& report);
+inline constexpr std::string_view kPinned = "pinned by a plan file"; // TunedSchedule::measured of such a schedule
 // Runs body(0) ... body(count - 1), in any order, on options.jobs threads. Returns after all are done. If one throws,
 // those that have not begun are skipped, and the exception propagates.
 void compile_each(size_t count, const CompileOptions& options, const std::function<void(size_t)>& body);

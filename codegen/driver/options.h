@@ -10,6 +10,7 @@
 namespace tessera {
 
 class TunedSchedules;
+struct PlanFile;
 
 // Which f32 operations of a GPU's libraries may round their operands to TF32 (10 bits of mantissa; sums stay in f32):
 // none, convolutions (PyTorch's default), or products as well.
@@ -42,12 +43,17 @@ struct CompileOptions {
   // Polled between kernels, on any thread: true ends the compilation with error Cancelled.
   std::function<bool()> cancelled;
   bool fusion = true;
-  bool strict_rounding = false; // round after every operator; nothing is computed in TF32
-  Tf32 tf32 = Tf32::Conv;       // of f32 operations on a GPU
-  bool cache = true;            // object cache on disk
-  std::string cache_dir;        // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera
-  bool keep_tiles = false;      // report the text of tile kernels (KernelReport::tile_text)
-  bool keep_texts = false;      // also report LLVM IR and PTX, which are generated again if the cache has the code
+  // Steering (docs/steering.md). Operators by the name that the exporter gave, or by the name of their first output.
+  std::vector<std::pair<std::string, std::string>> no_fuse; // two operators: no kernel or library call has both
+  std::vector<std::string> break_at;    // an operator: its result is in memory, and nothing is fused across it
+  std::shared_ptr<const PlanFile> plan; // pins fusion, schedules and routes (codegen/driver/plan_file.h)
+  bool plan_strict = false;             // what of the plan does not fit is an error, not a warning
+  bool strict_rounding = false;         // round after every operator; nothing is computed in TF32
+  Tf32 tf32 = Tf32::Conv;               // of f32 operations on a GPU
+  bool cache = true;                    // object cache on disk
+  std::string cache_dir;                // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera
+  bool keep_tiles = false;              // report the text of tile kernels (KernelReport::tile_text)
+  bool keep_texts = false; // also report LLVM IR and PTX, which are generated again if the cache has the code
   std::vector<std::string> disabled_passes;
   // Largest size in bytes of one value without inputs, and of all together, that is computed at compile time
   // (fold_constants.h); more if the constants from which they are computed are larger. Negative: none.

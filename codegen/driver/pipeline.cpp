@@ -2,6 +2,8 @@
 #include "codegen/device/device.h"
 #include "codegen/driver/fold_constants.h"
 #include "codegen/driver/group_iterations.h"
+#include "codegen/driver/plan_file.h"
+#include "codegen/driver/steering.h"
 #include "fusion/attention.h"
 #include <algorithm>
 #include <charconv>
@@ -31,6 +33,8 @@ Result<bool> Compilation::fuse() {
   fusion_ = FusionOptions();
   fusion_.enabled = options_.fusion;
   fusion_.strict_rounding = options_.strict_rounding;
+  fusion_.constraints = requests_of(options_);
+  if (pinned_) fusion_.constraints.groups = options_.plan->fusion.groups;
   backend_.configure(fusion_);
   set_routes(fusion_, backend_.routes());
   TESSERA_ASSIGN(plan_, plan_groups(graph_, axes_, fusion_));
@@ -39,7 +43,15 @@ Result<bool> Compilation::fuse() {
 
 Result<bool> Compilation::fuse_attention() { return fusion::fuse_attention(graph_, axes_, fusion_, plan()); }
 
+Result<bool> Compilation::pin() {
+  if (pinned_ || !options_.plan || options_.plan->fusion.groups.empty()) return false;
+  pinned_ = true;
+  plan_.reset();
+  return true;
+}
+
 Result<bool> Compilation::fold() {
+  if (pinned_) return false; // it was done for the plan before
   TESSERA_ASSIGN(bool changed, fold_constants(graph_, plan(), options_, constants_));
   if (changed) plan_.reset();
   return changed;
@@ -68,6 +80,8 @@ const std::vector<CompilePass>& compile_passes() {
                    [](Compilation& c) { return c.fuse_attention(); }});
     all.push_back({"fold-constants", "computes what depends on no input, and plans again", PassLevel::Plan,
                    [](Compilation& c) { return c.fold(); }, "fuse"});
+    all.push_back({"pin-plan", "plans again as a plan file says", PassLevel::Plan,
+                   [](Compilation& c) { return c.pin(); }, "fuse"});
     of_devices(true);
     return all;
   }();

@@ -7,6 +7,7 @@
 //   fuse               makes the fusion plan
 //   fuse-attention     two products and the softmax between them become one unit of the plan
 //   fold-constants     computes values that depend on no input; if the graph changes, it is planned again
+//   pin-plan           with a plan file: plans the graph, which is final now, once more as the file says
 //   the device's       choices of how to compute a group of the plan
 #pragma once
 #include "codegen/device/backend.h"
@@ -33,6 +34,7 @@ public:
   [[nodiscard]] Result<bool> fuse();
   [[nodiscard]] Result<bool> fuse_attention();
   [[nodiscard]] Result<bool> fold();
+  [[nodiscard]] Result<bool> pin();
 
   [[nodiscard]] std::string_view level() const override { return has_plan() ? "plan" : "graph"; }
   [[nodiscard]] std::string text() const override; // of the graph, then of the plan if there is one
@@ -46,6 +48,7 @@ private:
   FusionOptions fusion_;
   std::optional<FusionPlan> plan_;
   FoldedConstants constants_;
+  bool pinned_ = false; // the plan follows options.plan
 };
 
 enum class PassLevel : uint8_t { Graph, Fuse /* makes a plan of a graph */, Plan };

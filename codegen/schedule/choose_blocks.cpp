@@ -17,6 +17,7 @@ struct Choice {
   Legal legal;
   Cost cost;
   std::string measured; // of a record
+  std::vector<ExtentRange> extents;
 };
 
 class Chooser {
@@ -71,9 +72,11 @@ private:
       Cost c = cost(sized, schedule, blocks_per_row, f_.device, model_);
       if (best && c.us >= best->cost.us && any && c.us >= any->cost.us) return;
       if (!best || c.us < best->cost.us)
-        if (Legal l = legal(f_, schedule, cell.extents); l && holds(l.conditions, cell.sizes)) best = {std::move(l), c};
+        if (Legal l = legal(f_, schedule, cell.extents); l && holds(l.conditions, cell.sizes))
+          best = {std::move(l), c, "", cell.extents};
       if (schedule.kind != ScheduleKind::BlockTeam && (!any || c.us < any->cost.us))
-        if (Legal l = legal(f_, schedule, everything); l && l.conditions.empty()) any = {std::move(l), c};
+        if (Legal l = legal(f_, schedule, everything); l && l.conditions.empty())
+          any = {std::move(l), c, "", everything};
     };
     for_each_schedule(f_, sized, cell.sizes, online_, offer);
     if (!any) return;
@@ -97,14 +100,15 @@ private:
         if (auto n = l.blocks_per_row->eval(cell.sizes); n.ok()) blocks_per_row = *n;
       Cost c = cost(sized, schedule, blocks_per_row, f_.device, model_);
       c.us = std::min(c.us, best.cost.us);
-      choice = {std::move(l), c, r->text()};
+      choice = {std::move(l), c, r->text(), extents};
     };
     take(best, cell.extents, false);
     if (schedule.kind != ScheduleKind::BlockTeam)
       take(any, std::vector<ExtentRange>(sized.extents.size(), ExtentRange{INT64_MIN, INT64_MAX, 1}), true);
   }
   [[nodiscard]] static BlockChoice explained(const Choice& choice) {
-    return {choice.legal, BlockFacts::sizes(choice.legal.schedule), choice.cost.predicted(), choice.measured};
+    return {choice.legal, BlockFacts::sizes(choice.legal.schedule), choice.cost.predicted(), choice.measured,
+            choice.extents};
   }
 
   const BlockFacts& f_;
@@ -127,11 +131,15 @@ std::vector<BlockChoice> choose_blocks(const BlockFacts& facts, const LoweringOp
   if (tuned)
     for (TunedSchedule& t : tuned->find(nest_key(facts.graph, facts.nest, domain))) {
       t.schedule.traversal.online &= online;
-      if (Legal l = legal(facts, t.schedule, t.extents)) list.push_back({std::move(l), "", {}, std::move(t.measured)});
+      if (Legal l = legal(facts, t.schedule, t.extents))
+        list.push_back({std::move(l), "", {}, std::move(t.measured), std::move(t.extents)});
     }
   if (domain.axes.empty()) {
-    list.push_back(
-        {legal(facts, BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1), {}), "a single point: scalars", {}, ""});
+    list.push_back({legal(facts, BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1), {}),
+                    "a single point: scalars",
+                    {},
+                    "",
+                    {}});
     return list;
   }
   for (BlockChoice& c : Chooser(facts, online, options.records).run()) list.push_back(std::move(c));

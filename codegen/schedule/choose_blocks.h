@@ -9,6 +9,7 @@ struct BlockChoice {
   std::string why; // for the report
   PredictedTime predicted;
   std::string measured; // of a record
+  std::vector<ExtentRange> extents;
 };
 
 // In order of preference, those of `tuned` first; the last one has no conditions.

@@ -31,10 +31,16 @@ std::string explained(const BlockFacts& f, const Schedule& s) {
 } // namespace
 
 HostChoice choose_host(const BlockFacts& facts, const TunedSchedules* tuned) {
+  const Cells cells = typical_cells(facts);
   if (tuned)
     for (const TunedSchedule& t : tuned->find(nest_key(facts.graph, facts.nest, facts.d)))
-      if (const Legal l = legal(facts, t.schedule, t.extents)) return {l.schedule, "", {}, t.measured};
-  const Cells cells = typical_cells(facts);
+      if (const Legal l = legal(facts, t.schedule, t.extents)) {
+        HostChoice choice{l.schedule, "", {}, t.measured, t.extents};
+        if (!cells.list.empty())
+          if (auto at = sized_facts(facts, cells.list.front().sizes); at.ok())
+            choice.predicted = cost(*at, l.schedule, 1, facts.device, {}).predicted();
+        return choice;
+      }
   std::vector<SizedFacts> sized;
   std::vector<Schedule> list; // of equal ones the first is taken
   std::set<Schedule> met;
@@ -61,15 +67,15 @@ HostChoice choose_host(const BlockFacts& facts, const TunedSchedules* tuned) {
   for (size_t i : order)
     if (const Legal l = legal(facts, list[i], everything))
       return {l.schedule, explained(facts, l.schedule),
-              cost(sized.front(), l.schedule, 1, facts.device, {}).predicted(), ""};
-  return {{}, "no size is possible", {}, ""};
+              cost(sized.front(), l.schedule, 1, facts.device, {}).predicted(), "", everything};
+  return {{}, "no size is possible", {}, "", {}};
 }
 
 HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device,
                            const TunedSchedules* tuned) {
   Result<Domain> domain = make_domain(graph, nest);
   if (domain.ok()) return choose_host(BlockFacts(graph, nest, *domain, device), tuned);
-  return {{}, domain.error().message, {}, ""}; // lower_to_tiles reports the same error
+  return {{}, domain.error().message, {}, "", {}}; // lower_to_tiles reports the same error
 }
 
 } // namespace tessera

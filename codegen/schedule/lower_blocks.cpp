@@ -54,6 +54,7 @@ Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const Loo
     k->why = std::move(choice.why);
     k->predicted = std::move(choice.predicted);
     k->measured = std::move(choice.measured);
+    k->extents = std::move(choice.extents);
     if (nothing) k->grid = 0;
     kernels.push_back(std::move(*k));
     if (choice.legal.conditions.empty() && !choice.legal.grid_barrier) break;

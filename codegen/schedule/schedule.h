@@ -130,6 +130,12 @@ using ScheduleFields = std::map<std::string, int64_t>;
 [[nodiscard]] std::string print(const Schedule& schedule);
 [[nodiscard]] Result<Schedule> parse_schedule(std::string_view text);
 
+// Extents of one axis.
+struct ExtentRange {
+  int64_t min = 0, max = INT64_MAX, multiple_of = 1;
+  bool operator==(const ExtentRange&) const = default;
+};
+
 // Predicted time of a launch, in microseconds, with its terms (cost.h). Without terms: it is not predicted.
 struct PredictedTime {
   double us = 0;
@@ -142,10 +148,11 @@ struct PredictedTime {
 struct ScheduledKernel {
   tile::Kernel kernel;
   Schedule schedule;
-  std::string why;              // for the report: what was chosen
-  PredictedTime predicted;      // at the sizes for which it was chosen
-  std::string measured;         // of a record: "38.1 us -> 35.0 us on NVIDIA H200"; empty: chosen by the cost
-  std::vector<ValueId> buffers; // graph values, in parameter order
+  std::string why;                  // for the report: what was chosen
+  PredictedTime predicted;          // at the sizes for which it was chosen
+  std::string measured;             // of a record: "38.1 us -> 35.0 us on NVIDIA H200"; empty: chosen by the cost
+  std::vector<ExtentRange> extents; // by axis of the domain, for which the schedule was found to be right (legal.h)
+  std::vector<ValueId> buffers;     // graph values, in parameter order
   std::vector<bool> buffer_written;
   // Per buffer, the read buffers whose memory a written one may take over: read only where the same program has yet to
   // write, with elements of the same size. Two outputs must not take the same one.
@@ -189,6 +196,7 @@ struct HostChoice {
   std::string why;         // for the report
   PredictedTime predicted; // as ScheduledKernel's, like what follows
   std::string measured;
+  std::vector<ExtentRange> extents;
 };
 [[nodiscard]] HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device,
                                          const TunedSchedules* tuned = nullptr);

@@ -7,18 +7,13 @@ namespace tessera {
 
 using CallSizes = std::unordered_map<uint64_t, int64_t>; // sizes of a call, by symbol id
 
-// Extents of one axis.
-struct ExtentRange {
-  int64_t min = 0, max = INT64_MAX, multiple_of = 1;
-  bool operator==(const ExtentRange&) const = default;
-};
-
 // A schedule with the sizes that it is meant for. It is right at all sizes that it is ever launched for, whatever `extents` says: where a tile holds
 // a whole row, the conditions of its kernel say so.
 struct TunedSchedule {
   Schedule schedule;
   std::vector<ExtentRange> extents; // by axis of the nest's domain (domain.h)
   std::string measured;             // what was measured: "38.1 us -> 35.0 us on NVIDIA H200"
+  bool operator==(const TunedSchedule&) const = default;
 };
 
 // Where a compile looks for them. Thread-safe.
@@ -28,6 +23,20 @@ public:
   // Of one nest, by nest_key(); the first one that fits a call's sizes is to be launched.
   [[nodiscard]] virtual std::vector<TunedSchedule> find(const Hash128& nest) const = 0;
 };
+
+// The same list for every nest that is looked up: what a plan file pins for one kernel.
+class FixedSchedules final : public TunedSchedules {
+public:
+  explicit FixedSchedules(std::vector<TunedSchedule> list) : list_(std::move(list)) {}
+  [[nodiscard]] std::vector<TunedSchedule> find(const Hash128&) const override { return list_; }
+  [[nodiscard]] const std::vector<TunedSchedule>& list() const { return list_; }
+
+private:
+  std::vector<TunedSchedule> list_;
+};
+// Why a schedule is not right for a nest on a device; empty: it is.
+[[nodiscard]] std::string refusal(const Graph& graph, const LoopNest& nest, const Target& device,
+                                  const TunedSchedule& tuned);
 
 // The range that a measured extent stands for: up to the next power of two, from just above the one below, and as
 // divisible as it is, up to 16. A call outside of it is tuned by itself.

@@ -66,7 +66,7 @@ class Program(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    _fields_ = [("device", ctypes.c_char_p), ("threads", ctypes.c_int32), ("tune_share", ctypes.c_double), ("tf32", ctypes.c_char_p)]
+    _fields_ = [("device", ctypes.c_char_p), ("threads", ctypes.c_int32), ("tune_share", ctypes.c_double), ("tf32", ctypes.c_char_p), ("plan", ctypes.c_char_p)]
 
 
 def library() -> ctypes.CDLL:

@@ -173,13 +173,14 @@ PyType_Spec spec = {"tessera._native.Session", sizeof(SessionObject), 0, Py_TPFL
 // ---- opening
 
 struct Options {
-  const char *device = "auto", *tf32 = "conv";
+  const char *device = "auto", *tf32 = "conv", *plan = "";
   int threads = 0;
   [[nodiscard]] tessera_options c() const {
     tessera_options o{};
     o.device = device;
     o.threads = threads;
     o.tf32 = tf32;
+    if (*plan) o.plan = plan;
     return o;
   }
 };
@@ -198,11 +199,11 @@ PyObject* open_with(const Options& options, Ref weights, const Open& open) {
 }
 
 PyObject* open_model(PyObject*, PyObject* args, PyObject* keywords) {
-  static const char* names_of[] = {"path", "device", "threads", "tf32", nullptr};
+  static const char* names_of[] = {"path", "device", "threads", "tf32", "plan", nullptr};
   PyObject* path = nullptr;
   Options options;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|siz:open", const_cast<char**>(names_of), PyUnicode_FSConverter,
-                                   &path, &options.device, &options.threads, &options.tf32))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sizy:open", const_cast<char**>(names_of), PyUnicode_FSConverter,
+                                   &path, &options.device, &options.threads, &options.tf32, &options.plan))
     return nullptr;
   Ref bytes(path);
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
@@ -322,7 +323,8 @@ PyObject* survey_program(PyObject*, PyObject* args, PyObject* keywords) {
 
 PyMethodDef functions[] = {
     {"open", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_model)), METH_VARARGS | METH_KEYWORDS,
-     "open(path, device=\"auto\", threads=0, tf32=\"conv\")\n--\n\nA Session of a model file. Raises tessera.Error."},
+     "open(path, device=\"auto\", threads=0, tf32=\"conv\", plan=b\"\")\n--\n\nA Session of a model file. Raises "
+     "tessera.Error."},
     {"open_program", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_program)),
      METH_VARARGS | METH_KEYWORDS,
      "open_program(name, json, weights=None, device=\"auto\", threads=0, tf32=\"conv\", strided=False)\n--\n\n"

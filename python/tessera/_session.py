@@ -127,7 +127,14 @@ class Model:
         return f"<tessera.Model {self._path!r} on {self.device}: ({inputs}) -> ({outputs})>"
 
 
-def load(path: str | bytes | os.PathLike[str], device: str = "auto", *, threads: int = 0, tf32: str = "conv") -> Model:
+def load(
+    path: str | bytes | os.PathLike[str],
+    device: str = "auto",
+    *,
+    threads: int = 0,
+    tf32: str = "conv",
+    plan: str | bytes | os.PathLike[str] | None = None,
+) -> Model:
     """Reads and compiles a model.
 
     path: an ONNX file, an archive of torch.export (.pt2), or what `tessera compile` wrote.
@@ -135,7 +142,8 @@ def load(path: str | bytes | os.PathLike[str], device: str = "auto", *, threads:
     be used.
     threads: of the host; 0 for all cores that this process may use.
     tf32: which float32 operations on a GPU may round operands to TF32: "off", "conv" or "all".
+    plan: a file of `tessera compile --save-plan`: fusion, schedules and routes are as it says; what does not fit is decided anew.
 
     Raises FileError, ModelError, UnsupportedError, UsageError, OutOfMemoryError, RunError; all are tessera.Error.
     """
-    return Model(_native.open(path, device, threads, tf32), os.fsdecode(path))
+    return Model(_native.open(path, device, threads, tf32, b"" if plan is None else os.fsencode(plan)), os.fsdecode(path))

@@ -442,6 +442,48 @@ FusionPlan check_plan(Graph& graph, const std::vector<std::map<std::string, int6
   return std::move(*plan);
 }
 
+bool together(const Graph& graph, const FusionPlan& plan, const std::string& a, const std::string& b) {
+  for (const Group* g : flat_groups(plan)) {
+    std::vector<NodeId> nodes = g->kind == Group::Kind::Library ? g->call.sources : g->nest.sources;
+    if (g->node.valid()) nodes.push_back(g->node);
+    auto has = [&](const std::string& name) {
+      return std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) { return is_of(graph.node(n).location, name); });
+    };
+    if (has(a) && has(b)) return true;
+  }
+  return false;
+}
+
+std::vector<PinnedGroup> pinned(const Graph& graph, const FusionPlan& plan) {
+  const NodeKeys keys(graph);
+  std::vector<PinnedGroup> out;
+  for (const Group& g : plan.groups) {
+    if (g.kind == Group::Kind::Alias && !g.node.valid()) continue;
+    PinnedGroup p;
+    p.name = g.name;
+    p.kind = g.kind == Group::Kind::Kernel    ? PinnedGroup::Kind::Kernel
+             : g.kind == Group::Kind::Library ? PinnedGroup::Kind::Library
+                                              : PinnedGroup::Kind::Other;
+    std::vector<NodeId> nodes = g.kind == Group::Kind::Library ? g.call.sources : g.nest.sources;
+    if (g.node.valid()) nodes = {g.node};
+    for (NodeId n : nodes) p.nodes.push_back(keys.of(n));
+    for (ValueId v : g.stages) p.stages.push_back(keys.of(v));
+    for (ValueId v : g.reads) {
+      const Node* producer = graph.producer(v);
+      const auto* s = producer ? producer->op->structured() : nullptr;
+      if (producer && !(s && s->kind == Structured::Constant)) p.reads.push_back(keys.of(v));
+    }
+    out.push_back(std::move(p));
+  }
+  return out;
+}
+
+std::string groups_text(const Graph& graph, FusionPlan plan) {
+  plan.ledger.clear();
+  plan.pairs.clear();
+  return print(graph, plan);
+}
+
 int count(const FusionPlan& plan, Group::Kind kind) {
   return static_cast<int>(
       std::count_if(plan.groups.begin(), plan.groups.end(), [&](const Group& g) { return g.kind == kind; }));

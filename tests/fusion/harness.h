@@ -36,6 +36,12 @@ FusionOptions generated();
 FusionPlan check_plan(Graph& graph, const std::vector<std::map<std::string, int64_t>>& sizes,
                       const FusionOptions& options = generated(), double tolerance = 1e-5);
 
+// Whether a group has nodes of both operators.
+bool together(const Graph& graph, const FusionPlan& plan, const std::string& a, const std::string& b);
+// The plan as a plan file pins it.
+std::vector<PinnedGroup> pinned(const Graph& graph, const FusionPlan& plan);
+std::string groups_text(const Graph& graph, FusionPlan plan); // without reasons
+
 int count(const FusionPlan& plan, Group::Kind kind);
 int count_reason(const FusionPlan& plan, FusionReason reason);
 

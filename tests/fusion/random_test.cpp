@@ -6,6 +6,8 @@
 namespace tessera {
 namespace {
 
+using Sizes = std::vector<std::map<std::string, int64_t>>;
+
 class RandomGraph {
 public:
   explicit RandomGraph(uint32_t seed) : random_(seed) {
@@ -181,6 +183,49 @@ TEST(RandomPlan, LimitsAndOptionsKeepTheMeaning) {
       if (HasFailure()) return;
     }
   }
+}
+
+// Operators stay apart and breaks are breaks, whatever else is fused, and a pinned plan is repeated without the requests.
+TEST(RandomPlan, RequestsHoldAndPinnedPlansAreRepeated) {
+  const Sizes sizes = {{{"b", 2}, {"s", 3}}};
+  int pinned_groups = 0;
+  for (uint32_t seed = 2000; seed < 2120; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    auto make = [&] {
+      Graph g = RandomGraph(seed).make(6 + static_cast<int>(seed % 25));
+      for (NodeId id : g.order()) g.node(id).location.node = "n" + std::to_string(id.index);
+      return g;
+    };
+    Graph g = make();
+    std::mt19937 random(seed);
+    const auto order = g.order();
+    auto any = [&] { return g.node(order[random() % order.size()]).location.node; };
+    FusionOptions options = generated();
+    if (seed % 3 == 1) options.launch_us = 2, options.bytes_per_us = 4e6;
+    if (seed % 3 == 2) options.generated_epilogues = false, options.fixed_epilogues = options.scaled_operands = true;
+    FusionOptions asked = options;
+    for (int i = 0; i < 4; ++i)
+      if (const std::string a = any(), b = any(); a != b) asked.constraints.apart.emplace_back(a, b);
+    if (seed % 2 == 0) asked.constraints.breaks.push_back(any());
+    const FusionPlan plan = check_plan(g, sizes, asked, 2e-4);
+    for (const auto& [a, b] : asked.constraints.apart) EXPECT_FALSE(together(g, plan, a, b)) << a << " " << b;
+    for (const auto& e : plan.ledger)
+      for (const std::string& name : asked.constraints.breaks)
+        EXPECT_FALSE(is_of(g.node(e.producer).location, name) &&
+                     together(g, plan, name, g.node(e.consumer).location.node))
+            << name << "\n"
+            << print(g, plan);
+
+    Graph again = make();
+    options.constraints.groups = pinned(g, plan);
+    pinned_groups += static_cast<int>(options.constraints.groups.size());
+    const FusionPlan repeated = check_plan(again, sizes, options, 2e-4);
+    for (const auto& u : repeated.unmet)
+      ADD_FAILURE() << options.constraints.groups[static_cast<size_t>(u.group)].name << ": " << u.why;
+    EXPECT_EQ(groups_text(again, repeated), groups_text(g, plan));
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(pinned_groups, 120);
 }
 
 } // namespace

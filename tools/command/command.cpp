@@ -3,6 +3,7 @@
 #include "api/load_operators.h"
 #include "codegen/driver/load.h"
 #include "codegen/driver/pipeline.h"
+#include "codegen/driver/plan_file.h"
 #include "codegen/target/select.h"
 #include "graph/ops/op.h"
 #include "graph/support/file.h"
@@ -68,6 +69,26 @@ void add_plan_options(Subcommand& sub, ModelOptions& o) {
              "leave a pass out, by name (repeatable; 'tessera opt --list' names them)")
       .one_at_a_time()
       .only_compiles(o.compiles);
+  sub.option("--no-fuse", o.no_fuse, "A B: keep two operators, by the exporter's names, out of one kernel (repeatable)")
+      .pairs()
+      .only_compiles(o.compiles);
+  sub.option("--break-at", o.break_at, "fuse nothing across the result of this operator (repeatable)")
+      .one_at_a_time()
+      .only_compiles(o.compiles);
+  sub.option("--plan", o.plan, "fusion, schedules and routes of this file, which --save-plan wrote")
+      .only_compiles(o.compiles);
+  sub.flag("--plan-strict", o.plan_strict, "what of the plan file does not fit is an error, not a warning")
+      .only_compiles(o.compiles);
+}
+
+void add_save_plan_option(Subcommand& sub, ModelOptions& o) {
+  sub.option("--save-plan", o.save_plan, "write fusion, schedules and routes to this file, for --plan")
+      .only_compiles(o.compiles);
+}
+
+Status save_plan(const ModelOptions& o, const Session& session) {
+  if (o.save_plan.empty()) return {};
+  return write_text(o.save_plan, print_plan_file(session.variants().front()->compiled));
 }
 
 void add_model_options(Subcommand& sub, ModelOptions& o) {
@@ -192,6 +213,12 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   for (const auto& pass : o.disabled_passes)
     if (find_compile_pass(pass) == nullptr) return unknown_pass(pass);
   out.compile.disabled_passes = o.disabled_passes;
+  for (size_t i = 0; i + 1 < o.no_fuse.size(); i += 2) out.compile.no_fuse.emplace_back(o.no_fuse[i], o.no_fuse[i + 1]);
+  out.compile.break_at = o.break_at;
+  if (!o.plan.empty()) {
+    TESSERA_ASSIGN(out.compile.plan, read_plan_file(o.plan));
+  }
+  out.compile.plan_strict = o.plan_strict;
   out.on_miss = o.on_miss == "generic" ? SessionOptions::OnMiss::Generic : SessionOptions::OnMiss::Compile;
   out.max_variants = o.max_variants;
   for (const auto& text : o.specialize) {
@@ -249,6 +276,8 @@ Result<std::unique_ptr<Session>> open_session(const ModelOptions& o, SessionOpti
   progress.clear();
   if (opened.ok())
     for (const auto& w : (*opened)->model_warnings()) say_warning(w);
+  if (opened.ok())
+    for (const auto& w : (*opened)->variants().front()->compiled.report.plan_warnings) say_warning(w);
   return opened;
 }
 

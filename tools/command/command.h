@@ -38,6 +38,10 @@ struct ModelOptions {
   std::optional<double> tune_share;
   std::string cache_dir;
   std::vector<std::string> disabled_passes;
+  std::vector<std::string> no_fuse; // two for each pair
+  std::vector<std::string> break_at;
+  std::string plan, save_plan; // files
+  bool plan_strict = false;
   std::vector<std::string> operators;  // shared libraries of operators
   std::vector<std::string> specialize; // DIM=exact, DIM=div:8
   std::string on_miss = "compile";
@@ -51,6 +55,9 @@ void add_plan_options(Subcommand& sub, ModelOptions& options);
 void add_operators_option(Subcommand& sub, std::vector<std::string>& libraries);
 // Registers the operators of the libraries. Errors: those of load_operators().
 [[nodiscard]] Status load_all(const std::vector<std::string>& libraries);
+void add_save_plan_option(Subcommand& sub, ModelOptions& options);
+// Writes the plan of the first variant where --save-plan asked for it.
+[[nodiscard]] Status save_plan(const ModelOptions& options, const Session& session);
 [[nodiscard]] Diagnostic unknown_pass(const std::string& name);
 // An error for a compiled file where `subcommand` needs the model it was compiled from.
 [[nodiscard]] Status need_model(const std::string& path, const std::string& subcommand);

@@ -23,6 +23,7 @@ int run(const CompileCommand& o) {
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
     const auto& compiled = session->variants().front()->compiled;
     TESSERA_TRY(session->save(o.output, o.embed_weights));
+    TESSERA_TRY(save_plan(o.model, *session));
     std::error_code ignored; // the size is for people
     auto bytes = std::filesystem::file_size(o.output, ignored);
     const auto& r = compiled.report;
@@ -50,6 +51,7 @@ void add_compile(CommandLine& line) {
   auto options = std::make_shared<CompileCommand>();
   Subcommand sub = line.add("compile", "compile a model to an executable file");
   add_model_options(sub, options->model);
+  add_save_plan_option(sub, options->model);
   sub.option("-o,--output", options->output, "executable file to write").required();
   sub.flag("--embed-weights", options->embed_weights,
            "put the weights into the file instead of naming the model's own files");

@@ -1,6 +1,9 @@
 // tessera explain: what fused, what did not and why, in bytes.
+#include "report/report.h"
 #include "reports.h"
 #include "rules.h"
+#include <cstdlib>
+#include <unistd.h>
 #include <unordered_map>
 
 namespace tessera::command {
@@ -10,7 +13,7 @@ namespace {
 struct ExplainOptions {
   ModelOptions model;
   std::string format = "text", output;
-  bool summary = false, tiles = false;
+  bool full = false, tiles = false;
   MeasureOptions measure;
   std::string rules;
 };
@@ -28,13 +31,14 @@ void evaluate_all(Json& j, const std::function<Json(const std::string&)>& value)
     for (auto& part : j) evaluate_all(part, value);
 }
 
-Result<std::string> render(const ExplainOptions& o, const Json& report) {
+Result<std::string> render(const ExplainOptions& o, const Json& json) {
   try {
-    if (o.format == "json") return json_text(report);
-    if (o.format == "html") return explain_html(report);
-    std::string text = shown_lines(explain_text(report, o.summary));
+    if (o.format == "json") return json_text(json);
+    if (o.format == "html") return explain_html(json);
+    const bool color = o.output.empty() && ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+    std::string text = o.full ? report::full(json) : report::overview(json, color);
     if (o.tiles)
-      for (const auto& step : report.at("steps"))
+      for (const auto& step : json.at("steps"))
         if (step.contains("tile")) text += "\n" + shown_lines(step.at("tile").get<std::string>());
     return text;
   } catch (const Json::exception& e) {
@@ -51,6 +55,7 @@ int run(const ExplainOptions& o) {
     options.import.missing_weights = ImportOptions::MissingWeights::MadeUp;
     options.compile.keep_tiles = o.tiles;
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
+    TESSERA_TRY(save_plan(o.model, *session));
     std::vector<std::string> notes;
     TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
     for (const auto& n : notes) say_note(n);
@@ -110,9 +115,10 @@ void add_explain(CommandLine& line) {
   auto options = std::make_shared<ExplainOptions>();
   Subcommand sub = line.add("explain", "say what fused, what did not and why, in bytes");
   add_model_options(sub, options->model);
+  add_save_plan_option(sub, options->model);
   sub.option("--format", options->format, "of the report").one_of({"text", "json", "html"}).show_default();
   sub.option("-o,--output", options->output, "write the report to this file");
-  sub.flag("--summary", options->summary, "counts, breaks and totals only");
+  sub.flag("--full", options->full, "all steps, edges, breaks and guards, not one screen");
   sub.flag("--tiles", options->tiles, "with the text of each tile kernel");
   add_measure_options(sub, options->measure);
   sub.option("--rules", options->rules,
@@ -120,7 +126,7 @@ void add_explain(CommandLine& line) {
   sub.footer("Weights may be missing: a graph is enough.\n"
              "Examples:\n"
              "  tessera explain model.onnx --shape batch=8 --shape seq=128\n"
-             "  tessera explain model.onnx --summary\n"
+             "  tessera explain model.onnx --full\n"
              "  tessera explain model.pt2 --shape x=8x3x224x224\n"
              "  tessera explain model.onnx --format json -o report.json\n"
              "  tessera explain model.onnx --format html --tiles -o report.html");

@@ -7,8 +7,7 @@ namespace tessera::command {
 // Session::report() with the numbers that the sizes give: "at_sizes" next to each "expression", null where the sizes do
 // not say it. Without the texts of tile kernels unless `tiles`. Error CorruptFile: a compiled file's report is none.
 [[nodiscard]] Result<Json> explain_json(const Session& session, const Sizes& sizes, bool tiles);
-// Both throw Json::exception where a part of the report is missing or of another type, which only explain.cpp sees.
-[[nodiscard]] std::string explain_text(const Json& report, bool summary);
+// Throws Json::exception where a part of the report is missing or of another type, which only explain.cpp sees.
 // One HTML file that needs no other: tables that can be sorted, a bar for what each step moves.
 [[nodiscard]] std::string explain_html(const Json& report);
 

@@ -10,6 +10,10 @@ namespace tessera::command {
 Option& Option::required(bool yes) { return option_->required(yes), *this; }
 Option& Option::show_default() { return option_->capture_default_str(), *this; }
 Option& Option::one_at_a_time() { return option_->allow_extra_args(false), *this; }
+Option& Option::pairs() {
+  option_->type_size(2)->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(false);
+  return *this;
+}
 Option& Option::one_of(std::initializer_list<const char*> values) {
   return option_->check(CLI::IsMember(std::vector<std::string>(values.begin(), values.end()))), *this;
 }

@@ -31,6 +31,7 @@ def model_rows(a, name, path, shapes, folder):
     report_file, bench_file = os.path.join(folder, "report.json"), os.path.join(folder, "bench.json")
     call(a.tessera, "bench", *common, "--profile", "--no-cold", "--seconds", str(a.seconds), "--json", bench_file)
     call(a.tessera, "explain", *common, "--format", "json", "-o", report_file)
+    timed = call(a.tessera, "bench", *common, "--no-cold", "--seconds", str(a.seconds), "--json", bench_file + ".call") and json.load(open(bench_file + ".call"))
     report, bench = json.load(open(report_file)), json.load(open(bench_file))
     measured = {s["name"]: s for s in bench["steps"]}
     counted = ncu_bytes(a, common) if a.bytes else {}
@@ -40,9 +41,10 @@ def model_rows(a, name, path, shapes, folder):
         row = {"model": name, "step": s["id"], "kind": s["kind"], "class": s["class"], "schedule": s.get("schedule", {}).get("kind", s.get("library_call", "")),
                "bytes": s["bytes"]["at_sizes"], "flops": s["flops"]["at_sizes"], "predicted_us": s["price"]["us"], "bound": s["price"]["bound"], "terms": s["price"]["terms_us"], "measured_us": m["ms"] * 1e3,
                "operands": [r["type"] for r in s["reads"]], "result": [r["type"] for r in s["writes"]], "shapes": [o["shape"] for o in s.get("operands", [])], "sizes": report["sizes"]}
-        if s["id"] in counted: row["counted"] = counted[s["id"]]
+        symbol = s.get("schedule", {}).get("symbol")
+        if symbol in counted and s["kind"] in ("kernel", "separate"): row["counted"] = counted[symbol]
         yield row
-    a.calls.append({"model": name, "predicted_us": report["totals"]["predicted_us"], "measured_us": bench["median_ms"] * 1e3, "device": bench["device"]})
+    a.calls.append({"model": name, "predicted_us": report["totals"]["predicted_us"], "measured_us": timed["median_ms"] * 1e3, "device": bench["device"]})
 
 
 def ncu_bytes(a, common):

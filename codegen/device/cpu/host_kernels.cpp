@@ -95,6 +95,8 @@ private:
     if (!request.nest || request.tuned || texts) return false;
     const auto first = same_.find_or_add(*request.nest, out_.kernels.size());
     if (!first) return false;
+    const FixedSchedules* before = requests_[*first].pinned;
+    if (!request.pinned != !before || (before && request.pinned->list() != before->list())) return false;
     ScheduledKernel& model = out_.kernels[*first].scheduled;
     tile::Kernel code = std::move(model.kernel); // owned by the first request
     LinkedKernel linked = out_.kernels[*first];
@@ -106,6 +108,8 @@ private:
     report.why = linked.scheduled.why;
     report.predicted = linked.scheduled.predicted;
     report.tuned = out_.reports[*first].tuned;
+    report.extents = out_.reports[*first].extents;
+    report.unmet = out_.reports[*first].unmet;
     out_.kernels.push_back(std::move(linked));
     out_.reports.push_back(std::move(report));
     return true;
@@ -117,6 +121,7 @@ private:
       report.schedule = choice.schedule;
       report.why = choice.why;
       report.predicted = choice.predicted;
+      report.extents = choice.extents;
       TESSERA_ASSIGN(ScheduledKernel k, lower_to_tiles(graph_, *request.nest, choice.schedule, "kernel",
                                                        {.exact_division = options_.strict_rounding}));
       k.why = std::move(choice.why);
@@ -124,8 +129,7 @@ private:
       k.measured = std::move(choice.measured);
       return k;
     };
-    const TunedSchedules* tuned = request.tuned ? request.tuned : options_.tuned.get();
-    HostChoice choice = choose_schedule(graph_, *request.nest, device_, tuned);
+    HostChoice choice = choose_schedule(graph_, *request.nest, device_, schedules_for(request, options_));
     if (choice.measured.empty()) return by(std::move(choice));
     report.tuned.push_back(choice.measured);
     auto lowered = by(std::move(choice));
@@ -140,6 +144,7 @@ private:
     LinkedKernel linked;
     if (request.nest) {
       TESSERA_ASSIGN(linked.scheduled, lower(request, report));
+      check_pinned(graph_, request, device_, report);
     } else {
       TESSERA_ASSIGN(auto own, lower_own_kernel(graph_, graph_.node(request.node), device_, "kernel"));
       linked.scheduled = std::move(own.back());

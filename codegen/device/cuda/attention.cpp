@@ -23,6 +23,8 @@ Group kernel_of(const Graph& graph, const Group& group) {
   k.writes = group.writes;
   k.bytes_written = group.bytes_written;
   k.bytes_unfused = group.bytes_unfused;
+  k.parts = group.parts;
+  k.pin = group.pin;
   for (const auto& step : group.otherwise) {
     const auto& from = step.kind == Group::Kind::Kernel ? step.nest.sources : step.call.sources;
     k.nest.sources.insert(k.nest.sources.end(), from.begin(), from.end());

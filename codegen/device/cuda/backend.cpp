@@ -1,4 +1,5 @@
 #include "codegen/device/cuda/backend.h"
+#include "codegen/driver/steering.h"
 #include "codegen/schedule/schedule_records.h"
 #include "codegen/target/select.h"
 #include "graph/ops/op.h"
@@ -13,6 +14,9 @@ CudaBackend::CudaBackend(const CompileOptions& options, GpuTarget target, Chosen
   libraries_->device = device_;
   libraries_->as_loops = options.as_loops;
   libraries_->cublaslt = options.cublaslt;
+  const FusionConstraints requests = requests_of(options);
+  libraries_->kept_apart.insert(requests.breaks.begin(), requests.breaks.end());
+  for (const auto& [a, b] : requests.apart) libraries_->kept_apart.insert({a, b});
   libraries_->tf32 = options.strict_rounding ? Tf32::Off : options.tf32;
   libraries_->cudnn = options.cudnn;
 }

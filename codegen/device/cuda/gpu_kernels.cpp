@@ -193,7 +193,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     CheckContext context("kernel " + request.name);
     std::vector<ScheduledKernel> scheduled;
     if (request.nest) {
-      const TunedSchedules* measured = request.tuned ? request.tuned : options.tuned.get();
+      const TunedSchedules* measured = schedules_for(request, options);
       TESSERA_ASSIGN(scheduled,
                      lower_for_gpu(graph, *request.nest, device, "kernel",
                                    {.exact_division = options.strict_rounding, .records = tuned && options.records},
@@ -247,6 +247,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     report.schedule = out.kernels[i].variants.back().scheduled.schedule;
     report.why = out.kernels[i].variants.back().scheduled.why;
     report.predicted = out.kernels[i].variants.back().scheduled.predicted;
+    report.extents = out.kernels[i].variants.back().scheduled.extents;
     report.from_cache = true;
     std::string tiles, llvm, ptx;
     for (auto& v : out.kernels[i].variants) {
@@ -258,8 +259,8 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       report.from_cache = report.from_cache && m.cached;
       report.compile_ms += m.ms;
       if (&v != &out.kernels[i].variants.back())
-        report.alternatives.push_back(
-            {when(v.scheduled), v.scheduled.schedule, v.scheduled.why, v.scheduled.predicted, m.object.registers});
+        report.alternatives.push_back({when(v.scheduled), v.scheduled.schedule, v.scheduled.why, v.scheduled.predicted,
+                                       m.object.registers, v.scheduled.extents});
       if (const std::string& measured = v.scheduled.measured; !measured.empty()) report.tuned.push_back(measured);
       if (!keep && !options.keep_tiles && !log_enabled(LogChannel::OutputCode)) continue;
       auto head = heading(v, m.object);
@@ -278,6 +279,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       report.llvm_text = std::move(llvm);
       report.ptx_text = std::move(ptx);
     }
+    check_pinned(graph, requests[i], device, report);
     out.reports.push_back(std::move(report));
   }
   out.codegen_ms = watch.ms();
@@ -291,7 +293,7 @@ Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const Kerne
                                        const CompileOptions& options, const GpuKernelOptions& gpu) {
   auto out = compile_all(graph, requests, device, target, cache, options, gpu, true);
   bool tuned = options.tuned || options.records ||
-               std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned; });
+               std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned || r.pinned; });
   if (out.ok() || !tuned || out.error().code == ErrorCode::Cancelled) return out;
   // An invalid record must not fail the compilation.
   auto plain = compile_all(graph, requests, device, target, cache, options, gpu, false);

@@ -173,12 +173,19 @@ private:
     return node.op->pointwise() && node.results.size() == 1 && !node.op->side_effect;
   }
 
+  // True for an operator that must stay recognizable.
+  [[nodiscard]] bool is_kept_apart(const Node& node) const {
+    const auto& names = libraries_.kept_apart;
+    return !names.empty() && (names.contains(node.location.node) || names.contains(node.location.output));
+  }
+
   // A product with a known number of columns, with its bias if weight and bias are constants.
   std::optional<Sibling> product(NodeId id, Kind& kind) const {
     const Node& node = graph_.node(id);
     const auto* structured = node.op->structured();
     if (!structured || structured->kind != Structured::Matmul || !cublaslt_multiplies(graph_, node, libraries_))
       return std::nullopt;
+    if (is_kept_apart(node)) return std::nullopt;
     Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}, false, false};
     kind.operand = node.operands[0];
     if (graph_.type(kind.operand).rank() < 2 || tensor_of(graph_, kind.operand)) return std::nullopt;
@@ -251,7 +258,7 @@ private:
     auto user = only_user(s.result);
     if (!user) return;
     const Node& add = graph_.node(*user);
-    if (add.op->name != std::string_view("add") || add.operands[0] == add.operands[1]) return;
+    if (add.op->name != std::string_view("add") || add.operands[0] == add.operands[1] || is_kept_apart(add)) return;
     ValueId bias = add.operands[add.operands[0] == s.result ? 1 : 0];
     const Tensor* vector = tensor_of(graph_, bias);
     if (!vector || vector->count() != s.columns || vector->dims().empty() || vector->dims().back() != s.columns ||
@@ -273,6 +280,7 @@ private:
     }
     if (!user || !is_pointwise(graph_.node(*user))) return true;
     const Node& node = graph_.node(*user);
+    if (is_kept_apart(node)) return true; // it stays as it is
     bool alone = true;
     std::string text(node.op->name);
     for (ValueId v : node.operands) {

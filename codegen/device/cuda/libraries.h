@@ -10,6 +10,7 @@ struct CudaLibraries {
   bool cublaslt = true, cudnn = true; // without one, loops are generated
   Tf32 tf32 = Tf32::Conv;             // as CompileOptions::tf32
   std::set<std::string> as_loops;     // as CompileOptions::as_loops
+  std::set<std::string> kept_apart; // operators that CompileOptions::no_fuse and break_at name: not joined with others
   // Use cuDNN for activations that need run-time compilation of a plan (about a second each); otherwise pointwise
   // kernels.
   bool runtime_compiled = false;
