@@ -30,19 +30,19 @@ TEST_F(Command, AModelIsTheSameAsItself) {
 }
 
 TEST_F(Command, AnotherExportersNamesMatchByStructure) {
-  rename_nodes(model("norm"), path("other.onnx"));
-  expect(0, "diff '" + model("norm") + "' other.onnx --device cpu --json d.json", {"the same plan"});
+  rename_nodes(model("mlp"), path("other.onnx"));
+  expect(0, "diff '" + model("mlp") + "' other.onnx --device cpu --json d.json", {"the same plan"});
   const Json d = json("d.json");
   EXPECT_EQ(d["operators"]["by_name"], 0);
   EXPECT_GT(d["operators"]["by_structure"].get<int>(), 0);
   // The edge that differs is found under both names.
-  expect(1, "diff '" + model("norm") + "' other.onnx --device cpu --with no-fusion --json d.json");
+  expect(1, "diff '" + model("mlp") + "' other.onnx --device cpu --with no-fusion --json d.json");
   const Json e = json("d.json")["edges"][0];
   EXPECT_TRUE(e["in_b"][0].get<std::string>().starts_with("other_"));
 }
 
 TEST_F(Command, ADifferenceHasBothCodesAndTheSteps) {
-  const std::string both = "'" + model("norm") + "' --device cpu";
+  const std::string both = "'" + model("mlp") + "' --device cpu";
   expect(0, "explain " + both + " --format json -o a.json");
   expect(0, "explain " + both + " --no-fusion --format json -o b.json");
   expect(1, "diff " + both + " --with no-fusion --json d.json", {"only fused in A", "slower in B", "launches"});
@@ -88,7 +88,7 @@ class Rules : public Command {
 protected:
   // Exit code and text of a rule file checked on the norm model's stored report.
   Outcome check(const std::string& rules) {
-    if (!fs::exists(path("r.json"))) expect(0, "explain '" + model("norm") + "' --device cpu --format json -o r.json");
+    if (!fs::exists(path("r.json"))) expect(0, "explain '" + model("mlp") + "' --device cpu --format json -o r.json");
     std::ofstream(path("ci.rules")) << rules;
     return run("explain r.json --rules ci.rules --json out.json");
   }

@@ -1,7 +1,7 @@
 #include "reports.h"
 #include "graph/support/file.h"
 #include "measure.h"
-#include <fstream>
+#include <cctype>
 
 namespace tessera::command {
 
@@ -34,9 +34,11 @@ Status add_times(const MeasureOptions& o, Session& session, const Sizes& sizes, 
 }
 
 bool is_stored_report(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char first = 0;
-  return file >> first && first == '{'; // no model begins like this: >> skips white space
+  auto file = map_file(path);
+  if (!file.ok()) return false; // opening it as a model says why
+  size_t at = 0;
+  while (at < file->bytes && std::isspace(std::to_integer<unsigned char>(file->data[at]))) ++at;
+  return at < file->bytes && file->data[at] == std::byte{'{'}; // no model begins like this
 }
 
 Result<Json> read_report(const std::string& path) {

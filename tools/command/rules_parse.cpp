@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <map>
 
 namespace tessera::command {
@@ -33,10 +34,10 @@ constexpr Total kTotals[] = {
 struct Unit {
   const char* name;
   char of;
-  double scale;
+  int thousands; // a power of 1000
 };
-constexpr Unit kUnits[] = {{"B", 'b', 1},    {"kB", 'b', 1e3}, {"MB", 'b', 1e6}, {"GB", 'b', 1e9}, {"us", 'u', 1},
-                           {"ms", 'u', 1e3}, {"s", 'u', 1e6},  {"k", 'n', 1e3},  {"M", 'n', 1e6},  {"G", 'n', 1e9}};
+constexpr Unit kUnits[] = {{"B", 'b', 0},  {"kB", 'b', 1}, {"MB", 'b', 2}, {"GB", 'b', 3}, {"us", 'u', 0},
+                           {"ms", 'u', 1}, {"s", 'u', 2},  {"k", 'n', 1},  {"M", 'n', 2},  {"G", 'n', 3}};
 // What a rule calls the kinds of the report's breaks.
 constexpr std::pair<const char*, const char*> kBreaks[] = {{"host-operators", "host-operator"},
                                                            {"computed-sizes", "computed-size"},
@@ -206,7 +207,7 @@ private:
     for (const Unit& u : kUnits) {
       if (u.of != found->unit) continue;
       if (unit.text == u.name) {
-        r.limit *= u.scale;
+        r.limit *= std::pow(1000, u.thousands);
         return {};
       }
       units += (units.empty() ? "" : ", ") + std::string(u.name);
