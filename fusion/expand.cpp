@@ -245,9 +245,26 @@ Result<ScalarId> Expander::element(ValueId value, std::span<const ScalarId> at, 
   key.insert(key.end(), at.begin(), at.end());
   if (auto it = memo_.find(key); it != memo_.end()) return it->second;
   TESSERA_ASSIGN(ScalarId scalar, body(value, at, predicate));
+  if (keep_) list(value, at, predicate, scalar);
   scalar = masked(scalar, predicate);
   memo_.emplace(std::move(key), scalar);
   return scalar;
+}
+
+// Elements at indices or under predicates that are data are not listed.
+void Expander::list(ValueId value, std::span<const ScalarId> at, ScalarId predicate, ScalarId scalar) {
+  InnerValue inner{value, {}, 1, scalar};
+  for (ScalarId i : at) {
+    auto e = nest_.dag.as_sym(i);
+    if (!e) return;
+    inner.index.push_back(*e);
+  }
+  if (predicate >= 0) {
+    auto condition = nest_.dag.as_sym(predicate);
+    if (!condition) return;
+    inner.condition = *condition;
+  }
+  nest_.inner.push_back(std::move(inner));
 }
 
 Result<ScalarId> Expander::body(ValueId value, std::span<const ScalarId> at, ScalarId predicate) {
@@ -339,7 +356,9 @@ Result<LoopNest> Expander::written_out(const LoopNest& from, ValueId value) {
                        const ValueId read = from.loads[static_cast<size_t>(load.operand)];
                        if (read == value && status.ok()) {
                          const ScalarId predicate = load.masked ? args.back() : -1;
-                         auto element = body(value, args.first(args.size() - (load.masked ? 1 : 0)), predicate);
+                         const auto at = args.first(args.size() - (load.masked ? 1 : 0));
+                         auto element = body(value, at, predicate);
+                         if (element.ok() && keep_) list(value, at, predicate, *element);
                          if (element.ok()) return masked(*element, predicate);
                          status = std::move(element).take_error();
                        }
@@ -355,6 +374,7 @@ Result<LoopNest> Expander::written_out(const LoopNest& from, ValueId value) {
     for (ScalarId& i : store.index) i = to[static_cast<size_t>(i)];
     nest_.stores.push_back(std::move(store));
   }
+  copy_inner(from.inner, to, {}, pool_.env(), nest_.inner);
   return std::move(nest_);
 }
 

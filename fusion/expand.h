@@ -48,9 +48,12 @@ private:
 
 class Expander {
 public:
-  // `is_virtual` says which values are written out; `strict` rounds every result to its storage dtype.
-  Expander(const Graph& graph, AxisPool& pool, NodeBodies& bodies, std::function<bool(ValueId)> is_virtual, bool strict)
-      : graph_(graph), pool_(pool), bodies_(bodies), is_virtual_(std::move(is_virtual)), strict_(strict) {}
+  // `is_virtual` says which values are written out; `strict` rounds every result to its storage dtype; `keep` lists
+  // those written out in LoopNest::inner.
+  Expander(const Graph& graph, AxisPool& pool, NodeBodies& bodies, std::function<bool(ValueId)> is_virtual, bool strict,
+           bool keep = false)
+      : graph_(graph), pool_(pool), bodies_(bodies), is_virtual_(std::move(is_virtual)), strict_(strict), keep_(keep) {
+  }
   // The nest that computes and stores `value`.
   [[nodiscard]] Result<LoopNest> nest(ValueId value);
   // The nest with each load of `value`, whatever is_virtual says of that, replaced by its expression.
@@ -70,6 +73,7 @@ private:
   [[nodiscard]] std::optional<ScalarId> known(ValueId value, std::span<const ScalarId> at);
   [[nodiscard]] Result<ScalarId> copy(const Node& node, const NodeBody& body, const Substitution& axes,
                                       const std::unordered_map<uint64_t, ScalarId>& data, ScalarId predicate);
+  void list(ValueId value, std::span<const ScalarId> at, ScalarId predicate, ScalarId scalar); // in nest_.inner
   [[nodiscard]] ScalarId rounded(ScalarId scalar, ValueId value);
   [[nodiscard]] ScalarId zero(DType dtype);
   [[nodiscard]] ScalarId masked(ScalarId scalar, ScalarId predicate);
@@ -79,7 +83,7 @@ private:
   AxisPool& pool_;
   NodeBodies& bodies_;
   std::function<bool(ValueId)> is_virtual_;
-  bool strict_;
+  bool strict_, keep_;
   LoopNest nest_;
   std::map<std::vector<ScalarId>, ScalarId> memo_; // (value, index, predicate) -> scalar
   std::unordered_set<int32_t> seen_;               // sources

@@ -247,7 +247,8 @@ LibraryCall LibraryCalls::finish(const CallDraft& draft, const std::function<boo
   LoopNest nest = draft.epilogue;
   call.sources = nest.sources;
   bool raw_kept = kept(raw);
-  std::erase_if(nest.stores, [&](const Store& s) { return s.value == raw || !kept(s.value); });
+  remove_stores(
+      nest, [&](ValueId v) { return v != raw && kept(v); }, keep_values_);
   if (nest.stores.empty()) return call;
   normalize(nest, env);
   std::vector<Dim> dims;

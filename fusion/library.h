@@ -21,7 +21,9 @@ struct CallDraft {
 
 class LibraryCalls {
 public:
-  LibraryCalls(const Graph& graph, AxisPool& pool, NodeBodies& bodies) : graph_(graph), pool_(pool), bodies_(bodies) {}
+  // `keep_values` as in FusionOptions.
+  LibraryCalls(const Graph& graph, AxisPool& pool, NodeBodies& bodies, bool keep_values = false)
+      : graph_(graph), pool_(pool), bodies_(bodies), keep_values_(keep_values) {}
   // `through(k, v)`: whether operand k may be looked through view v, or scaling v of a product's operand, to what that
   // is made from. Operands that stay nonlinear are read as they are. `half_weights` as in FusionOptions.
   using Through = std::function<bool(size_t operand, ValueId)>;
@@ -53,6 +55,7 @@ private:
   const Graph& graph_;
   AxisPool& pool_;
   NodeBodies& bodies_;
+  bool keep_values_;
 };
 
 } // namespace tessera::fusion

@@ -110,6 +110,9 @@ void normalize(LoopNest& nest, const ShapeEnv& env) {
     store.scalar = to[static_cast<size_t>(store.scalar)];
     for (auto& i : store.index) i = to[static_cast<size_t>(i)];
   }
+  std::vector<InnerValue> inner;
+  copy_inner(nest.inner, to, gone, env, inner);
+  nest.inner = std::move(inner);
   nest.dag = std::move(dag);
   nest.loads = std::move(loads);
   nest.axes = std::move(axes);

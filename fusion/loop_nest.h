@@ -39,6 +39,14 @@ struct Store {
   bool per_row = false;        // once per outer point: does not depend on row axes
 };
 
+// An element of a graph value that a nest computes at its points and does not store.
+struct InnerValue {
+  ValueId value;
+  std::vector<SymExpr> index; // which element, over the axes; one index per dimension
+  SymExpr condition = 1;      // the points at which `scalar` is this element
+  ScalarId scalar = -1;
+};
+
 struct LoopNest {
   std::string name;           // of the first source node; for people
   std::vector<Axis> axes;     // outer ones first, each group in row-major order of its iteration
@@ -46,6 +54,8 @@ struct LoopNest {
   ScalarDag dag;
   std::vector<Store> stores;
   std::vector<NodeId> sources; // graph nodes that went in, in order
+  // With FusionOptions::keep_values: what can be stored in addition. Kernels do not depend on it.
+  std::vector<InnerValue> inner;
   LoopNest();
   LoopNest(const LoopNest&);
   LoopNest(LoopNest&&) noexcept;

@@ -174,6 +174,7 @@ void Merger::append(LoopNest& a, const LoopNest& b, Joint joint, bool keep_axes)
     for (auto& i : store.index) i = to[static_cast<size_t>(i)];
     a.stores.push_back(std::move(store));
   }
+  copy_inner(b.inner, to, map, env, a.inner);
   for (NodeId n : b.sources)
     if (std::find(a.sources.begin(), a.sources.end(), n) == a.sources.end()) a.sources.push_back(n);
 }

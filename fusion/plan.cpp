@@ -153,7 +153,7 @@ Status Planner::make_units() {
 Status Planner::make_stage(ValueId value) {
   Expander expander(
       graph_, pool_, bodies_, [&](ValueId v) { return static_cast<bool>(d_.is_virtual[at(v)]); },
-      options_.strict_rounding);
+      options_.strict_rounding, options_.keep_values);
   TESSERA_ASSIGN(LoopNest nest, expander.nest(value));
   // Known contents read at an index that is data have to be in memory after all; they depend on nothing.
   for (ValueId v : nest.loads)
@@ -485,7 +485,8 @@ Result<FusionPlan> Planner::emit() {
     std::vector<NodeId> sources;
     if (unit.kind == Group::Kind::Kernel) {
       group.nest = std::move(unit.nest);
-      std::erase_if(group.nest.stores, [&](const Store& s) { return !stored(s.value); });
+      remove_stores(
+          group.nest, [&](ValueId v) { return stored(v); }, options_.keep_values);
       order_axes(group.nest);
       normalize(group.nest, graph_.env());
       std::sort(group.nest.sources.begin(), group.nest.sources.end(), by_index);

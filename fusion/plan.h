@@ -205,6 +205,8 @@ struct FusionOptions {
   // What starting a kernel costs, and what the device moves in that time: kernels that share nothing become one where
   // both together move less. 0: never.
   double launch_us = 0, bytes_per_us = 0;
+  // Nests list the values that they compute and do not store (LoopNest::inner). The plan is the same with and without.
+  bool keep_values = false;
   // Kernels with rows divide long rows between programs (cooperative blocks), also where results are computed for each
   // element. Without it one program computes a row, and large nests stay out of kernels of few long rows.
   bool rows_by_teams = false;

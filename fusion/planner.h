@@ -26,7 +26,7 @@ class Planner {
 public:
   Planner(Graph& graph, AxisPool& pool, const FusionOptions& options, const Steering& steering)
       : graph_(graph), options_(options), steering_(steering), pool_(pool), bodies_(graph, pool_),
-        estimate_(graph.env()), merger_(graph, pool_), calls_(graph, pool_, bodies_),
+        estimate_(graph.env()), merger_(graph, pool_), calls_(graph, pool_, bodies_, options.keep_values),
         order_([this](int u, const std::function<void(int)>& f) { successors(u, f); }) {}
   Result<FusionPlan> run();
   // Pins that did not come about in run().

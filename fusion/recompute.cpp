@@ -48,7 +48,7 @@ Status Planner::recompute_reads(int made) {
     Expander expander(
         graph_, pool_, bodies_,
         [&](ValueId w) { return static_cast<bool>(d_.is_virtual[static_cast<size_t>(w.index)]); },
-        options_.strict_rounding);
+        options_.strict_rounding, options_.keep_values);
     TESSERA_ASSIGN(LoopNest nest, expander.written_out(u.nest, v));
     split_axes(nest, pool_);
     normalize(nest, graph_.env());

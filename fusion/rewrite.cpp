@@ -116,6 +116,29 @@ std::vector<ScalarId> store_roots(const LoopNest& nest) {
   return roots;
 }
 
+void copy_inner(const std::vector<InnerValue>& from, std::span<const ScalarId> to, const Substitution& axes,
+                const ShapeEnv& env, std::vector<InnerValue>& into) {
+  into.reserve(into.size() + from.size());
+  for (const InnerValue& old : from) {
+    InnerValue copy{old.value, {}, rewrite(old.condition, axes, env), to[static_cast<size_t>(old.scalar)]};
+    if (copy.scalar < 0) continue;
+    for (const SymExpr& e : old.index) copy.index.push_back(rewrite(e, axes, env));
+    into.push_back(std::move(copy));
+  }
+}
+
+void remove_stores(LoopNest& nest, const std::function<bool(ValueId)>& stored, bool keep) {
+  std::erase_if(nest.stores, [&](const Store& s) {
+    if (stored(s.value)) return false;
+    if (keep) {
+      InnerValue inner{s.value, {}, 1, s.scalar};
+      for (ScalarId i : s.index) inner.index.push_back(*nest.dag.as_sym(i));
+      nest.inner.push_back(std::move(inner));
+    }
+    return true;
+  });
+}
+
 int load_slot(LoopNest& nest, ValueId value) {
   auto it = std::find(nest.loads.begin(), nest.loads.end(), value);
   if (it != nest.loads.end()) return static_cast<int>(it - nest.loads.begin());
@@ -130,6 +153,9 @@ void reindex(LoopNest& nest, std::vector<Axis> axes, const Substitution& map, co
     store.scalar = to[static_cast<size_t>(store.scalar)];
     for (auto& i : store.index) i = to[static_cast<size_t>(i)];
   }
+  std::vector<InnerValue> inner;
+  copy_inner(nest.inner, to, map, env, inner);
+  nest.inner = std::move(inner);
   nest.dag = std::move(dag);
   nest.axes = std::move(axes);
 }

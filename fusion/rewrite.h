@@ -23,6 +23,12 @@ using LoadRewrite =
 
 // Every id that stores of the nest need directly.
 [[nodiscard]] std::vector<ScalarId> store_roots(const LoopNest& nest);
+// Appends the inner values of `from` to those of `into`, whose DAG has a copy of from's. `to`: new scalars by old ones,
+// -1 where not copied; these values are left out. `axes`: as for copy_dag().
+void copy_inner(const std::vector<InnerValue>& from, std::span<const ScalarId> to, const Substitution& axes,
+                const ShapeEnv& env, std::vector<InnerValue>& into);
+// Removes the stores of values that are not `stored`. With `keep` they become inner values.
+void remove_stores(LoopNest& nest, const std::function<bool(ValueId)>& stored, bool keep);
 // The operand number of `value`, added when it is new.
 [[nodiscard]] int load_slot(LoopNest& nest, ValueId value);
 // All of the nest under another set of axes.

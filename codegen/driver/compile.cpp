@@ -10,6 +10,7 @@
 namespace tessera {
 
 struct KernelWork {
+  bool generated_epilogues = false; // FusionOptions::generated_epilogues
   std::vector<int> kernel_of_group; // by index in flat_groups(): index into kernels, or -1
   std::vector<BoxedNest> boxes;     // by group
   struct Kernel {
@@ -23,15 +24,16 @@ struct KernelWork {
 namespace {
 
 // Kernels: one for each kernel group and each library epilogue.
-std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& plan, const FusionOptions& fusion) {
+std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& plan, bool generated_epilogues) {
   auto work = std::make_shared<KernelWork>();
+  work->generated_epilogues = generated_epilogues;
   const auto groups = flat_groups(plan);
   work->kernel_of_group.assign(groups.size(), -1);
   work->boxes.resize(groups.size());
   for (size_t g = 0; g < groups.size(); ++g) {
     const auto& group = *groups[g];
-    const bool boxed = group.kind == Group::Kind::Library && group.call.epilogue_nest &&
-                       (fusion.generated_epilogues || group.call.fixed);
+    const bool boxed =
+        group.kind == Group::Kind::Library && group.call.epilogue_nest && (generated_epilogues || group.call.fixed);
     if (boxed)
       work->boxes[g] = (group.call.fixed ? whole_epilogue : box_epilogue)(graph, *group.call.epilogue_nest);
     else if (group.kind != Group::Kind::Kernel && group.kind != Group::Kind::Own)
@@ -43,7 +45,7 @@ std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& pl
 }
 
 // Generates machine code and the executable of `out`, which has graph, plan and work.
-Status generate(Compiled& out, Backend& backend, const CompileOptions& options) {
+Status generate(Compiled& out, Backend& backend, const CompileOptions& options, const ForcedSchedules& schedules = {}) {
   CompileReport& report = out.report;
   const KernelWork& work = *out.work;
   const auto groups = flat_groups(report.plan);
@@ -52,9 +54,12 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options) 
     const Group& group = *groups[static_cast<size_t>(k.group)];
     const bool own = group.kind == Group::Kind::Own;
     const LoopNest* nest = k.boxed ? &work.boxes[static_cast<size_t>(k.group)].nest : own ? nullptr : &group.nest;
+    const auto kept = schedules.find(static_cast<size_t>(k.group));
+    const FixedSchedules* pinned = kept != schedules.end() ? kept->second.get()
+                                   : nest                  ? pinned_schedules(options, group)
+                                                           : nullptr;
     requests.push_back({k.name, nest, own ? group.node : NodeId{}, nullptr,
-                        own && !group.node.valid() ? &group.attention : nullptr,
-                        nest ? pinned_schedules(options, group) : nullptr});
+                        own && !group.node.valid() ? &group.attention : nullptr, pinned});
   }
   ObjectCache cache(options.cache_dir, options.cache);
   BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, backend.target(), out.bodies};
@@ -120,11 +125,24 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options, const st
         report.plan_warnings.push_back("in a body of " + groups[g]->name + ": " + warning);
     out.bodies.emplace(g, std::make_shared<const ControlCode>(std::move(bodies)));
   }
-  out.work = kernel_work(graph, report.plan, planned.fusion());
+  out.work = kernel_work(graph, report.plan, planned.fusion().generated_epilogues);
   TESSERA_TRY(generate(out, *backend, options));
   report.requests = requests_of(options);
   TESSERA_TRY(report_unmet(graph, options, report));
   report.total_ms = watch.ms();
+  return out;
+}
+
+Result<Compiled> compile_plan(const Compiled& before, std::shared_ptr<Graph> graph, FusionPlan plan,
+                              const CompileOptions& options, const ForcedSchedules& schedules) {
+  TESSERA_CHECK(before.graph && before.work, "it was compiled here");
+  TESSERA_ASSIGN(auto backend, Backend::create(options));
+  Compiled out;
+  out.graph = std::move(graph);
+  out.bodies = before.bodies;
+  out.report.plan = std::move(plan);
+  out.work = kernel_work(*out.graph, out.report.plan, before.work->generated_epilogues);
+  TESSERA_TRY(generate(out, *backend, options, schedules));
   return out;
 }
 

@@ -52,6 +52,7 @@ struct CompileOptions {
   Tf32 tf32 = Tf32::Conv;               // of f32 operations on a GPU
   bool cache = true;                    // object cache on disk
   std::string cache_dir;                // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera
+  bool keep_values = false;             // nests list the values that they do not store (FusionOptions::keep_values)
   bool keep_tiles = false;              // report the text of tile kernels (KernelReport::tile_text)
   bool keep_texts = false; // also report LLVM IR and PTX, which are generated again if the cache has the code
   std::vector<std::string> disabled_passes;

@@ -35,6 +35,7 @@ Result<bool> Compilation::fuse() {
   fusion_.strict_rounding = options_.strict_rounding;
   fusion_.constraints = requests_of(options_);
   if (pinned_) fusion_.constraints.groups = options_.plan->fusion.groups;
+  fusion_.keep_values = options_.keep_values;
   backend_.configure(fusion_);
   set_routes(fusion_, backend_.routes());
   TESSERA_ASSIGN(plan_, plan_groups(graph_, axes_, fusion_));

@@ -177,37 +177,6 @@ TEST_F(Command, ExplainCountsAndGivesReasons) {
   expect(0, "explain '" + model("external") + "'", {"matmul"});
 }
 
-TEST_F(Command, ExplainAsAPageNeedsNoOtherFile) {
-  expect(0, "explain '" + model("mlp") + "' --format html --tiles -o r.html --shape b=2 --shape s=3");
-  expect(0, "explain '" + model("mlp") + "' --format json -o r.json --shape b=2 --shape s=3");
-  std::string page = read_text(path("r.html"));
-  EXPECT_EQ(page.rfind("<!DOCTYPE html>", 0), 0u);
-  for (const char* foreign : {"http:", "https:", "src=", "@import", "url(", "<link"})
-    EXPECT_EQ(page.find(foreign), std::string::npos) << foreign;
-  Json r = json("r.json"); // everything that the report names is in it
-  for (const char* which : {"kernels", "library_calls"})
-    for (const auto& k : r[which]) EXPECT_NE(page.find(k["name"].get<std::string>()), std::string::npos) << k["name"];
-  for (const auto& c : r["edges_by_code"]) EXPECT_NE(page.find(c["code"].get<std::string>()), std::string::npos) << c;
-  EXPECT_NE(page.find("tile.kernel"), std::string::npos);
-  size_t open = 0, closed = 0;
-  for (size_t at = 0; (at = page.find("<tr>", at)) != std::string::npos; ++at) ++open;
-  for (size_t at = 0; (at = page.find("</tr>", at)) != std::string::npos; ++at) ++closed;
-  EXPECT_EQ(open, closed);
-  EXPECT_GT(open, r["kernels"].size() + r["library_calls"].size() + r["not_fused"].size());
-}
-
-// Names come from the model.
-TEST_F(Command, ExplainAsAPageEscapesNames) {
-  onnx_proto::ModelProto proto;
-  ASSERT_TRUE(proto.ParseFromString(read_text(model("mlp"))));
-  for (auto& node : *proto.mutable_graph()->mutable_node()) node.set_name("<script>alert(1)</script>&\"");
-  std::ofstream(path("names.onnx"), std::ios::binary) << proto.SerializeAsString();
-  expect(0, "explain names.onnx --format html -o r.html");
-  std::string page = read_text(path("r.html"));
-  EXPECT_EQ(page.find("<script>alert"), std::string::npos);
-  EXPECT_NE(page.find("&lt;script&gt;alert"), std::string::npos);
-}
-
 TEST_F(Command, ExplainKeepsBreaksApart) {
   Outcome o = run("explain '" + model("nonzero") + "' --format json -o r.json");
   ASSERT_EQ(o.code, 0) << o.err;

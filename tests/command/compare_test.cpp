@@ -77,9 +77,9 @@ TEST_F(Command, WhatCannotBeCompared) {
   expect(2, "diff '" + model("mlp") + "' --with no-fusoin",
          {"--with: there is no option '--no-fusoin'", "--no-fusion"});
   std::ofstream(path("x.json")) << "{\"a\": 1}";
-  expect(4, "diff x.json '" + model("mlp") + "'", {"'x.json' is no report", "its schema is another one"});
+  expect(4, "diff x.json '" + model("mlp") + "'", {"x.json: the report cannot be read"});
   std::ofstream(path("v.json")) << R"({"schema": {"name": "tessera.report", "version": 7}})";
-  expect(4, "diff v.json v.json", {"it has version 7"});
+  expect(4, "diff v.json v.json", {"version is 7"});
   expect(0, "explain '" + model("mlp") + "' --device cpu --format json -o a.json");
   expect(2, "diff a.json a.json --with no-fusion", {"both are stored reports"});
 }

@@ -135,7 +135,7 @@ TEST_F(Command, MeasuredTimesJoinTheReport) {
   expect(0, "explain " + arguments + " --format json -o r.json");
   expect(0, "explain r.json --profile b.json --format json -o again.json");
   EXPECT_EQ(json("again.json")["totals"]["measured_us"], json("p.json")["totals"]["measured_us"]);
-  expect(2, "explain r.json --measure", {"a stored report, which cannot be measured"});
+  expect(2, "explain r.json --measure", {"a stored report cannot be measured"});
   expect(2, "explain " + arguments + " --measure --profile b.json", {"exclude each other"});
   expect(4, "explain '" + model("mlp") + "' --shape b=4 --profile b.json", {"were measured at", "b=3", "b=4"});
   expect(4, "explain " + arguments + " --profile r.json", {"holds no times of steps", "bench MODEL --profile"});

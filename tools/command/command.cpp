@@ -12,10 +12,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <unistd.h>
 
 namespace tessera::command {
 
@@ -50,15 +48,19 @@ Status load_all(const std::vector<std::string>& libraries) {
 }
 
 void add_plan_options(Subcommand& sub, ModelOptions& o) {
+  sub.group("Model");
   add_operators_option(sub, o.operators);
-  sub.option("--shape", o.shapes, "sizes: INPUT=1x128 of an input, or DIM=4 of a named dimension (repeatable)")
+  sub.option("--shape", o.shapes,
+             "sizes: INPUT=1x128 of an input, DIM=4 of a named dimension, or several: batch=8,seq=128 (repeatable)")
       .one_at_a_time();
   sub.option("--value", o.values,
              "integers that an input holds and that decide the model's structure: AXES=0,2 (repeatable)")
       .one_at_a_time()
       .only_compiles(o.compiles);
+  sub.group("Device");
   sub.option("--device", o.device, "where to run: auto, cpu, cuda or cuda:N, the GPU of number N").show_default();
   sub.option("--arch", o.arch, "GPU to make code for: sm_80, sm_90, sm_90a (default: the one that is here)");
+  sub.group("Fusion and precision");
   sub.flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison").only_compiles(o.compiles);
   sub.flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator").only_compiles(o.compiles);
   sub.option("--tf32", o.tf32, "f32 operations on a GPU that may round their operands to TF32; --strict-rounding: off")
@@ -79,11 +81,14 @@ void add_plan_options(Subcommand& sub, ModelOptions& o) {
       .only_compiles(o.compiles);
   sub.flag("--plan-strict", o.plan_strict, "what of the plan file does not fit is an error, not a warning")
       .only_compiles(o.compiles);
+  sub.group("");
 }
 
 void add_save_plan_option(Subcommand& sub, ModelOptions& o) {
+  sub.group("Results");
   sub.option("--save-plan", o.save_plan, "write fusion, schedules and routes to this file, for --plan")
       .only_compiles(o.compiles);
+  sub.group("");
 }
 
 Status save_plan(const ModelOptions& o, const Session& session) {
@@ -94,7 +99,15 @@ Status save_plan(const ModelOptions& o, const Session& session) {
 void add_model_options(Subcommand& sub, ModelOptions& o) {
   sub.option("MODEL", o.model, "model file: ONNX, or a program of torch.export (.pt2)").required();
   add_plan_options(sub, o);
+  sub.group("Device");
   sub.option("--threads", o.threads, "worker threads, 0 for all cores").not_negative();
+  sub.option("--target", o.target,
+             "device whose figures choose schedules: the name of a known one (h200, a100, avx2) or a target file that "
+             "'tessera calibrate' wrote (default: $TESSERA_TARGET, else the device's own); without a GPU here, also "
+             "what code is "
+             "made for")
+      .only_compiles(o.compiles);
+  sub.group("Cache and tuning");
   sub.flag("--no-cache", o.no_cache, "neither read nor write compiled kernels on disk");
   sub.option("--cache-dir", o.cache_dir,
              "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
@@ -106,12 +119,7 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
       .only_compiles(o.compiles);
   sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")")
       .only_compiles(o.compiles);
-  sub.option("--target", o.target,
-             "device whose figures choose schedules: the name of a known one (h200, a100, avx2) or a target file that "
-             "'tessera calibrate' wrote (default: $TESSERA_TARGET, else the device's own); without a GPU here, also "
-             "what code is "
-             "made for")
-      .only_compiles(o.compiles);
+  sub.group("Variants");
   sub.option("--specialize", o.specialize, "make variants for sizes: DIM=exact or DIM=div:8 (repeatable)")
       .one_at_a_time()
       .only_compiles(o.compiles);
@@ -123,30 +131,57 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
       .range(1, 1000)
       .show_default()
       .only_compiles(o.compiles);
+  sub.group("Results");
   sub.option("--json", o.json, "write the results to this file as JSON ('-': standard output)");
+  sub.group("");
 }
+
+namespace {
+
+// "batch=8,seq=128" as its assignments: a comma ends one where a name and '=' follow, else it is between two sizes.
+std::vector<std::string> split_shapes(const std::string& text) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, comma - begin);
+    if (out.empty() || (part.find('=') != std::string::npos && out.back().find('=') != std::string::npos))
+      out.push_back(part);
+    else
+      out.back() += "," + part;
+    begin = comma + 1;
+  }
+  return out;
+}
+
+Result<ShapeArgument> parse_shape(const std::string& text) {
+  TESSERA_ASSIGN(auto parts, split_assignment(text, "--shape", "NAME=1x128 or DIM=4"));
+  ShapeArgument argument{parts.first, {}};
+  std::string_view rest = parts.second;
+  for (bool more = true; more;) {
+    auto x = rest.find_first_of("xX,");
+    std::string_view number = rest.substr(0, x);
+    int64_t size = -1;
+    if (number != "?" && (!parse_int(number, size) || size < 0 || size > kSymMax))
+      return usage("--shape '" + text + "': '" + std::string(number) + "' is no size")
+          .note("sizes are numbers from 0, or ? for any, with x between: --shape input_ids=1x128");
+    argument.sizes.push_back(size);
+    more = x != std::string_view::npos;
+    rest = more ? rest.substr(x + 1) : std::string_view();
+  }
+  return argument;
+}
+
+} // namespace
 
 Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& texts) {
   std::vector<ShapeArgument> out;
-  for (const auto& text : texts) {
-    TESSERA_ASSIGN(auto parts, split_assignment(text, "--shape", "NAME=1x128 or DIM=4"));
-    ShapeArgument argument{parts.first, {}};
-    std::string_view rest = parts.second;
-    for (bool more = true; more;) {
-      auto x = rest.find_first_of("xX,");
-      std::string_view number = rest.substr(0, x);
-      int64_t size = -1;
-      if (number != "?" && (!parse_int(number, size) || size < 0 || size > kSymMax))
-        return usage("--shape '" + text + "': '" + std::string(number) + "' is no size")
-            .note("sizes are numbers from 0, or ? for any, with x between: --shape input_ids=1x128");
-      argument.sizes.push_back(size);
-      more = x != std::string_view::npos;
-      rest = more ? rest.substr(x + 1) : std::string_view();
+  for (const auto& several : texts)
+    for (const auto& text : split_shapes(several)) {
+      TESSERA_ASSIGN(ShapeArgument argument, parse_shape(text));
+      auto same = std::find_if(out.begin(), out.end(), [&](const auto& a) { return a.name == argument.name; });
+      if (same != out.end()) return usage("--shape names '" + argument.name + "' twice");
+      out.push_back(std::move(argument));
     }
-    auto same = std::find_if(out.begin(), out.end(), [&](const auto& a) { return a.name == argument.name; });
-    if (same != out.end()) return usage("--shape names '" + argument.name + "' twice");
-    out.push_back(std::move(argument));
-  }
   return out;
 }
 
@@ -339,79 +374,6 @@ int fail(const Diagnostic& d, const std::string& json_path) {
 int finish(int code, const std::string& json_path, const Json& json) {
   if (auto status = write_json(json_path, json); !status.ok()) return fail(status.error());
   return code;
-}
-
-// ---- text
-std::string format_number(double v, int digits) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.*f", digits, v);
-  return buffer;
-}
-
-std::string format_bytes(double bytes) {
-  static constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
-  size_t unit = 0;
-  while (std::fabs(bytes) >= 999.5 && unit + 1 < std::size(kUnits)) bytes /= 1000, ++unit;
-  return format_number(bytes, unit == 0 || bytes >= 99.95 ? 0 : 1) + " " + kUnits[unit];
-}
-
-std::string format_ms(double ms) {
-  if (ms >= 1000) return format_number(ms / 1000, 2) + " s";
-  if (ms >= 1) return format_number(ms, 2) + " ms";
-  return format_number(ms * 1000, 1) + " us";
-}
-
-void say(std::string_view text) { std::fputs(shown_lines(text).c_str(), stdout); }
-void say_note(const std::string& text) { std::fprintf(stderr, "note: %s\n", shown(text).c_str()); }
-void say_warning(const std::string& text) { std::fprintf(stderr, "warning: %s\n", shown(text).c_str()); }
-
-namespace {
-// Characters of UTF-8 text: continuation bytes take no column.
-size_t width(const std::string& s) {
-  return static_cast<size_t>(
-      std::count_if(s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-} // namespace
-
-void Table::add(std::vector<std::string> row) {
-  for (std::string& cell : row) cell = shown(cell);
-  rows_.push_back(std::move(row));
-}
-
-std::string Table::str(const std::string& indent) const {
-  std::vector<size_t> widths;
-  for (const auto& row : rows_) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
-  }
-  std::string out;
-  for (const auto& row : rows_) {
-    std::string line = indent;
-    for (size_t i = 0; i < row.size(); ++i) {
-      std::string pad(widths[i] - width(row[i]), ' ');
-      bool right = std::find(right_.begin(), right_.end(), i) != right_.end();
-      line += (i > 0 ? "  " : "") + (right ? pad + row[i] : row[i] + pad);
-    }
-    while (!line.empty() && line.back() == ' ') line.pop_back();
-    out += line + "\n";
-  }
-  return out;
-}
-
-Progress::Progress() : terminal_(::isatty(STDERR_FILENO) != 0) {}
-
-void Progress::show(const std::string& text) {
-  if (!terminal_) return;
-  std::fprintf(stderr, "\r\033[K%s", shown(text, 80).c_str());
-  std::fflush(stderr);
-  shown_ = true;
-}
-
-void Progress::clear() {
-  if (!shown_) return;
-  std::fputs("\r\033[K", stderr);
-  std::fflush(stderr);
-  shown_ = false;
 }
 
 } // namespace tessera::command

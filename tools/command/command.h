@@ -22,6 +22,8 @@ void add_tune(CommandLine& line);
 void add_calibrate(CommandLine& line);
 void add_opt(CommandLine& line);
 void add_ops(CommandLine& line);
+void add_debug(CommandLine& line);
+void add_reduce(CommandLine& line);
 
 enum ExitCode : int { kDone = 0, kDiffers = 1, kUsage = 2, kUnsupported = 3, kBadInput = 4, kFailed = 5 };
 

@@ -128,6 +128,8 @@ Result<Tensors> read_input_folder(const Session& session, const std::string& fol
     if (!file.ends_with(".npy")) continue;
     std::string name = file.substr(0, file.size() - 4);
     const IoInfo* io = find_io(ios, name);
+    for (size_t i = 0; io == nullptr && i < ios.size(); ++i)
+      if (file_name(ios[i].name, ios[i].dtype) == file) io = &ios[i];
     if (io == nullptr)
       return unknown_name("'" + folder + "/" + file + "' is named like no input of the model", name,
                           input_names(session))
@@ -137,6 +139,13 @@ Result<Tensors> read_input_folder(const Session& session, const std::string& fol
     out.emplace(name, std::move(t));
   }
   return out;
+}
+
+std::string file_name(const std::string& value, DType dtype) {
+  std::string out = value;
+  for (char& c : out)
+    if (c == '/' || c == '\0') c = '_';
+  return out + (dtype == DType::List ? ".json" : ".npy");
 }
 
 Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const std::vector<ShapeArgument>& shapes,

@@ -9,8 +9,11 @@ using Sizes = std::map<std::string, int64_t>; // of symbolic dimensions, by name
 
 // Reads NAME=FILE arguments; dtypes that numpy lacks come from the model. Errors: Usage, UnknownInput, FileError, ...
 [[nodiscard]] Result<Tensors> read_inputs(const Session& session, const std::vector<std::string>& arguments);
-// Every file NAME.npy of a folder that is called as an input.
+// Every file NAME.npy of a folder that is called as an input is (file_name()).
 [[nodiscard]] Result<Tensors> read_input_folder(const Session& session, const std::string& folder);
+
+// The file of an input or output in a folder: names may hold slashes. Lists are no arrays: NAME.json.
+[[nodiscard]] std::string file_name(const std::string& value, DType dtype);
 
 // Sizes of all symbolic dimensions: from tensors that are given, then from --shape, then defaults: 1 for a dimension
 // that stands first, 32 otherwise, within what the model allows. Each default is said in `notes`. Errors: UnknownInput,

@@ -1,4 +1,4 @@
-// tessera: run, explain, diff, compile, bench, tune, calibrate, test, opt, ops. Each subcommand is a file of its name.
+// tessera: run, explain, diff, compile, bench, tune, calibrate, test, debug, reduce, opt, ops. Each subcommand is a file of its name.
 #include "command.h"
 #include "graph/support/guarded.h"
 #include <csignal>
@@ -25,6 +25,8 @@ static int run(int argc, char** argv) {
   add_tune(line);
   add_calibrate(line);
   add_test(line);
+  add_debug(line);
+  add_reduce(line);
   add_opt(line);
   add_ops(line);
   std::signal(SIGPIPE, SIG_DFL); // 'tessera explain | head' ends quietly

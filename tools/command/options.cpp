@@ -2,7 +2,7 @@
 #include "graph/support/similar.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
+#include <functional>
 #include <utility>
 
 namespace tessera::command {
@@ -14,31 +14,75 @@ Option& Option::pairs() {
   option_->type_size(2)->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(false);
   return *this;
 }
+
+namespace {
+
+// What the checks of a value return: the option's name goes in front, and what follows a newline is a note.
+std::string none_of(const std::string& text, const std::vector<std::string>& known) {
+  std::string all;
+  for (const auto& k : known) all += (all.empty() ? "" : ", ") + k;
+  const std::string close = similar(text, known);
+  return "'" + text + "' is none of " + all + (close.empty() ? "" : "\ndid you mean '" + close + "'?");
+}
+
+CLI::Option* member(CLI::Option* option, const std::vector<std::string>& known) {
+  std::string all;
+  for (const auto& k : known) all += (all.empty() ? "" : ",") + k;
+  return option->check(CLI::Validator(
+      [known](std::string& text) {
+        return std::find(known.begin(), known.end(), text) != known.end() ? std::string() : none_of(text, known);
+      },
+      "{" + all + "}"));
+}
+
+// Whether the text is a number that holds; "" where it is.
+CLI::Option* number(CLI::Option* option, const std::function<bool(double)>& holds, const std::string& wanted,
+                    const std::string& described = "") {
+  return option->check(CLI::Validator(
+      [=](std::string& text) {
+        double v = 0;
+        return CLI::detail::lexical_cast(text, v) && holds(v) ? std::string() : "'" + text + "' is no " + wanted;
+      },
+      described));
+}
+
+template <class T>
+std::string short_text(T v) {
+  std::string out = std::to_string(v);
+  if (out.find('.') != std::string::npos) {
+    while (out.back() == '0') out.pop_back();
+    if (out.back() == '.') out.pop_back();
+  }
+  return out;
+}
+
+template <class T>
+CLI::Option* between(CLI::Option* option, T low, T high) {
+  return number(
+      option, [=](double v) { return v >= low && v <= high; },
+      "number from " + short_text(low) + " to " + short_text(high), short_text(low) + "-" + short_text(high));
+}
+
+} // namespace
+
 Option& Option::one_of(std::initializer_list<const char*> values) {
-  return option_->check(CLI::IsMember(std::vector<std::string>(values.begin(), values.end()))), *this;
+  return member(option_, {values.begin(), values.end()}), *this;
 }
 Option& Option::one_of(std::initializer_list<int> values) {
-  return option_->check(CLI::IsMember(std::vector<int>(values))), *this;
+  std::vector<std::string> known;
+  for (int v : values) known.push_back(std::to_string(v));
+  return member(option_, known), *this;
 }
-Option& Option::range(int low, int high) { return option_->check(CLI::Range(low, high)), *this; }
-Option& Option::range(double low, double high) { return option_->check(CLI::Range(low, high)), *this; }
-namespace {
-// CLI11's own checks of a bound print the largest double as the other one.
-CLI::Option* at_least(CLI::Option* option, bool (*holds)(double), const char* wanted) {
-  return option->check([=](const std::string& text) {
-    double v = 0;
-    return CLI::detail::lexical_cast(text, v) && holds(v) ? std::string() : "'" + text + "' is no number " + wanted;
-  });
-}
-} // namespace
+Option& Option::range(int low, int high) { return between(option_, low, high), *this; }
+Option& Option::range(double low, double high) { return between(option_, low, high), *this; }
 Option& Option::not_negative() {
-  return at_least(
-             option_, [](double v) { return v >= 0; }, "from 0"),
+  return number(
+             option_, [](double v) { return v >= 0; }, "number from 0"),
          *this;
 }
 Option& Option::positive() {
-  return at_least(
-             option_, [](double v) { return v > 0; }, "above 0"),
+  return number(
+             option_, [](double v) { return v > 0; }, "number above 0"),
          *this;
 }
 Option& Option::excludes(const Option& other) { return option_->excludes(other.option_), *this; }
@@ -49,9 +93,15 @@ Option& Option::only_compiles(std::vector<std::string>& given) {
   return *this;
 }
 
+Option Subcommand::in_group(CLI::Option* option) const {
+  if (!heading_.empty()) option->group(heading_);
+  return Option(option);
+}
+void Subcommand::group(const std::string& heading) { heading_ = heading; }
+
 template <class T>
 Option Subcommand::option(const std::string& names, T& to, const std::string& help) {
-  return Option(app_->add_option(names, to, help));
+  return in_group(app_->add_option(names, to, help));
 }
 template Option Subcommand::option(const std::string&, std::string&, const std::string&);
 template Option Subcommand::option(const std::string&, std::vector<std::string>&, const std::string&);
@@ -61,7 +111,7 @@ template Option Subcommand::option(const std::string&, double&, const std::strin
 template Option Subcommand::option(const std::string&, std::optional<double>&, const std::string&);
 
 Option Subcommand::flag(const std::string& names, bool& to, const std::string& help) {
-  return Option(app_->add_flag(names, to, help));
+  return in_group(app_->add_flag(names, to, help));
 }
 Option Subcommand::declared(const std::string& name) { return Option(app_->get_option(name)); }
 void Subcommand::footer(const std::string& text) { app_->footer(text); }
@@ -86,6 +136,32 @@ Subcommand CommandLine::add(const std::string& name, const std::string& summary)
 
 namespace {
 
+// How many values an option needs, by CLI11's "--why-not: 2 required TEXT missing" or "Expected exactly 2 from ...".
+int error_count(const std::string& text) {
+  const auto digit = text.find_first_of("0123456789");
+  return digit == std::string::npos ? 1 : std::atoi(text.c_str() + digit);
+}
+
+// What is wrong with the arguments, in our words; CLI11's differ from error to error.
+std::string reason(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const auto colon = text.find(": "), excludes = text.find(" excludes ");
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && colon != std::string::npos)
+    return text.substr(0, colon) + " needs " +
+           (error_count(text) > 1 ? std::to_string(error_count(text)) + " values" : "a value");
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr && colon != std::string::npos)
+    if (const auto equals = text.find(" = ", colon); equals != std::string::npos)
+      return text.substr(colon + 2, equals - colon - 2) + " '" + text.substr(equals + 3) +
+             "' is no number that it takes";
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr && excludes != std::string::npos)
+    return text.substr(0, excludes) + " and " + text.substr(excludes + 10) + " exclude each other";
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr && colon != std::string::npos)
+    return text.substr(0, colon) + text.substr(colon + 1);
+  std::string out = text;
+  if (out.starts_with("A ")) out[0] = 'a';
+  return out;
+}
+
 // What is wrong with arguments that CLI11 refused, in the words and the form of every other error.
 Diagnostic refused(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
@@ -97,9 +173,11 @@ Diagnostic refused(const CLI::App& app, const CLI::ParseError& error) {
   const bool option = unknown.starts_with('-');
   Diagnostic d(ErrorCode::Usage, "");
   if (unknown.empty()) {
-    d.message = error.what();
-    if (!d.message.empty() && !d.message.starts_with("MODEL"))
-      d.message[0] = static_cast<char>(std::tolower(d.message[0]));
+    d.message = reason(error);
+    if (const auto line = d.message.find('\n'); line != std::string::npos) {
+      d.note(d.message.substr(line + 1));
+      d.message.resize(line);
+    }
   } else if (option) {
     unknown = unknown.substr(0, unknown.find('='));
     d.message = "there is no option '" + unknown + "'" + (chosen.empty() ? "" : " of '" + at.get_name() + "'");

@@ -49,12 +49,17 @@ public:
   Option option(const std::string& names, T& to, const std::string& help);
   Option flag(const std::string& names, bool& to, const std::string& help);
   [[nodiscard]] Option declared(const std::string& name); // one of this subcommand's
+  // Help lists the options declared from here on under this heading, behind the subcommand's own; "": its own again.
+  void group(const std::string& heading);
   void footer(const std::string& text);
   void action(Action action);
 
 private:
+  [[nodiscard]] Option in_group(CLI::Option* option) const;
+
   CLI::App* app_;
   Action& chosen_;
+  std::string heading_;
 };
 
 class CommandLine {

@@ -1,7 +1,5 @@
 #include "reports.h"
-#include "graph/support/file.h"
 #include "measure.h"
-#include <cctype>
 
 namespace tessera::command {
 
@@ -17,13 +15,15 @@ void prepare(const MeasureOptions& o, SessionOptions& session) {
   session.executor.wait_for_plans = true; // what is timed is what stays
 }
 
-Status add_times(const MeasureOptions& o, Session& session, const Sizes& sizes, Json& report) {
+Status add_times(const MeasureOptions& o, Session* session, Json& report) {
   if (!o.measure && o.profile.empty()) return {};
   if (o.measure && !o.profile.empty())
     return Diagnostic(ErrorCode::Usage, "--measure and --profile exclude each other: times are measured or read");
+  if (o.measure && !session)
+    return Diagnostic(ErrorCode::Usage, "a stored report cannot be measured").note("give the model, or --profile FILE");
   StepTimes times;
   if (o.measure) {
-    TESSERA_ASSIGN(times, measure_steps(session, sizes, o.seed, o.seconds));
+    TESSERA_ASSIGN(times, measure_steps(*session, report.at("sizes").get<Sizes>(), o.seed, o.seconds));
   } else {
     TESSERA_ASSIGN(times, read_step_times(o.profile));
   }
@@ -33,45 +33,10 @@ Status add_times(const MeasureOptions& o, Session& session, const Sizes& sizes, 
   return {};
 }
 
-bool is_stored_report(const std::string& path) {
-  auto file = map_file(path);
-  if (!file.ok()) return false; // opening it as a model says why
-  size_t at = 0;
-  while (at < file->bytes && std::isspace(std::to_integer<unsigned char>(file->data[at]))) ++at;
-  return at < file->bytes && file->data[at] == std::byte{'{'}; // no model begins like this
-}
-
-Result<Json> read_report(const std::string& path) {
-  TESSERA_ASSIGN(const std::string text, read_file(path));
-  auto broken = [&](const std::string& why) {
-    return Diagnostic(ErrorCode::CorruptFile, "'" + shown(path) + "' is no report: " + why)
-        .note("'tessera explain MODEL --format json -o FILE' writes one");
-  };
-  Json j = Json::parse(text, nullptr, false);
-  if (!j.is_object()) return broken("it is no JSON object");
-  const Json& schema = j.contains("schema") ? j["schema"] : Json();
-  if (!schema.is_object() || schema.value("name", "") != "tessera.report") return broken("its schema is another one");
-  if (schema.value("version", 0) != 1)
-    return broken("it has version " + schema.value("version", Json(0)).dump() + ", this program reads version 1");
-  for (const char* list : {"operators", "steps", "edges", "pairs", "breaks", "guards"})
-    if (!j.contains(list) || !j[list].is_array()) return broken("it has no list '" + std::string(list) + "'");
-  for (const char* object : {"sizes", "totals"})
-    if (!j.contains(object) || !j[object].is_object()) return broken("it has no '" + std::string(object) + "'");
-  return j;
-}
-
 Result<Json> report_of(const ModelOptions& o, const MeasureOptions& measure) {
   if (is_stored_report(o.model)) {
     TESSERA_ASSIGN(Json report, read_report(o.model));
-    if (measure.measure)
-      return Diagnostic(ErrorCode::Usage, "'" + shown(o.model) + "' is a stored report, which cannot be measured")
-          .note("give the model, or --profile FILE");
-    if (!measure.profile.empty()) {
-      TESSERA_ASSIGN(const StepTimes times, read_step_times(measure.profile));
-      std::vector<std::string> notes;
-      TESSERA_TRY(add_measured(report, times, notes));
-      for (const auto& n : notes) say_note(n);
-    }
+    TESSERA_TRY(add_times(measure, nullptr, report));
     return report;
   }
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.shapes));
@@ -83,7 +48,7 @@ Result<Json> report_of(const ModelOptions& o, const MeasureOptions& measure) {
   TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
   for (const auto& n : notes) say_note(n);
   TESSERA_ASSIGN(Json report, explain_json(*session, sizes, false));
-  TESSERA_TRY(add_times(measure, *session, sizes, report));
+  TESSERA_TRY(add_times(measure, session.get(), report));
   return report;
 }
 

@@ -14,14 +14,10 @@ struct MeasureOptions {
 void add_measure_options(Subcommand& sub, MeasureOptions& options);
 // What the session needs for it, before it is opened.
 void prepare(const MeasureOptions& options, SessionOptions& session);
-// Adds the times that the options request; notes are said. Errors: those of measure_steps(), read_step_times() and
-// add_measured().
-[[nodiscard]] Status add_times(const MeasureOptions& options, Session& session, const Sizes& sizes, Json& report);
+// Adds the times that the options request; notes are said. `session`: of the model; null for a stored report. Errors:
+// Usage for measuring a stored report; those of measure_steps(), read_step_times() and add_measured().
+[[nodiscard]] Status add_times(const MeasureOptions& options, Session* session, Json& report);
 
-// True for a file that begins as JSON does.
-[[nodiscard]] bool is_stored_report(const std::string& path);
-// Errors: FileError, CorruptFile (no report, or of a version that this program does not read).
-[[nodiscard]] Result<Json> read_report(const std::string& path);
 // The report of the model that the options name: read where it is stored. Errors: those of compiling it; Usage for
 // measuring a stored report.
 [[nodiscard]] Result<Json> report_of(const ModelOptions& options, const MeasureOptions& measure);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <unistd.h>
 
 namespace tessera::command {
 
@@ -51,14 +52,6 @@ std::string shown_number(double v) {
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%.6g", v);
   return buffer;
-}
-
-// A file name for an output: names may hold slashes. Lists are no arrays.
-std::string file_name(const std::string& output, DType dtype) {
-  std::string out = output;
-  for (char& c : out)
-    if (c == '/' || c == '\0') c = '_';
-  return out + (dtype == DType::List ? ".json" : ".npy");
 }
 
 // A tensor as nested arrays from element `at` on; a sequence or optional as an array, a map as an object.
@@ -241,8 +234,22 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
   return same;
 }
 
+// Makes the folder of the outputs, or says why nothing could be written there, before a model is compiled for it.
+Status make_output_folder(const std::string& folder) {
+  if (folder.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  std::string why = error ? error.message() : "";
+  if (!error && !std::filesystem::is_directory(folder)) why = "it is no folder";
+  if (why.empty() && ::access(folder.c_str(), W_OK) != 0) why = "nothing may be written in it";
+  if (why.empty()) return {};
+  return Diagnostic(ErrorCode::FileError, "--output-dir '" + folder + "' cannot take the outputs: " + why)
+      .note("name a folder that exists or can be made; nothing was compiled or run");
+}
+
 int run(const RunOptions& o) {
   auto done = [&]() -> Result<std::pair<bool, Json>> {
+    TESSERA_TRY(make_output_folder(o.output_dir));
     TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
     TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
     options.executor.poison = o.poison;

@@ -8,7 +8,7 @@ namespace tessera::command::report {
 namespace {
 
 constexpr size_t kRows = 5;   // of each list
-constexpr size_t kWidth = 60; // of a cell that names operators
+constexpr size_t kWidth = 25; // of a name of an operator, of which a line has two
 
 // Colours of a terminal, where they are wanted.
 class Paint {
@@ -26,32 +26,29 @@ private:
   bool on_;
 };
 
-std::string clipped(const std::string& s, size_t most = kWidth) {
-  return s.size() <= most ? s : s.substr(0, most - 3) + "...";
-}
-
 std::string percent(double part, double all) { return all > 0 ? format_number(100 * part / all, 0) + " %" : "-"; }
 std::string times(int n) { return n > 1 ? "x" + std::to_string(n) : ""; }
 std::string many(const Json& n, const std::string& what, const std::string& plural = "s") {
-  return n.dump() + " " + what + (n == 1 ? "" : plural);
+  return count_text(n) + " " + what + (n == 1 ? "" : plural);
 }
 
 std::string heading(const Json& j, const Paint& paint) {
   std::string out = paint.bold(text_of(j.at("model")));
   if (!text_of(j.at("format")).empty()) out += "  " + text_of(j.at("format"));
   if (!text_of(j.at("producer")).empty()) out += " (" + text_of(j.at("producer")) + ")";
-  out += "\n" + text_of(j.at("target")) + ", figures of " + text_of(j.at("figures")) + "; " + text_of(j.at("variant")) +
-         " variant";
+  out += "\n";
+  std::string plan = text_of(j.at("target")) + ", figures of " + text_of(j.at("figures")) + "; " +
+                     text_of(j.at("variant")) + " variant";
   if (!j.at("sizes").empty()) {
-    out += "; sizes";
-    for (const auto& [name, size] : j.at("sizes").items()) out += " " + shown(name) + "=" + size.dump();
+    plan += "; sizes";
+    for (const auto& [name, size] : j.at("sizes").items()) plan += " " + shown(name) + "=" + count_text(size);
     if (j.at("sizes") != j.at("planned_sizes") && !j.at("planned_sizes").empty()) {
-      out += " (planned at";
-      for (const auto& [name, size] : j.at("planned_sizes").items()) out += " " + shown(name) + "=" + size.dump();
-      out += ")";
+      plan += " (planned at";
+      for (const auto& [name, size] : j.at("planned_sizes").items()) plan += " " + shown(name) + "=" + count_text(size);
+      plan += ")";
     }
   }
-  out += "\n";
+  out += wrapped(plan, "");
   if (const Json& absent = j.at("absent_weights"); absent.at("count") != 0)
     out += paint.dim(many(absent.at("count"), "weight") + " (" + format_bytes(absent.at("bytes").get<double>()) +
                      ") have no data: the plan takes them as constants") +
@@ -76,8 +73,9 @@ std::string totals(const Json& j, const Paint& paint) {
   if (t.contains("measured_us")) out += "; measured " + us_text(number(t.at("measured_us")));
   out += "\n";
   for (const Json& layer : j.at("layers"))
-    out += "  " + text_of(layer.at("id")) + ": " + std::to_string(layer.at("instances")[0].size()) + " steps, " +
-           paint.bold("x" + layer.at("times").dump()) + ", from " + text_of(layer.at("instances")[0][0]) + "\n";
+    out += "  " + text_of(layer.at("id")) + ": " + std::to_string(layer.at("instances").at(0).size()) + " steps, " +
+           paint.bold("x" + count_text(layer.at("times"))) + ", from " +
+           clipped(text_of(layer.at("instances").at(0).at(0)), 40) + "\n";
   return out;
 }
 
@@ -86,13 +84,13 @@ std::string steps_text(const View& v, const Paint& paint) {
   if (classes.empty()) return "";
   double all = 0;
   for (const auto& c : classes) all += c.us;
-  Table table({"time", "share", "", "step", "what", "bound", "of its roofline"}, {0, 1, 6});
+  Table table({"time", "share", "", "step", "what", "bound", "peak"}, {0, 1, 6});
   for (size_t i = 0; i < classes.size() && i < kRows; ++i) {
     const Json& s = *classes[i].first;
     const Json& price = s.at("price");
     const auto share = number(price.at("roofline_share"));
     table.add({us_text(classes[i].us), percent(classes[i].us, all), times(classes[i].count),
-               clipped(s.at("id").get<std::string>(), 36), clipped(View::what(s), 44), text_of(price.at("bound")),
+               clipped(text_of(s.at("id")), 22), clipped(View::what(s), 36), text_of(price.at("bound")),
                share ? format_number(100 * *share, 0) + " %" : "-"});
   }
   std::string title = "most expensive steps";
@@ -114,15 +112,11 @@ std::string missed_text(const View& v, const Paint& paint) {
     const Json& e = *groups[i].first;
     const std::string n = times(groups[i].count);
     out += "  " + us_text(groups[i].us) + (n.empty() ? "" : " " + n) + "  " + text_of(e.at("code")) + " " +
-           text_of(e.at("reason")) + ": " + clipped(v.shown_operator(e.at("producer"))) + " -> " +
-           clipped(v.shown_operator(e.at("consumer"))) + "\n";
-    if (e.contains("counterfactual")) {
-      const Json& c = e.at("counterfactual");
-      const std::string change = text_of(c.at("change"));
-      out += paint.dim("      " + (change == "none" ? "nothing to do" : "change the " + change) + ": " +
-                       text_of(c.at("text"))) +
-             "\n";
-    }
+           text_of(e.at("reason")) + ": " + clipped(v.shown_operator(e.at("producer")), kWidth) + " -> " +
+           clipped(v.shown_operator(e.at("consumer")), kWidth) + "\n";
+    const std::string why =
+        e.contains("counterfactual") ? advice_text(e.at("counterfactual")) : text_of(e.at("detail"));
+    if (!why.empty()) out += paint.dim(wrapped(clipped(why, 180), "      "));
   }
   return out;
 }
@@ -140,10 +134,10 @@ std::string breaks_text(const Json& j, const Paint& paint) {
   for (size_t i = 0; i < order.size() && i < kRows; ++i) {
     const Json& b = *order[i];
     out += "  " + us_text(number(b.at("price_us"))) + "  " + text_of(b.at("code")) + " " +
-           clipped(text_of(b.at("what")), 80);
+           clipped(text_of(b.at("what")), 60);
     std::string parts;
     for (const char* part : {"copies", "launches", "waits"})
-      if (b.at(part) != 0) parts += (parts.empty() ? "" : ", ") + b.at(part).dump() + " " + part;
+      if (b.at(part) != 0) parts += (parts.empty() ? "" : ", ") + count_text(b.at(part)) + " " + part;
     out += (parts.empty() ? "" : " (" + parts + ")") + "\n";
     if (!text_of(b.at("reason")).empty()) out += paint.dim("      " + clipped(text_of(b.at("reason")), 90)) + "\n";
   }
@@ -156,7 +150,12 @@ std::string guards_text(const Json& j, const Paint& paint) {
   for (const Json& g : j.at("guards")) (g.at("class") == "required" ? required : assumed) += 1;
   std::string out = "\n" + paint.bold("guards and symbols") + "\n  " + std::to_string(required) + " required, " +
                     std::to_string(assumed) + " assumed (--guards)";
+  size_t listed = 0;
   for (const Json& s : j.at("symbols")) {
+    if (++listed > kRows) {
+      out += "\n  " + std::to_string(j.at("symbols").size() - kRows) + " more with --guards";
+      break;
+    }
     const double us = s.at("price_us").get<double>();
     out += "\n  " + text_of(s.at("name"));
     if (!s.at("dimension_of").empty()) out += " of " + text_of(s.at("dimension_of")[0]);
@@ -216,9 +215,9 @@ std::string overview(const Json& j, bool color) {
   }
   return out + "\n" +
          paint.dim(
-             "--full lists everything; --kernel ID, --op NAME, --why-not A B, --memory, --guards and --code FUS-nnn "
-             "answer; -o report.html draws it") +
-         "\n";
+             wrapped("next: --full for everything; --kernel N, --op NAME, --why-not A B, --memory, --guards, --ir tile "
+                     "and --code FUS-nnn for one question; -o report.html for a page",
+                     ""));
 }
 
 } // namespace tessera::command::report

@@ -8,13 +8,22 @@
 
 namespace tessera::command::report {
 
+inline constexpr size_t kScreenWidth = 100; // columns
+
 // ---- parts of the JSON
 [[nodiscard]] std::optional<double> number(const Json& j); // nothing for null
 // One line of text, fit to be shown; "" for null.
 [[nodiscard]] std::string text_of(const Json& j);
+[[nodiscard]] std::string count_text(const Json& j);                     // of a whole number
+[[nodiscard]] std::string clipped(const std::string& text, size_t most); // columns; the middle of more is left out
+// Lines of at most `width` columns, broken at spaces, each after `indent`.
+[[nodiscard]] std::string wrapped(const std::string& text, const std::string& indent, size_t width = kScreenWidth);
 // A number of bytes at the report's sizes, else its expression.
 [[nodiscard]] std::string bytes_text(const Json& sized);
 [[nodiscard]] std::string us_text(const std::optional<double>& us); // "12.3 us", "1.2 ms", "?" for nothing
+[[nodiscard]] std::string price_text(const Json& edge);             // "saves 1.2 us", "costs 0.6 us"
+// "change the model: ..." from a counterfactual.
+[[nodiscard]] std::string advice_text(const Json& counterfactual);
 
 // A report with its operators and steps by id.
 class View {
@@ -27,6 +36,8 @@ public:
   [[nodiscard]] std::string types(const Json& operator_ids, size_t most = 4) const;
   // "layers.0.act.relu (model.py:42)"
   [[nodiscard]] std::string shown_operator(const std::string& id) const;
+  // What a verdict of an edge or pair says, on lines after `indent`: code, reason, price, operators, why, what to do.
+  [[nodiscard]] std::string verdict(const Json& edge, const std::string& indent) const;
   // What a step is: "matmul [1, 128, 768] x [768, 3072]", "kernel rows (b, s) x (768)".
   [[nodiscard]] static std::string what(const Json& step);
   // The step by itself, measured where it was, else predicted; of a step that runs as part of another's price: nothing.
@@ -42,6 +53,27 @@ private:
 // The same, and everything else as tables.
 [[nodiscard]] std::string full(const Json& report);
 [[nodiscard]] std::string guards(const Json& report); // guards, and what unknown sizes cost
+// The arena, how much of it is in use at most, and the largest buffers with their lifetimes.
+[[nodiscard]] std::string memory(const Json& report);
+
+// ---- answers, a screen each. Error Usage for names: one that the report lacks, with the one that was meant, or one of
+// several where the question is about one.
+[[nodiscard]] Result<std::string> kernel(const Json& report, const std::string& step);
+// By the exporter's name, the source line, the module's path, or the type; several are listed.
+[[nodiscard]] Result<std::string> operators(const Json& report, const std::string& name);
+// The verdict on two operators: of the edge between them, of the path that connects them, or of two that share nothing.
+// Names a code, a price and both operators.
+[[nodiscard]] Result<std::string> why_not(const Json& report, const std::string& first, const std::string& second);
+// The graph behind all passes ("graph"), or the loop nest, tile kernel, LLVM IR or PTX ("nest", "tile", "llvm", "ptx") of
+// a step; of all that have one for "".
+[[nodiscard]] Result<std::string> ir(const Json& report, const std::string& form, const std::string& step);
+
+// ---- names
+// Operators that the name means, the closest kind of match only: id and name, source line ("model.py:42"), module and
+// all below it, type. Never empty.
+[[nodiscard]] Result<std::vector<const Json*>> find_operators(const Json& report, const std::string& name);
+// By index ("7"), id, or the id's beginning ("k7").
+[[nodiscard]] Result<const Json*> find_step(const Json& report, const std::string& name);
 
 // Steps of a class, folded: how many, and their time together.
 struct StepsOfClass {

@@ -8,12 +8,69 @@ std::optional<double> number(const Json& j) { return j.is_null() ? std::nullopt 
 
 std::string text_of(const Json& j) { return j.is_null() ? "" : shown(j.get<std::string>()); }
 
+std::string count_text(const Json& j) { return std::to_string(j.get<int64_t>()); }
+
+namespace {
+bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
+} // namespace
+
+std::string clipped(const std::string& s, size_t most) {
+  if (s.size() <= most) return s;
+  const size_t kept = most - 3;
+  size_t head = kept * 2 / 3, tail = s.size() - (kept - head); // the end of a name tells as much as its beginning
+  while (head > 0 && !begins_character(s[head])) --head;
+  while (tail < s.size() && !begins_character(s[tail])) ++tail;
+  return s.substr(0, head) + "..." + s.substr(tail);
+}
+
+std::string wrapped(const std::string& text, const std::string& indent, size_t width) {
+  std::string out, line;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t space = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, space - begin);
+    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width)
+      out += indent + line + "\n", line.clear();
+    line += (line.empty() ? "" : " ") + word;
+    begin = space + 1;
+  }
+  return line.empty() ? out : out + indent + line + "\n";
+}
+
 std::string bytes_text(const Json& sized) {
   const auto v = number(sized.at("at_sizes"));
   return v ? format_bytes(*v) : text_of(sized.at("expression"));
 }
 
 std::string us_text(const std::optional<double>& us) { return us ? format_ms(*us / 1e3) : "?"; }
+
+std::string price_text(const Json& e) {
+  const auto us = number(e.at("price_us"));
+  if (!us) return "price unknown: its sizes are known only when it runs";
+  return (e.at("fused").get<bool>() ? "saves " : "costs ") + us_text(us);
+}
+
+std::string advice_text(const Json& c) {
+  const std::string change = text_of(c.at("change"));
+  return (change == "none"     ? "nothing to do"
+          : change == "option" ? "use an option"
+                               : "change the " + change) +
+         ": " + text_of(c.at("text"));
+}
+
+std::string View::verdict(const Json& e, const std::string& indent) const {
+  const bool edge = e.contains("producer");
+  std::string line = text_of(e.at("code")) + " " + text_of(e.at("reason")) +
+                     (e.at("fused").get<bool>() ? ": fused, " : ": not fused, ") + price_text(e);
+  if (edge) line += ", " + bytes_text(e.at("bytes")) + (e.at("fused").get<bool>() ? " at the edge" : " through memory");
+  std::string out = wrapped(line, indent);
+  out += wrapped(shown_operator(e.at(edge ? "producer" : "first")) + (edge ? " -> " : " and ") +
+                     shown_operator(e.at(edge ? "consumer" : "second")) +
+                     (edge ? ", " + text_of(e.at("value")) + " " + text_of(e.at("type")) : ""),
+                 indent + "  ");
+  if (!text_of(e.at("detail")).empty()) out += wrapped("why: " + text_of(e.at("detail")), indent + "  ");
+  if (e.contains("counterfactual")) out += wrapped(advice_text(e.at("counterfactual")), indent + "  ");
+  return out;
+}
 
 View::View(const Json& report) : json(report) {
   for (const Json& s : report.at("steps")) steps_.emplace(s.at("id"), &s);
