@@ -8,6 +8,7 @@
 #include "graph/ops/op.h"
 #include "graph/support/file.h"
 #include "graph/support/similar.h"
+#include "runtime/cuda/nvtx.h"
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -294,6 +295,13 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
       out.import.dim_hints[s.name] = s.sizes[0];
   }
   return out;
+}
+
+Status add_ranges(bool wanted, ExecutorOptions& options) {
+  if (!wanted) return {};
+  TESSERA_ASSIGN(options.ranges, cuda::nvtx_ranges());
+  if (const std::string why = cuda::no_range_receiver(); !why.empty()) say_note(why);
+  return {};
 }
 
 Result<std::unique_ptr<Session>> open_session(const ModelOptions& o, SessionOptions session) {
