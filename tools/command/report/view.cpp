@@ -97,7 +97,7 @@ std::string View::types(const Json& operator_ids, size_t most) const {
 
 std::string View::shown_operator(const std::string& id) const {
   const Json& o = op(id);
-  return text_of(o.at("name")) + (o.contains("source") ? " (" + text_of(o.at("source")) + ")" : "");
+  return text_of(o.at("id")) + (o.contains("source") ? " (" + text_of(o.at("source")) + ")" : "");
 }
 
 std::string View::what(const Json& s) {
