@@ -332,7 +332,7 @@ private:
         }
         if (why.empty()) why = std::move(reason);
       }
-    if (first) explain(p, [&](LedgerEntry& e) { e.detail += "; no attention: " + why; });
+    if (first) explain(p, [&](LedgerEntry& e) { e.detail << "; no attention: " + why; });
     return std::nullopt;
   }
 

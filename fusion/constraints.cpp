@@ -157,7 +157,10 @@ void Steering::find_pins(std::vector<UnmetPin> dropped) {
       continue;
     }
     for (ValueId v : stages[g]) stage_of_.emplace(v.index, static_cast<int>(g));
-    for (ValueId v : reads[g]) read_.insert(v.index);
+    for (ValueId v : reads[g]) {
+      read_.insert(v.index);
+      reads_.emplace(static_cast<int>(g), v.index);
+    }
     for (NodeId n : nodes_[g]) {
       const Node& node = graph_.node(n);
       if (node.op->structured() && group.kind == PinnedGroup::Kind::Library)

@@ -93,6 +93,7 @@ public:
   [[nodiscard]] int pin_of_call(NodeId structured) const; // of a library call, or of a node that is a group by itself
   [[nodiscard]] bool pinned_as_loops(NodeId structured) const;
   [[nodiscard]] bool contains(int pin, NodeId node) const;
+  [[nodiscard]] bool reads(int pin, ValueId value) const { return pin >= 0 && reads_.contains({pin, value.index}); }
   // Whether the value has memory or a unit; nullopt where no pin says.
   [[nodiscard]] std::optional<bool> stored(ValueId value) const;
   [[nodiscard]] const PinnedGroup& pinned(int pin) const { return constraints_.groups[static_cast<size_t>(pin)]; }
@@ -118,6 +119,7 @@ private:
   std::unordered_map<int32_t, int> call_of_;    // by node
   std::unordered_map<int32_t, bool> contained_; // by node: in some group; true: as loops
   std::set<int32_t> read_;                      // values
+  std::set<std::pair<int, int32_t>> reads_;     // pin, value
 };
 
 } // namespace fusion

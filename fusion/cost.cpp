@@ -38,6 +38,11 @@ double Estimator::operator()(const SymExpr& e) {
   return result;
 }
 
+std::string detail_text(const Graph& graph, const Detail& detail) {
+  Estimator estimate(graph.env());
+  return tessera::detail_text(detail, [&](const SymExpr& e) { return std::optional(estimate(e)); });
+}
+
 std::vector<SymExpr> bytes_read(const Graph& graph, const LoopNest& nest, Estimator& estimate) {
   // Axes that each node depends on, as a set of indices.
   std::vector<std::vector<bool>> depends(static_cast<size_t>(nest.dag.size()));

@@ -3,6 +3,7 @@
 // Decisions compare numbers, so symbols take representative sizes: the hint of the call that led to this compilation,
 // else 128, clamped to what is known of the symbol. The same graph thus always gets the same plan.
 #pragma once
+#include "fusion/detail.h"
 #include "fusion/loop_nest.h"
 
 namespace tessera::fusion {
@@ -23,6 +24,9 @@ private:
   const ShapeEnv& env_;
   std::unordered_map<const SymNode*, double> done_;
 };
+
+// At the sizes that the planner took.
+[[nodiscard]] std::string detail_text(const Graph& graph, const Detail& detail);
 
 // Bytes of `nest.loads[k]` that the nest reads: all of the value, or as many elements as there are points that differ
 // in its index where those are fewer (slices, gathers).

@@ -166,6 +166,7 @@ private:
   void draft_calls() {
     LibraryCalls calls(graph_, pool_, bodies_);
     bool product = false;
+    NodeId call;
     Marks marks; // of what is in the call
     auto may_look = [&](ValueId v) {
       if (!options_.enabled || out_.pinned[at(v)]) return false;
@@ -175,7 +176,7 @@ private:
       return product && options_.scaled_operands && !options_.strict_rounding && is_scaling(graph_, bodies_, v);
     };
     auto through = [&](ValueId v) {
-      if (!may_look(v)) return false;
+      if (!may_look(v) || steering_.reads(steering_.pin_of_call(call), v)) return false;
       const Marks more = steering_.marks(graph_.value(v).producer);
       if (auto why = steering_.conflict(marks, more)) {
         out_.kept_apart.emplace(v.index, *why);
@@ -200,6 +201,7 @@ private:
       std::optional<CallDraft> made;
       std::string why;
       for (unsigned looks : kLooks) {
+        call = id;
         marks = steering_.marks(id);
         CallDraft draft = calls.draft(
             id, [&](size_t k, ValueId v) { return (looks >> k & 1) != 0 && through(v); }, half_weights);
@@ -227,14 +229,15 @@ private:
 
   // Indices at which a node reads an operand; once per run of the innermost axis where the index ignores
   // that.
-  double points_of(const Node& node, size_t result, ValueId operand) {
+  SymExpr points_of(const Node& node, size_t result, ValueId operand) {
     auto body = bodies_.get(node.results[result]);
     TESSERA_CHECK(body.ok(), "a node with loops has a body");
-    double points = 1;
-    for (const auto& axis : (*body)->axes) points *= estimate_(axis.extent);
+    SymExpr points = 1;
+    for (const auto& axis : (*body)->axes) points *= axis.extent;
     for (size_t k = 0; k < node.operands.size(); ++k)
       if (node.operands[k] == operand && !(*body)->invariant[k]) return points;
-    return points / std::max(1.0, estimate_((*body)->innermost));
+    const SymExpr& innermost = (*body)->innermost;
+    return innermost.is_const(0) ? points : floordiv(points, innermost);
   }
 
   // How many consumers each value has and how many points they run over, views looked through; and over how many it
@@ -242,6 +245,7 @@ private:
   void count_sites() {
     spread_.assign(out_.pinned.size(), 0);
     written_.assign(out_.pinned.size(), 0);
+    spread_sum_.assign(out_.pinned.size(), {});
     for (auto it = out_.order.rbegin(); it != out_.order.rend(); ++it) {
       if (place(*it) != Place::Loops) continue;
       const Node& node = graph_.node(*it);
@@ -256,8 +260,10 @@ private:
         for (ValueId v : operands) {
           if (!v.valid()) continue;
           out_.sites[at(v)] = std::min(out_.sites[at(v)] + (passes ? out_.sites[at(result)] : 1), 1 << 20);
-          written_[at(v)] += std::max(behind, points_of(node, r, v));
-          spread_[at(v)] += passes ? spread_[at(result)] : points_of(node, r, v);
+          const SymExpr points = points_of(node, r, v);
+          written_[at(v)] += std::max(behind, estimate_(points));
+          spread_[at(v)] += passes ? spread_[at(result)] : estimate_(points);
+          spread_sum_[at(v)].add(passes ? spread_sum_[at(result)] : SizeSum(points));
         }
       }
     }
@@ -267,6 +273,7 @@ private:
   struct Chain {
     double cost = 0;       // instructions per element, with everything that is written out into it
     double leaf_bytes = 0; // memory that it reads
+    SizeSum leaf_sum;      // the same as an expression
     double nodes = 1;
     int depth = 0;
     std::vector<ValueId> leaves; // memory that it reads, sorted
@@ -368,11 +375,15 @@ private:
       if (out_.is_virtual[at(o)]) {
         chain.cost += from.cost;
         chain.leaf_bytes += from.leaf_bytes;
+        chain.leaf_sum.add(from.leaf_sum);
         chain.nodes += from.nodes;
         chain.depth = std::max(chain.depth, from.depth + 1);
       } else {
         double per_element = info(graph_.type(o).dtype).bits / 8.0;
-        chain.leaf_bytes += std::min(estimate_(byte_count(graph_, o)), size * per_element);
+        const SymExpr all = byte_count(graph_, o);
+        const bool some = size * per_element < estimate_(all);
+        chain.leaf_bytes += some ? size * per_element : estimate_(all);
+        chain.leaf_sum.add(some ? graph_.type(v).count() : all, some ? per_element : 1);
       }
     }
     const bool too_large = chain.depth >= kMaxDepth || chain.nodes > kMaxNodes;
@@ -403,12 +414,15 @@ private:
     int sites = out_.sites[at(v)];
     if (sites <= 1 && spread_[at(v)] <= size) return false;
     double attached = 0;
+    SizeSum attached_sum;
     if (options_.generated_epilogues || options_.fixed_epilogues || options_.library_accepts)
       for (ValueId leaf : chain.leaves) {
         const Node* producer = graph_.producer(leaf);
         if (!producer || place(graph_.value(leaf).producer) != Place::Library || out_.sites[at(leaf)] > 1) continue;
         double bytes = estimate_(byte_count(graph_, leaf));
-        if (estimate_(graph_.type(leaf).count()) == size) attached = std::max(attached, bytes);
+        if (estimate_(graph_.type(leaf).count()) != size || bytes <= attached) continue;
+        attached = bytes;
+        attached_sum = byte_count(graph_, leaf);
       }
     double instead = std::max(0.0, chain.cost - info(ScalarOp::Load).cost); // a reader would have to load it
     double again = std::max(0.0, spread_[at(v)] - size) * instead * options_.bytes_per_instruction;
@@ -417,10 +431,21 @@ private:
     double stored = bytes * (1 + sites) + chain.leaf_bytes - attached;
     // A launch, where writing v out costs less than that even if everything behind it is written out, too.
     const double launch = options_.launch_us * options_.bytes_per_us;
-    if (kernel_of_its_own(chain) && written_[at(v)] * instead * options_.bytes_per_instruction < launch)
-      stored += launch;
+    const bool one_more =
+        kernel_of_its_own(chain) && written_[at(v)] * instead * options_.bytes_per_instruction < launch;
+    if (one_more) stored += launch;
     constexpr double kMargin = 1.1; // readers in one kernel read once: do not store for little
-    out_.tradeoffs[v.index] = {written_out, stored};
+    Decisions::Tradeoff& tradeoff = out_.tradeoffs[v.index];
+    tradeoff.computed.add(chain.leaf_sum, std::max(sites, 1));
+    tradeoff.computed.add(attached_sum);
+    if (again > 0) {
+      tradeoff.computed.add(spread_sum_[at(v)], instead * options_.bytes_per_instruction);
+      tradeoff.computed.add(graph_.type(v).count(), -instead * options_.bytes_per_instruction);
+    }
+    tradeoff.stored.add(byte_count(graph_, v), 1 + sites);
+    tradeoff.stored.add(chain.leaf_sum);
+    tradeoff.stored.add(attached_sum, -1);
+    if (one_more) tradeoff.stored.add(1, launch);
     return written_out > stored * (attached > 0 ? kMargin : 1);
   }
 
@@ -455,6 +480,7 @@ private:
   Estimator& estimate_;
   Decisions out_;
   std::vector<double> spread_;
+  std::vector<SizeSum> spread_sum_; // the same as expressions
   std::vector<double> written_;
   std::vector<Chain> chain_;
 };

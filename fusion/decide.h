@@ -21,7 +21,7 @@ struct Decisions {
   std::vector<bool> too_dear;           // by value: stored because recomputing costs more
   // By value, where there was a choice: bytes, with instructions as bytes, for its readers.
   struct Tradeoff {
-    double computed = 0, stored = 0; // written out in each reader; written once and read by each
+    SizeSum computed, stored; // written out in each reader; written once and read by each
   };
   std::map<int32_t, Tradeoff> tradeoffs;
   // By value, of those that have memory: what they may be computed from once more.

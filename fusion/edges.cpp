@@ -35,7 +35,7 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
   const Node &from = graph_.node(e.producer), &to = graph_.node(consumer);
   Place here = d_.place[at(e.producer)], there = d_.place[at(consumer)];
   SymExpr bytes = byte_count(graph_, value);
-  auto fused = [&](FusionReason reason, std::string detail = "") {
+  auto fused = [&](FusionReason reason, Detail detail = {}) {
     e.reason = reason;
     e.detail = std::move(detail);
     // The read; and the write where nobody needs it in memory, counted at the first of its edges.
@@ -48,7 +48,7 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
     if (!written && first) e.bytes_saved += bytes;
     return e;
   };
-  auto kept = [&](FusionReason reason, std::string detail) {
+  auto kept = [&](FusionReason reason, Detail detail) {
     e.reason = reason;
     e.detail = std::move(detail);
     return e;
@@ -91,8 +91,9 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
     if (view) return fused(FusionReason::ViewFolded);
     if (folds(to) && d_.sites[at(value)] <= 1) return fused(FusionReason::ProducerIntoReduction);
     if (d_.sites[at(value)] <= 1) return fused(FusionReason::PointwiseIntoPointwise);
-    return fused(FusionReason::Inlined,
-                 "in each of " + std::to_string(d_.sites[at(value)]) + " consumers" + tradeoff(value));
+    return fused(
+        FusionReason::Inlined,
+        Detail("in each of " + std::to_string(d_.sites[at(value)]) + " consumers").append(tradeoff(value, false)));
   }
   // The value has a unit of its own. Where was the consumer put?
   std::vector<int> homes;
@@ -102,8 +103,10 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
   int unit = home(value);
   for (int u : homes_[at(consumer)])
     if (auto it = recomputed_.find({value.index, u}); homes.empty() && it != recomputed_.end()) {
-      fused(FusionReason::Recomputed,
-            "computed " + bytes_text(it->second.computed) + ", read " + bytes_text(it->second.stored));
+      Detail detail("computed ");
+      detail << it->second.computed << ", read " << it->second.stored;
+      detail.compared(it->second.computed, it->second.stored);
+      fused(FusionReason::Recomputed, std::move(detail));
       e.bytes_saved = bytes; // it is written for others
       return e;
     }
@@ -129,11 +132,15 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
   return e;
 }
 
-// ", computed 2.1 MB, stored 6.3 MB", where that was weighed.
-std::string Planner::tradeoff(ValueId value) const {
+// ", computed 2.1 MB, stored 6.3 MB", where that was compared; `is_stored`: and storing it chosen.
+Detail Planner::tradeoff(ValueId value, bool is_stored) const {
   auto it = d_.tradeoffs.find(value.index);
-  if (it == d_.tradeoffs.end()) return "";
-  return ", computed " + bytes_text(it->second.computed) + ", stored " + bytes_text(it->second.stored);
+  if (it == d_.tradeoffs.end()) return {};
+  const auto& [computed, stored] = it->second;
+  Detail out(", computed ");
+  out << computed << ", stored " << stored;
+  out.compared(is_stored ? stored : computed, is_stored ? computed : stored);
+  return out;
 }
 
 void Planner::explain_not_merged(LedgerEntry& e, const std::vector<int>& homes, int from) {
@@ -166,8 +173,8 @@ void Planner::explain_not_merged(LedgerEntry& e, const std::vector<int>& homes, 
     e.detail = it->second.detail;
     if (d_.too_dear[at(e.value)] && e.reason == FusionReason::DifferentIterationSpace) {
       e.reason = FusionReason::RecomputeTooExpensive;
-      e.detail = "stored once for " + std::to_string(d_.sites[at(e.value)]) + " consumers" + tradeoff(e.value) + "; " +
-                 e.detail;
+      e.detail = Detail("stored once for " + std::to_string(d_.sites[at(e.value)]) + " consumers");
+      e.detail.append(tradeoff(e.value, true)) << "; " + it->second.detail;
     }
     return;
   }

@@ -217,7 +217,7 @@ void Planner::merge_siblings(int unit) {
       if (std::find(tried.begin(), tried.end(), a) != tried.end()) continue;
       tried.push_back(a);
       if (try_horizontal(a, b)) continue;
-      for (int member : units_[static_cast<size_t>(b)].members)
+      for (int member : units_[static_cast<size_t>(find(unit))].members)
         if (member != unit)
           for (ValueId w : units_[static_cast<size_t>(member)].reads)
             if (std::find(reads.begin(), reads.end(), w) != reads.end()) shared_[{w.index, unit}] = true;
@@ -375,10 +375,14 @@ std::optional<Refusal> Planner::try_horizontal(int a, int b) {
   if (!completing_ && std::abs(order_.position(a) - order_.position(b)) > kSiblingDistance) return no;
   // What is read once instead of twice has to be worth it.
   double shared = 0, all = 0;
+  SizeSum both;
   for (ValueId v : y.nest.loads) {
     double bytes = estimate_(byte_count(graph_, v));
     all += bytes;
-    if (std::find(x.nest.loads.begin(), x.nest.loads.end(), v) != x.nest.loads.end()) shared += bytes;
+    if (std::find(x.nest.loads.begin(), x.nest.loads.end(), v) != x.nest.loads.end()) {
+      shared += bytes;
+      both.add(byte_count(graph_, v));
+    }
   }
   for (const auto& s : y.nest.stores) all += estimate_(byte_count(graph_, s.value));
   if (!completing_ && shared * 8 < all) return no;
@@ -396,7 +400,7 @@ std::optional<Refusal> Planner::try_horizontal(int a, int b) {
     // A kernel folds over one set of axes: what two reductions over different ones both read is read twice.
     if (x.nest.has_reduction() && y.nest.has_reduction())
       pairs_.push_back({x.nest.sources[0], y.nest.sources[0], FusionReason::DifferentReduction,
-                        "both read " + bytes_text(shared) + ": " + r->detail});
+                        Detail("both read ") << both << ": " + r->detail});
     return r;
   }
   if (apart) return apart;

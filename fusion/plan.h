@@ -2,6 +2,7 @@
 // the reason for every edge.
 #pragma once
 #include "fusion/constraints.h"
+#include "fusion/detail.h"
 #include "fusion/loop_nest.h"
 #include <map>
 
@@ -42,9 +43,13 @@ enum class FusionReason : uint8_t {
   DataDependent,           // sizes are known only at run time
   NoGain,                  // merging would not pay
   Disabled,                // by option
+  LeftToPyTorch,           // not in the graph: torch.compile left it to PyTorch
   KeptApart,               // by request for these operators (constraints.h)
   Count_,
 };
+// What has to change so that the pair fuses: nothing that a user could do, an option of Tessera, or the model.
+enum class FusionChange : uint8_t { None, Option, Model };
+[[nodiscard]] std::string_view name(FusionChange change); // "none", "option", "model"
 // A code never changes. A name may; the name of the version before stays as `alias` for one version.
 struct FusionReasonInfo {
   FusionReason reason;
@@ -52,15 +57,19 @@ struct FusionReasonInfo {
   std::string_view alias; // empty where the name is the same as before
   bool fused;
   std::string_view summary;
+  FusionChange change;     // what would make the pair fuse; None where it is fused
+  std::string_view advice; // of a pair that is not fused, one line: what to do, or why it is right so
 };
 [[nodiscard]] const FusionReasonInfo& info(FusionReason reason);
+// The reason with this code or name, or the name of the version before; null if there is none.
+[[nodiscard]] const FusionReasonInfo* find_reason(std::string_view code_or_name);
 
 struct LedgerEntry {
   NodeId producer, consumer;
   ValueId value;
   FusionReason reason = FusionReason::NoGain;
   SymExpr bytes_saved; // 0 when not fused
-  std::string detail;  // numbers and names, for people: "oneDNN matmul takes no where()"
+  Detail detail;       // amounts and names, for people: "oneDNN matmul takes no where()"
 };
 
 // Two kernels of which neither reads what the other makes, by the first node of each: small ones that share nothing and
@@ -68,7 +77,7 @@ struct LedgerEntry {
 struct PairEntry {
   NodeId first, second;
   FusionReason reason = FusionReason::NoGain;
-  std::string detail;
+  Detail detail;
 };
 
 // ---- library calls

@@ -49,11 +49,12 @@ private:
   void check_pins();
   // recompute.cpp
   Status recompute_reads(int unit);
-  [[nodiscard]] double points_read(const LoopNest& nest, ValueId v);
+  [[nodiscard]] SymExpr points_read(const LoopNest& nest, ValueId v);
   // side_by_side.cpp
   void merge_small();
   [[nodiscard]] bool try_side_by_side(int a, int b, double worth);
-  [[nodiscard]] double moved(const LoopNest& nest); // bytes, estimated
+  [[nodiscard]] SizeSum moved(const LoopNest& nest); // bytes
+  [[nodiscard]] double at_planned(const SizeSum& bytes);
 
   [[nodiscard]] std::optional<Refusal> path_between(int a, int b);
   [[nodiscard]] std::optional<Refusal> fits(const LoopNest& a, const LoopNest& b, int ua, int ub);
@@ -74,7 +75,7 @@ private:
   // edges.cpp
   void explain(FusionPlan& plan);
   LedgerEntry explain_edge(NodeId consumer, ValueId value);
-  [[nodiscard]] std::string tradeoff(ValueId value) const;
+  [[nodiscard]] Detail tradeoff(ValueId value, bool is_stored) const;
   void explain_not_merged(LedgerEntry& entry, const std::vector<int>& homes, int from);
 
   Graph& graph_;

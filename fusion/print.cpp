@@ -1,4 +1,5 @@
 // Text of plans, and what must hold of every plan.
+#include "fusion/cost.h"
 #include "fusion/library_epilogue.h"
 #include "fusion/rewrite.h"
 #include "graph/support/text.h"
@@ -127,19 +128,23 @@ std::vector<const Group*> flat_groups(const FusionPlan& plan) {
 
 std::string print(const Graph& graph, const FusionPlan& plan) {
   std::string out;
+  fusion::Estimator estimate(graph.env());
+  auto text = [&](const Detail& detail) {
+    return detail_text(detail, [&](const SymExpr& e) { return std::optional(estimate(e)); });
+  };
   for (const auto& g : plan.groups) print(graph, g, out);
   for (const auto& e : plan.ledger) {
     const auto& why = info(e.reason);
     out += "edge " + node_text(graph, e.producer) + " -> " + node_text(graph, e.consumer) + " " +
            (why.fused ? "fused" : "not fused") + " " + std::string(why.code) + " " + std::string(why.name);
     if (!e.bytes_saved.is_const(0)) out += ", saves " + e.bytes_saved.str();
-    out += e.detail.empty() ? "\n" : ": " + e.detail + "\n";
+    out += e.detail.empty() ? "\n" : ": " + text(e.detail) + "\n";
   }
   for (const auto& e : plan.pairs) {
     const auto& why = info(e.reason);
     out += "pair " + node_text(graph, e.first) + " and " + node_text(graph, e.second) + " " +
            (why.fused ? "fused" : "not fused") + " " + std::string(why.code) + " " + std::string(why.name) + ": " +
-           e.detail + "\n";
+           text(e.detail) + "\n";
   }
   return out;
 }

@@ -35,14 +35,23 @@ Status Planner::recompute_reads(int made) {
     const auto& loads = u.nest.loads;
     const auto bytes = bytes_read(graph_, u.nest, estimate_);
     double read = 0;
+    SizeSum read_sum, computed_sum;
     for (size_t k = 0; k < loads.size(); ++k)
-      if (loads[k] == v) read = estimate_(bytes[k]);
+      if (loads[k] == v) {
+        read = estimate_(bytes[k]);
+        read_sum = bytes[k];
+      }
     const double all = estimate_(byte_count(graph_, v));
     if (read <= 0 || all <= 0) continue;
-    double computed = points_read(u.nest, v) * recipe->second.instructions * options_.bytes_per_instruction;
+    const SymExpr points = points_read(u.nest, v);
+    const double per_point = recipe->second.instructions * options_.bytes_per_instruction;
+    double computed = estimate_(points) * per_point;
+    computed_sum.add(points, per_point);
     for (ValueId leaf : recipe->second.leaves)
-      if (std::find(loads.begin(), loads.end(), leaf) == loads.end())
+      if (std::find(loads.begin(), loads.end(), leaf) == loads.end()) {
         computed += estimate_(byte_count(graph_, leaf)) * read / all;
+        computed_sum.add(byte_count(graph_, leaf), read / all);
+      }
     if (!pinned && computed * kMargin >= read) continue;
 
     Expander expander(
@@ -62,7 +71,7 @@ Status Planner::recompute_reads(int made) {
     std::erase_if(readers_[static_cast<size_t>(v.index)], [&](int r) {
       if (find(r) != unit) return false;
       refused_.erase({v.index, r});
-      recomputed_[{v.index, r}] = {computed, read};
+      recomputed_[{v.index, r}] = {computed_sum, read_sum};
       return true;
     });
     for (ValueId w : nest.loads) {
@@ -79,7 +88,7 @@ Status Planner::recompute_reads(int made) {
 }
 
 // Indices at which the nest reads v; once per run of the innermost axis where the index ignores that.
-double Planner::points_read(const LoopNest& nest, ValueId v) {
+SymExpr Planner::points_read(const LoopNest& nest, ValueId v) {
   if (nest.axes.empty()) return 1;
   const Axis& innermost = nest.axes.back();
   bool varies = false;
@@ -93,8 +102,7 @@ double Planner::points_read(const LoopNest& nest, ValueId v) {
     if (of_index[static_cast<size_t>(id)] || loads)
       for (ScalarId a : node.args) of_index[static_cast<size_t>(a)] = true;
   }
-  const double points = estimate_(nest.points());
-  return varies ? points : points / std::max(1.0, estimate_(innermost.extent));
+  return varies || innermost.extent.is_const(0) ? nest.points() : floordiv(nest.points(), innermost.extent);
 }
 
 } // namespace tessera::fusion

@@ -13,8 +13,6 @@ namespace {
 
 constexpr size_t kTried = 8; // kernels that one is tried with, the latest first
 
-std::string kilobytes(double bytes) { return std::to_string(static_cast<int64_t>(bytes / 1024 + 0.5)) + " KB"; }
-
 } // namespace
 
 void Planner::merge_small() {
@@ -23,7 +21,7 @@ void Planner::merge_small() {
   std::vector<int> small;
   for (int unit : order_.order()) {
     const Unit& u = units_[static_cast<size_t>(unit)];
-    if (u.kind != Group::Kind::Kernel || moved(u.nest) >= worth) continue;
+    if (u.kind != Group::Kind::Kernel || at_planned(moved(u.nest)) >= worth) continue;
     bool merged = false;
     for (size_t i = small.size(), tried = 0; i-- > 0 && tried < kTried && !merged; ++tried)
       merged = try_side_by_side(small[i], unit, worth);
@@ -41,10 +39,17 @@ bool Planner::try_side_by_side(int a, int b, double worth) {
     successors(from, [&, target = to](int u) { edge = edge || u == target; });
   if (edge || path_between(a, b)) return false;
   PairEntry entry{x.nest.sources[0], y.nest.sources[0], FusionReason::HorizontalFusion, ""};
-  const double left = moved(x.nest), right = moved(y.nest);
-  entry.detail = kilobytes(left) + " and " + kilobytes(right) + ", a launch is worth " + kilobytes(worth);
+  const SizeSum left = moved(x.nest), right = moved(y.nest);
+  SizeSum together = left, launch;
+  together.add(right);
+  launch.add(1, worth);
+  entry.detail << left << " and " << right << ", a launch is worth " << launch;
   std::optional<Refusal> refusal;
-  if (!completing_ && left + right > worth) refusal = Refusal{FusionReason::NoGain, "together they move more"};
+  if (!completing_) {
+    const bool more = at_planned(together) > worth;
+    entry.detail.compared(more ? launch : together, more ? together : launch);
+    if (more) refusal = Refusal{FusionReason::NoGain, "together they move more"};
+  }
   if (!refusal) refusal = fits(x.nest, y.nest, a, b);
   const auto apart = kept_apart(a, b);
   LoopNest trial = apart ? x.nest : LoopNest{};
@@ -52,7 +57,7 @@ bool Planner::try_side_by_side(int a, int b, double worth) {
   if (!refusal) refusal = apart;
   if (refusal) {
     entry.reason = refusal->reason;
-    entry.detail += ": " + refusal->detail;
+    entry.detail << ": " + refusal->detail;
   } else {
     contract(a, b, a);
   }
@@ -60,11 +65,16 @@ bool Planner::try_side_by_side(int a, int b, double worth) {
   return !refusal;
 }
 
-double Planner::moved(const LoopNest& nest) {
-  double bytes = 0;
-  for (const SymExpr& read : bytes_read(graph_, nest, estimate_)) bytes += estimate_(read);
-  for (const auto& s : nest.stores) bytes += stored(s.value) ? estimate_(byte_count(graph_, s.value)) : 0;
+SizeSum Planner::moved(const LoopNest& nest) {
+  SizeSum bytes;
+  for (const SymExpr& read : bytes_read(graph_, nest, estimate_)) bytes.add(read);
+  for (const auto& s : nest.stores)
+    if (stored(s.value)) bytes.add(byte_count(graph_, s.value));
   return bytes;
+}
+
+double Planner::at_planned(const SizeSum& bytes) {
+  return *bytes.at([&](const SymExpr& e) { return std::optional(estimate_(e)); });
 }
 
 std::optional<Refusal> Merger::side_by_side(LoopNest& a, const LoopNest& b) {

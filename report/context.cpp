@@ -61,6 +61,17 @@ Context::Context(const Compiled& compiled, const ReportOptions& given)
   }
 }
 
+std::string Context::detail(const Detail& d) const {
+  fusion::Estimator estimate(graph.env());
+  auto here = [&](const SymExpr& e) { return value(e); };
+  auto there = [&](const SymExpr& e) { return std::optional(estimate(e)); };
+  std::string text = detail_text(d, here);
+  if (!decided_otherwise(d, here) || decided_otherwise(d, there)) return text;
+  text += "; decided at";
+  for (const auto& [symbol, size] : planned) text += " " + symbol + "=" + std::to_string(size);
+  return text;
+}
+
 std::optional<double> Context::value(const SymExpr& e) const {
   auto v = e.eval(sizes);
   return v.ok() ? std::optional(static_cast<double>(*v)) : std::nullopt;

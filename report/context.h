@@ -46,6 +46,8 @@ public:
   std::map<NodeId, std::vector<std::string>> steps_of_node; // ids, filled by steps_json()
   std::map<std::string, int64_t> named, planned;            // the same by name; those that the planner took
 
+  // With amounts at these sizes; where the planner compared them at others and would decide otherwise at these, it says so.
+  [[nodiscard]] std::string detail(const Detail& detail) const;
   // The value at these sizes; nothing where only a run knows it.
   [[nodiscard]] std::optional<double> value(const SymExpr& e) const;
   [[nodiscard]] Json sized(const SymExpr& e) const;

@@ -43,9 +43,10 @@ public:
     const SymExpr bytes = fusion::byte_count(x_.graph, e.value);
     j["bytes"] = x_.sized(bytes);
     j["bytes_saved"] = x_.sized(e.bytes_saved);
-    j["detail"] = e.detail;
+    j["detail"] = x_.detail(e.detail);
     j["price_us"] = nullptr;
     if (auto us = why.fused ? saved_us(e) : missed_us(e, bytes)) j["price_us"] = *us;
+    if (!why.fused) j["counterfactual"] = {{"change", name(why.change)}, {"text", why.advice}};
     return j;
   }
 
@@ -110,7 +111,8 @@ Json pairs_json(Context& x) {
     Json j{{"code", why.code}, {"reason", why.name}, {"fused", why.fused}};
     j["first"] = operators[x.operators.of(e.first)].id;
     j["second"] = operators[x.operators.of(e.second)].id;
-    j["detail"] = e.detail;
+    j["detail"] = x.detail(e.detail);
+    if (!why.fused) j["counterfactual"] = {{"change", name(why.change)}, {"text", why.advice}};
     j["price_us"] = x.device.launch_us; // what one launch fewer saves
     out.push_back(std::move(j));
   }

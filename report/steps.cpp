@@ -130,12 +130,12 @@ std::vector<NodeId> operators_of(const Group& g) {
 Json copy_json(const Context& x, const CopyStep& copy) {
   const BufferInfo &from = x.exe.buffers[static_cast<size_t>(copy.source)],
                    &to = x.exe.buffers[static_cast<size_t>(copy.target)];
-  const SymExpr bytes = floordiv(product(to.shape) * info(to.dtype).bits + 7, 8);
+  const SymExpr half = floordiv(copy.bytes, 2);
   Json j;
   j["reads"] = {{{"name", from.name}, {"type", TensorType{from.dtype, from.shape}.str()}}};
   j["writes"] = {{{"name", to.name}, {"type", TensorType{to.dtype, to.shape}.str()}}};
-  j["bytes"] = j["bytes_unfused"] = x.sized(bytes * 2);
-  j["bytes_read"] = j["bytes_written"] = x.sized(bytes);
+  j["bytes"] = j["bytes_unfused"] = x.sized(copy.bytes);
+  j["bytes_read"] = j["bytes_written"] = x.sized(half);
   j["flops"] = x.sized(0);
   return j;
 }
@@ -258,11 +258,10 @@ void add_bodies(const Context& x, const StepOf& step, const std::string& id, Jso
 Json steps_json(Context& x, Json& all) {
   all["operators"] = all["edges"] = all["pairs"] = Json::array();
   Json steps = Json::array(), *attention = nullptr;
-  std::map<std::string, int> ids;
+  const std::vector<std::string> ids = step_ids(x.exe);
   for (const StepOf& step : steps_of(x.c)) {
     const Step& run = x.exe.steps[static_cast<size_t>(step.index)];
-    std::string id = name_of(run);
-    if (const int times = ++ids[id]; times > 1) id += "#" + std::to_string(times);
+    const std::string& id = ids[static_cast<size_t>(step.index)];
     Json j;
     j["id"] = id;
     j["index"] = step.index;

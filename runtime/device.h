@@ -7,6 +7,7 @@
 // each inside of around(). After an error, and when a run is given up for another variant, abandon() instead of
 // finish(). What is put on a GPU's stream may fail later: fetch() and finish() return errors of steps that came before.
 #pragma once
+#include "graph/support/stopwatch.h"
 #include "runtime/executor.h"
 #include "runtime/shape_plan.h"
 
@@ -56,6 +57,39 @@ public:
   [[nodiscard]] virtual Status move(void* to, const void* from, int64_t bytes) = 0;
   [[nodiscard]] virtual Status read(void* to, const void* from, int64_t bytes) = 0;
   [[nodiscard]] virtual Status write(void* to, const void* from, int64_t bytes) = 0;
+};
+
+// Adds the phase that lasts as long as this lives; nothing where there is no list.
+class PhaseTimer {
+public:
+  PhaseTimer(std::vector<HostPhase>* to, const char* name) : to_(to) {
+    if (to_) to_->push_back({name, host_clock_ms(), 0}), at_ = to_->size() - 1;
+  }
+  ~PhaseTimer() {
+    if (to_) (*to_)[at_].ms = host_clock_ms() - (*to_)[at_].begin_ms;
+  }
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+
+private:
+  std::vector<HostPhase>* to_;
+  size_t at_ = 0;
+};
+
+// A range of a profiler that lasts as long as this lives; nothing without a marker.
+class NamedRange {
+public:
+  NamedRange(RangeMarker* marker, const std::string& name) : marker_(marker) {
+    if (marker_) marker_->begin(name);
+  }
+  ~NamedRange() {
+    if (marker_) marker_->end();
+  }
+  NamedRange(const NamedRange&) = delete;
+  NamedRange& operator=(const NamedRange&) = delete;
+
+private:
+  RangeMarker* marker_;
 };
 
 class Device {
@@ -110,7 +144,7 @@ public:
   // Profile: a point in time, before and after each step.
   [[nodiscard]] virtual Status mark() = 0;
   // The outputs are complete when it returns (on_device: when the stream gets there). Bounds violations are BadInput.
-  // Fills the times of stats.steps from the marks.
+  // Fills ms and begin_ms of stats.steps from the marks.
   [[nodiscard]] virtual Status finish(std::span<Tensor> outputs) = 0;
   virtual void abandon() = 0;
   // on_device: waits for all that was started. Errors of it that have not been reported yet. Inside of around(), too.

@@ -87,6 +87,7 @@ struct KernelLaunch {
   // checked when a shape is planned. Without `access` the launch is unchecked, and cannot be saved.
   std::vector<KernelAccess> access; // per buffer
   std::vector<SizeCondition> facts;
+  SymExpr bytes; // of a step: that it reads and writes. Of each kind of step, as the plan counts them (Group)
 };
 
 // ---- library calls, in the terms of runtime/library/
@@ -160,6 +161,7 @@ struct LibraryStep {
   // So many of the steps that follow compute the same: they are left out where the library takes the call, the call
   // where it does not. Which it is is found out when a shape is planned (Device::choose).
   int instead_of = 0;
+  SymExpr bytes; // that it reads and writes, its epilogue included
 };
 
 // A size that is known only when a step has run: `symbol` is a size of a result, or the value of one of its integers.
@@ -180,6 +182,7 @@ struct HostStep {
       run;
   using Defines = StepDefines;
   std::vector<Defines> defines;
+  SymExpr bytes; // that it reads and writes
 };
 
 struct Executable;
@@ -224,11 +227,13 @@ struct ControlStep {
   std::vector<BufferId> outputs; // of the If; final carried values, then stacked results. -1 where unused
   std::vector<bool> reverse;     // of stacked results: the first slice is the last one
   std::vector<StepDefines> defines;
+  SymExpr bytes; // operands and results, once each: what bodies move is in their own steps
 };
 // output buffer = view of source (an input, a constant or another output given out as it is): a copy.
 struct CopyStep {
   std::string name;
   BufferId source, target;
+  SymExpr bytes; // that it reads and writes
 };
 
 using Step = std::variant<KernelLaunch, LibraryStep, HostStep, CopyStep, ControlStep>;

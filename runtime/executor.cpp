@@ -2,6 +2,7 @@
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
+#include "runtime/cuda/nvtx.h"
 #include "runtime/loaded_variant.h"
 #include <algorithm>
 
@@ -23,7 +24,7 @@ public:
       TESSERA_ASSIGN(auto alone, use_alone());
       std::vector<const Tensor*> ordered;
       TESSERA_TRY(in_order(inputs, ordered));
-      return use_variant(alone, ordered, Running{*this, {outputs, nullptr, false, nullptr}}, stats);
+      return use_variant(alone, ordered, Running{*this, {outputs, nullptr, false, nullptr, profiles(stats)}}, stats);
     });
   }
 
@@ -32,7 +33,8 @@ public:
     return guarded("running the model", [&]() -> Status {
       TESSERA_ASSIGN(auto alone, use_alone());
       TESSERA_TRY(show_inputs(inputs));
-      TESSERA_TRY(use_variant(alone, shown_inputs_, Running{*this, {nullptr, &outputs, on_gpu_, stream}}, stats));
+      TESSERA_TRY(use_variant(alone, shown_inputs_,
+                              Running{*this, {nullptr, &outputs, on_gpu_, stream, profiles(stats)}}, stats));
       return {};
     });
   }
@@ -49,7 +51,7 @@ public:
       TESSERA_ASSIGN(auto alone, use_alone());
       std::vector<const Tensor*> ordered;
       TESSERA_TRY(in_order(in, ordered));
-      TESSERA_TRY(use_variant(alone, ordered, Running{*this, {&out, nullptr, true, stream}}, stats));
+      TESSERA_TRY(use_variant(alone, ordered, Running{*this, {&out, nullptr, true, stream, profiles(stats)}}, stats));
       return {};
     });
   }
@@ -141,6 +143,8 @@ private:
     });
   }
 
+  [[nodiscard]] bool profiles(const RunStats* stats) const { return options_.profile && stats != nullptr; }
+
   Result<InUse::Guard> use_alone() {
     return in_use_.begin("the executor", "each thread takes an executor of its own: Session::new_executor()");
   }
@@ -150,6 +154,7 @@ private:
     ExecutorImpl& self;
     CallArguments arguments;
     LoadedVariant::Outcome operator()(LoadedVariant& l) const {
+      const NamedRange range(self.options_.ranges.get(), l.variant().exe->model_name);
       auto done = l.run(arguments, *self.stats_);
       self.ran_ = &l;
       self.arena_bytes_ = l.arena_bytes();
@@ -166,10 +171,11 @@ private:
   template <class Use>
   Result<std::vector<Tensor>> use_variant(const InUse::Guard&, std::span<const Tensor* const> inputs, const Use& use,
                                           RunStats* stats) {
-    const Stopwatch watch;
     RunStats local;
     stats_ = stats ? stats : &local;
     *stats_ = RunStats{};
+    stats_->begin_ms = host_clock_ms();
+    profiling_ = profiles(stats);
     std::vector<Tensor> outputs;
     ran_ = nullptr;
     if (options_.observer) options_.observer->begins();
@@ -188,7 +194,7 @@ private:
     Status outcome = inside("running the model", [&frame] { return frame.run(); });
     for (auto& l : loaded_) l->let_go();
     if (options_.observer) tell_observer();
-    stats_->total_ms = watch.ms();
+    stats_->total_ms = host_clock_ms() - stats_->begin_ms;
     stats_ = nullptr;
     TESSERA_TRY(std::move(outcome));
     return outputs;
@@ -254,7 +260,12 @@ private:
   };
   // Nothing: the variant fits.
   std::optional<Refusal> refusal(LoadedVariant& l, std::span<const Tensor* const> inputs) {
-    if (auto s = l.variant().bind(inputs, l.call); !s.ok()) return Refusal{s.error(), false, {}};
+    std::vector<HostPhase>* phases = profiling_ ? &stats_->phases : nullptr;
+    {
+      const PhaseTimer timer(phases, "bind");
+      if (auto s = l.variant().bind(inputs, l.call); !s.ok()) return Refusal{s.error(), false, {}};
+    }
+    const PhaseTimer timer(phases, "guards");
     int g = l.variant().guards.check(l.call.values, l.call.bound, l.call.guards);
     if (g < 0) return std::nullopt;
     return refused_by(l, g);
@@ -435,6 +446,7 @@ private:
   int64_t arena_bytes_ = 0;
   // Of the current call:
   RunStats* stats_ = nullptr;
+  bool profiling_ = false;
   LoadedVariant* ran_ = nullptr;
   std::vector<Tensor> views_;               // inputs of the last call by position; the memory is the caller's
   std::vector<const Tensor*> shown_inputs_; // to views_
@@ -449,6 +461,9 @@ Result<std::unique_ptr<Executor>> Executor::create(std::vector<std::shared_ptr<c
     for (const auto& v : variants)
       if (!v) return Diagnostic(ErrorCode::Usage, "an executable is missing");
     if (!options.pool) options.pool = ThreadPool::create();
+    if (!options.ranges && cuda::nvtx_wanted()) {
+      TESSERA_ASSIGN(options.ranges, cuda::nvtx_ranges());
+    }
     bool on_gpu = is_gpu_target(variants[0]->target);
     TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(options) : make_cpu_device(options));
     auto executor = std::make_unique<ExecutorImpl>(std::move(options), std::move(device), on_gpu);

@@ -137,7 +137,10 @@ private:
     j.at("constants").each([&](const JsonValue& c) { constant(c); });
     buffers_ = j.at("buffers").size();
     j.at("buffers").each([&](const JsonValue& b) { buffer(b); });
-    j.at("steps").each([&](const JsonValue& s) { exe_->steps.push_back(step(s)); });
+    j.at("steps").each([&](const JsonValue& s) {
+      exe_->steps.push_back(step(s));
+      std::visit([&](auto& made) { made.bytes = expr(s.at("bytes")); }, exe_->steps.back());
+    });
     for (const auto& s : exe_->steps) {
       exe_->host_steps += std::holds_alternative<HostStep>(s) ? 1 : 0;
       if (const auto* c = std::get_if<ControlStep>(&s))

@@ -19,6 +19,7 @@ Result<std::unique_ptr<LoadedVariant>> LoadedVariant::create(std::shared_ptr<con
   l->held_.resize(buffers);
   l->is_held_.resize(buffers);
   l->spare_outputs_.resize(l->variant_->exe->outputs.size());
+  if (options.profile) l->step_ids_ = step_ids(*l->variant_->exe);
   TESSERA_ASSIGN(l->loaded_, device.add(*l->variant_, l->table_));
   return l;
 }
@@ -26,6 +27,8 @@ Result<std::unique_ptr<LoadedVariant>> LoadedVariant::create(std::shared_ptr<con
 LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunStats& stats) {
   stats_ = &stats;
   on_device_ = arguments.on_device;
+  profile_ = arguments.profile;
+  stats.steps.clear(); // of a variant that was given up
   arena_bytes_ = 0;
   std::optional<MidRunMiss> miss;
   Status status = guarded("running the model", [&] { return steps(arguments, miss); });
@@ -113,28 +116,29 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
                                                std::to_string(exe.outputs.size()));
   let_go();
   if (arguments.outputs) TESSERA_TRY(check_overlaps(*arguments.outputs));
-  TESSERA_TRY(device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_}));
+  {
+    const PhaseTimer timer(phases(), "inputs");
+    TESSERA_TRY(device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_}));
+  }
   given_.assign(exe.outputs.size(), Tensor());
   int segments = static_cast<int>(v.segment_begin.size()) - 1;
   for (int s = 0; s < segments; ++s) {
+    std::optional<PhaseTimer> timer(std::in_place, phases(), "plan");
     TESSERA_ASSIGN(SegmentPlan * entered, enter(s, arguments));
+    timer.reset();
     SegmentPlan& plan = *entered;
     if (s > 0) TESSERA_TRY(store_results(v.segment_begin[static_cast<size_t>(s)] - 1));
     int begin = v.segment_begin[static_cast<size_t>(s)], end = v.segment_begin[static_cast<size_t>(s) + 1];
     bool started = false;
-    if (!options_.profile) {
+    if (!profile_ && !options_.ranges) {
       TESSERA_ASSIGN(started, device_.replay(plan));
     }
     for (int k = started ? end : begin; k < end; ++k) {
       const auto& form = v.steps[static_cast<size_t>(k)];
       const auto& step = plan.steps[static_cast<size_t>(k - begin)];
       if (plan.leaves_out(static_cast<size_t>(k - begin))) continue;
-      if (options_.profile) TESSERA_TRY(device_.mark());
-      TESSERA_TRY(execute(form, step, plan, k));
-      if (options_.profile) {
-        TESSERA_TRY(device_.mark());
-        stats_->steps.push_back({name_of(*form.step), 0, step.bytes});
-      }
+      const NamedRange range(options_.ranges.get(), name_of(*form.step));
+      TESSERA_TRY(profile_ ? profiled(form, step, plan, k) : execute(form, step, plan, k));
     }
     if (s + 1 < segments) {
       TESSERA_TRY(define(v.segment_begin[static_cast<size_t>(s) + 1] - 1, s + 1));
@@ -144,6 +148,8 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
       }
     }
   }
+  if (profile_) count_bytes();
+  const PhaseTimer timer(phases(), "results");
   TESSERA_TRY(device_.finish(given_));
   return arguments.on_device ? Status() : wait();
 }
@@ -276,6 +282,34 @@ Status LoadedVariant::execute(const StepForm& form, const StepPlan& step, Segmen
       return Diagnostic(ErrorCode::Internal, "copy '" + c->name + "': sizes differ");
   }
   return device_.execute(index, form, step, plan.device.get());
+}
+
+Status LoadedVariant::profiled(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index) {
+  StepProfile p;
+  p.name = step_ids_[static_cast<size_t>(index)];
+  p.step = index;
+  p.on_host = std::holds_alternative<HostStep>(*form.step) || std::holds_alternative<ControlStep>(*form.step);
+  if (step.kernel) {
+    p.kernel = step.kernel->symbol;
+    p.blocks = step.grid;
+    p.threads = step.kernel->threads;
+  }
+  p.submit_begin_ms = host_clock_ms(); // before the device can begin
+  TESSERA_TRY(device_.mark());
+  TESSERA_TRY(execute(form, step, plan, index));
+  p.submit_ms = host_clock_ms() - p.submit_begin_ms;
+  TESSERA_TRY(device_.mark());
+  stats_->steps.push_back(std::move(p));
+  return {};
+}
+
+// Of the profile's steps, now that every size is known.
+void LoadedVariant::count_bytes() {
+  evaluate_sizes(*variant_, call);
+  for (StepProfile& p : stats_->steps) {
+    const auto r = static_cast<size_t>(variant_->steps[static_cast<size_t>(p.step)].bytes);
+    if (call.sizes.fault[r] == SymFault::None) p.bytes = call.sizes.value[r];
+  }
 }
 
 Status LoadedVariant::copy_strings(const CopyStep& copy) {

@@ -28,6 +28,7 @@ struct CallArguments {
   const OutputAllocator* allocator = nullptr; // of the caller's memory for outputs, or null
   bool on_device = false;                     // inputs and outputs show memory of the device
   void* stream = nullptr;                     // on_device: the caller's
+  bool profile = false;
 };
 
 class LoadedVariant {
@@ -58,6 +59,9 @@ private:
   Status check_overlaps(const std::vector<Tensor>& outputs);
   [[nodiscard]] Status make_output(size_t o, const CallArguments& arguments);
   [[nodiscard]] Status execute(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index);
+  [[nodiscard]] Status profiled(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index);
+  void count_bytes();
+  [[nodiscard]] std::vector<HostPhase>* phases() const { return profile_ ? &stats_->phases : nullptr; }
   [[nodiscard]] Status copy_strings(const CopyStep& copy);
   [[nodiscard]] Result<Tensor> value(BufferId buffer);
   [[nodiscard]] Status host(const HostStep& step, int index);
@@ -79,10 +83,11 @@ private:
   // The memory of outputs given out before: used again when the caller has dropped the tensor.
   std::vector<std::pair<std::shared_ptr<std::byte>, size_t>> spare_outputs_;
   int64_t arena_bytes_ = 0;
+  std::vector<std::string> step_ids_; // when profiling
 
   // Of the current run.
   RunStats* stats_ = nullptr;
-  bool on_device_ = false;
+  bool on_device_ = false, profile_ = false;
   std::vector<Tensor> held_; // results of host steps, and strings
   std::vector<bool> is_held_;
   bool holding_ = false;

@@ -62,6 +62,14 @@ public:
   [[nodiscard]] virtual std::shared_ptr<const Executable> successor(const Executable& of) = 0;
 };
 
+// Named ranges of the calling thread for a profiler: one for each call, and within it one for each step. They nest.
+class RangeMarker {
+public:
+  virtual ~RangeMarker() = default;
+  virtual void begin(const std::string& name) = 0;
+  virtual void end() = 0;
+};
+
 struct ExecutorOptions {
   std::shared_ptr<ThreadPool> pool; // created when empty
   RecompileFn recompile;            // empty: a guard miss with no fitting variant is an error
@@ -69,7 +77,9 @@ struct ExecutorOptions {
   // For tests: arena and outputs are filled with NaN patterns before each run; on the host, a step that writes outside
   // its temporaries or scratch memory is an error.
   bool poison = false;
-  bool profile = false; // per-step times
+  bool profile = false; // per-step times, in calls that are given a RunStats
+  // With ranges, each step is launched by itself: a GPU replays none as a graph. TESSERA_NVTX=1: those of NVTX.
+  std::shared_ptr<RangeMarker> ranges;
   // A call of a new shape waits for plans that a GPU's libraries take long to make (TESSERA_CUDNN_WAIT=1, too).
   // Otherwise it is computed another way until they are there.
   bool wait_for_plans = false;
@@ -82,10 +92,24 @@ struct ExecutorOptions {
   bool synchronize_launches = false;
 };
 
+// Times of a profile are milliseconds of the host's steady clock; those of a GPU are put there by the moment at which the
+// host saw its last event, some microseconds late.
 struct StepProfile {
+  std::string name;    // step_ids()
+  int step = 0;        // index into Executable::steps
+  double ms = 0;       // on the device
+  int64_t bytes = 0;   // that it reads and writes at these sizes; 0 where only the run defines them
+  double begin_ms = 0; // on the device
+  double submit_begin_ms = 0, submit_ms = 0; // on the host: until the device has it
+  bool on_host = false;                      // it runs while it is submitted: host steps, control flow
+  std::string kernel;                        // symbol of the launched kernel; empty: none
+  int64_t blocks = 0;                        // of the launch, or programs on the host
+  int threads = 0;                           // of a block; 0 on the host
+};
+// Work of the host in a profiled call other than its steps: "bind", "guards", "plan" and so on, one after the other.
+struct HostPhase {
   std::string name;
-  double ms = 0;
-  int64_t bytes = 0;
+  double begin_ms = 0, ms = 0;
 };
 struct RunStats {
   double total_ms = 0, plan_ms = 0; // plan: shape plan of a new shape, library primitives included
@@ -98,7 +122,9 @@ struct RunStats {
   int64_t arena_bytes = 0;
   int host_steps = 0;             // steps that ran by their reference on the host
   int64_t host_bytes = 0;         // on a GPU: copied between it and the host for them
-  std::vector<StepProfile> steps; // when profiling
+  std::vector<StepProfile> steps; // when profiling, as are the rest
+  double begin_ms = 0;            // of the call; it lasted total_ms
+  std::vector<HostPhase> phases;
 };
 
 // Memory of a GPU (of the host, where it says so) that the caller owns: row-major, contiguous, any address that is

@@ -67,6 +67,7 @@ public:
     auto& steps = j["steps"] = Json::array();
     for (const auto& s : e_.steps) {
       TESSERA_ASSIGN(auto json, step(s));
+      json["bytes"] = names_.text(bytes_of(s));
       steps.push_back(std::move(json));
     }
     j["inputs"] = bindings(e_.inputs);

@@ -197,7 +197,6 @@ private:
         step.at_once = chosen.at_once;
         TESSERA_TRY(kernel(*chosen.kernel, *chosen.form, step));
       }
-      step.bytes = traffic(*form.step);
       if (form.control.empty()) continue;
       step.sizes = plan_->numbers.size();
       for (int reg : form.control) {
@@ -244,18 +243,6 @@ private:
     step.grain = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(work, 1));
     plan_->worker_scratch = std::max(plan_->worker_scratch, scratch);
     return {};
-  }
-
-  int64_t traffic(const Step& step) const {
-    auto used = buffers_of(step);
-    std::sort(used.read.begin(), used.read.end());
-    used.read.erase(std::unique(used.read.begin(), used.read.end()), used.read.end());
-    int64_t bytes = 0;
-    for (auto b : used.read)
-      if (std::find(used.written.begin(), used.written.end(), b) == used.written.end())
-        bytes += plan_->bytes[static_cast<size_t>(b)];
-    for (auto b : used.written) bytes += plan_->bytes[static_cast<size_t>(b)];
-    return bytes;
   }
 
   const Variant& v_;

@@ -19,7 +19,6 @@ struct StepPlan {
   bool at_once = false;            // all programs run at the same time, and are launched so
   std::vector<int64_t> workspaces; // bytes of each
   int64_t counters = 0, boxes = 0; // words
-  int64_t bytes = 0;               // read and written, for the profile
 };
 struct SegmentPlan {
   SegmentPlan();

@@ -178,6 +178,7 @@ Status Variant::compile_sizes() {
     }
     if (const auto* c = std::get_if<ControlStep>(&step))
       for (const SymExpr& e : control_numbers(*c)) form.control.push_back(program.add(e));
+    form.bytes = program.add(bytes_of(step));
     steps.push_back(std::move(form));
   }
   return {};

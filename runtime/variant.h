@@ -40,6 +40,7 @@ struct StepForm {
   size_t result = 0;                 // which of them it writes
   std::optional<EpilogueForm> epilogue;
   std::vector<int> control; // registers of a control step's numbers, in the order of control_numbers()
+  int bytes = -1;           // register of bytes_of()
 };
 
 class Variant {
@@ -125,6 +126,10 @@ struct LibraryOperands {
 };
 [[nodiscard]] LibraryOperands operands_of(const LibraryStep& step);
 [[nodiscard]] const std::string& name_of(const Step& step);
+// Names of an executable's steps, each made unique by "#2" where several have one: how profiles and reports call them.
+[[nodiscard]] std::vector<std::string> step_ids(const Executable& executable);
+// Bytes that the step reads and writes.
+[[nodiscard]] const SymExpr& bytes_of(const Step& step);
 // The sizes that running the step defines; those of steps of other kinds are none.
 [[nodiscard]] const std::vector<StepDefines>& defines_of(const Step& step);
 // Whether buffers a and b of a launch may lie in the same memory: both are only read, or its contract allows it.

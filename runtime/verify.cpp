@@ -71,6 +71,21 @@ const std::string& name_of(const Step& step) {
   return std::visit([](const auto& s) -> const std::string& { return s.name; }, step);
 }
 
+std::vector<std::string> step_ids(const Executable& executable) {
+  std::vector<std::string> ids;
+  std::unordered_map<std::string, int> times;
+  for (const Step& step : executable.steps) {
+    const std::string& name = name_of(step);
+    const int time = ++times[name];
+    ids.push_back(time > 1 ? name + "#" + std::to_string(time) : name);
+  }
+  return ids;
+}
+
+const SymExpr& bytes_of(const Step& step) {
+  return std::visit([](const auto& s) -> const SymExpr& { return s.bytes; }, step);
+}
+
 const std::vector<StepDefines>& defines_of(const Step& step) {
   static const std::vector<StepDefines> kNone;
   if (const auto* h = std::get_if<HostStep>(&step)) return h->defines;

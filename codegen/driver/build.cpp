@@ -2,6 +2,7 @@
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/contract.h"
 #include "codegen/driver/host_payload.h"
+#include "fusion/cost.h"
 #include "graph/ir/sizes.h"
 #include "graph/reference/evaluator.h"
 #include "runtime/variant.h"
@@ -171,7 +172,7 @@ public:
         target.shape = type.shape;
       }
       exe_->buffers.push_back(target);
-      exe_->steps.emplace_back(CopyStep{"copy " + o.name, b, copy});
+      copy_step("copy " + o.name, b, copy);
       exe_->outputs.push_back({o.name, copy, {}, list_text(o.value)});
     }
     lifetimes();
@@ -220,9 +221,15 @@ private:
     b.name = exe_->buffers[static_cast<size_t>(bytes)].name + " as " + graph_.type(value).str();
     b.dtype = graph_.type(value).dtype;
     b.shape = graph_.type(value).shape;
-    exe_->steps.emplace_back(CopyStep{"copy " + b.name, bytes, copy});
     exe_->buffers.push_back(std::move(b));
+    copy_step("copy " + exe_->buffers.back().name, bytes, copy);
     return copy;
+  }
+
+  void copy_step(std::string name, BufferId from, BufferId to) {
+    const BufferInfo& b = exe_->buffers[static_cast<size_t>(to)];
+    const SymExpr bytes = fusion::byte_count(b.dtype, product(b.shape)) * 2;
+    exe_->steps.emplace_back(CopyStep{std::move(name), from, to, bytes});
   }
 
   KernelLaunch launch(const std::string& name, int kernel, const LaunchDomain& domain = {}) {
@@ -271,13 +278,23 @@ private:
 
   StridedOperand operand(const OperandView& v) { return {buffer(v.value), v.shape, v.strides, v.offset}; }
 
+  // A group's own step is its last one; copies that prepare it come before.
   Status step(size_t index) {
-    const auto& group = *groups_[index];
+    const Group& group = *groups_[index];
+    const size_t before = exe_->steps.size();
+    TESSERA_TRY(steps_of(group, index));
+    if (exe_->steps.size() == before) return {};
+    const SymExpr bytes = graph_.env().simplify(group.bytes_read + group.bytes_written);
+    std::visit([&](auto& made) { made.bytes = bytes; }, exe_->steps.back());
+    return {};
+  }
+
+  Status steps_of(const Group& group, size_t index) {
     switch (group.kind) {
     case Group::Kind::Own:
     case Group::Kind::Kernel:
       for (const auto& [from, to] : in_.code.scheduled(in_.kernel_of_group[index]).begins_as) {
-        exe_->steps.emplace_back(CopyStep{"copy of " + group.name, buffer(from), buffer(to)});
+        copy_step("copy of " + group.name, buffer(from), buffer(to));
         exe_->buffers[static_cast<size_t>(buffer(to))].in_place_of = buffer(from);
       }
       exe_->steps.emplace_back(launch(group.name, in_.kernel_of_group[index]));

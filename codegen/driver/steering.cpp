@@ -139,11 +139,16 @@ Status report_unmet(const Graph& graph, const CompileOptions& options, CompileRe
   for (const UnmetPin& pin : report.plan.unmet)
     warnings.push_back(described(pinned[static_cast<size_t>(pin.group)]) + " does not fit: " + pin.why +
                        "; the planner decides about its operators");
-  for (const Group* group : flat_groups(report.plan)) {
-    if (group->pin < 0) continue;
-    const PinnedGroup& pin = pinned[static_cast<size_t>(group->pin)];
-    if (const std::string now = route_of(*group, graph, report.routes.get()); !pin.route.empty() && now != pin.route)
+  auto same_route = [&](const Group& group) {
+    if (group.pin < 0) return;
+    const PinnedGroup& pin = pinned[static_cast<size_t>(group.pin)];
+    if (const std::string now = route_of(group, graph, report.routes.get()); !pin.route.empty() && now != pin.route)
       warnings.push_back(described(pin) + " is computed by " + now + ", not by " + pin.route);
+  };
+  for (const Group& group : report.plan.groups) {
+    same_route(group);
+    for (const Group& step : group.otherwise)
+      if (step.pin != group.pin) same_route(step); // else a kernel for what the library refuses
   }
   for (const KernelReport& kernel : report.kernels)
     for (const std::string& why : kernel.unmet)

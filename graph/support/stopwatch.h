@@ -15,4 +15,9 @@ private:
   Clock::time_point start_ = Clock::now();
 };
 
+// Milliseconds of that clock since some moment, the same one throughout the process.
+[[nodiscard]] inline double host_clock_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 } // namespace tessera

@@ -195,12 +195,14 @@ public:
   InnerRuns& inner() override { return inner_; }
 
   Status mark() override {
-    marks_.push_back(watch_.ms());
+    marks_.push_back(host_clock_ms());
     return {};
   }
   Status finish(std::span<Tensor>) override {
-    for (size_t s = 0; s < stats_->steps.size() && 2 * s + 1 < marks_.size(); ++s)
+    for (size_t s = 0; s < stats_->steps.size() && 2 * s + 1 < marks_.size(); ++s) {
+      stats_->steps[s].begin_ms = marks_[2 * s];
       stats_->steps[s].ms = marks_[2 * s + 1] - marks_[2 * s];
+    }
     return {};
   }
   void abandon() override {}
@@ -307,8 +309,7 @@ private:
   RunStats* stats_ = nullptr;
   const SegmentPlan* plan_ = nullptr;
   std::vector<void*> args_;
-  Stopwatch watch_;
-  std::vector<double> marks_; // ms on watch_, before and behind every step
+  std::vector<double> marks_; // host_clock_ms(), before and behind every step
 };
 
 } // namespace

@@ -257,13 +257,16 @@ public:
     if (run_.on_device) {
       TESSERA_TRY(leave_pending());
       if (times_.empty()) return staging_.wait(); // nothing is in flight there unless a host step made it
+      TESSERA_TRY(times_.mark(run_.stream));
       TESSERA_TRY(synchronize("profiling"));
-      return times_.read(run_.stats->steps);
+      return times_.read(host_clock_ms(), run_.stats->steps);
     }
+    if (!times_.empty()) TESSERA_TRY(times_.mark(run_.stream));
     TESSERA_TRY(synchronize("waiting for the results"));
+    const double ended_ms = host_clock_ms();
     pending_.settled();
     TESSERA_TRY(violation(l));
-    return times_.read(run_.stats->steps);
+    return times_.read(ended_ms, run_.stats->steps);
   }
 
   void abandon() override {

@@ -9,12 +9,12 @@ namespace {
 using namespace command_test;
 using namespace onnx_test;
 
-// Normalised rows, a product with an activation, a branch on data.
+// Normalised rows, a product with an activation, a residual.
 Maker small_model() {
   Maker m;
   std::vector<float> weights;
   for (int i = 0; i < 8 * 8; ++i) weights.push_back(static_cast<float>(i % 7) / 5 - 0.5f);
-  m.input("x", {"batch", 8}).input("cond", {}, proto::TensorProto::BOOL);
+  m.input("x", {"batch", 8});
   m.weight(float_tensor("weights", {8, 8}, weights));
   auto named = [&](const std::string& name) { m.model.mutable_graph()->mutable_node()->rbegin()->set_name(name); };
   m.add("Softmax", {"x"}, {"rows"}, {int_attribute("axis", -1)});
@@ -119,7 +119,7 @@ TEST_F(Steering, APlanIsRepeated) {
 
 TEST_F(Steering, APlanOfAGpuIsRepeated) {
   const std::string gpu = " --device cuda --arch sm_90a --target h200 ";
-  expect(0, "explain m.onnx --save-plan plan.json --no-fuse act last" + gpu);
+  expect(0, "explain m.onnx --format json -o r.json --save-plan plan.json --no-fuse act last" + gpu);
   // Other figures would choose other schedules.
   const Json asked = explained(gpu + "--no-fuse act last"),
              repeated = explained(gpu + "--plan plan.json --plan-strict");
@@ -128,7 +128,7 @@ TEST_F(Steering, APlanOfAGpuIsRepeated) {
 
 TEST_F(Steering, BodiesOfControlFlowHaveTheirPart) {
   fs::copy_file(model("if_data"), path("if.onnx"));
-  expect(0, "explain if.onnx --device cpu --save-plan plan.json");
+  expect(0, "explain if.onnx --format json -o r.json --device cpu --save-plan plan.json");
   ASSERT_TRUE(json("plan.json").contains("bodies"));
   Outcome o = expect(0, "run if.onnx --device cpu --plan plan.json --plan-strict");
   EXPECT_EQ(o.err.find("warning"), std::string::npos) << o.err;
@@ -136,7 +136,7 @@ TEST_F(Steering, BodiesOfControlFlowHaveTheirPart) {
 
 TEST_F(Steering, WhatDoesNotFitIsNamed) {
   const std::string cpu = " --device cpu --shape batch=3 ";
-  expect(0, "explain m.onnx --save-plan plan.json" + cpu);
+  expect(0, "explain m.onnx --format json -o r.json --save-plan plan.json" + cpu);
   // Another model.
   expect(0, "run '" + model("mlp") + "' --device cpu --plan plan.json",
          {"warning", "of the plan file does not fit: the graph has no node", "the planner decides"});
@@ -155,14 +155,15 @@ TEST_F(Steering, WhatDoesNotFitIsNamed) {
   std::ofstream(path("wrong.json")) << plan;
   expect(2, "run m.onnx --plan wrong.json" + cpu, {"wrong.json does not fit"});
   // Another device.
-  expect(0, "explain m.onnx --device cuda --arch sm_90a --target h200 --plan plan.json", {"warning", "oneDNN"});
+  expect(0, "explain m.onnx --format json -o r.json --device cuda --arch sm_90a --target h200 --plan plan.json",
+         {"warning", "of the plan file does not fit", "is for hosts"});
 }
 
 TEST_F(Steering, DamagedFilesAreErrors) {
   expect(4, "run m.onnx --plan none.json", {"none.json"});
   std::ofstream(path("bad.json")) << "{}";
   expect(4, "run m.onnx --plan bad.json", {"bad.json", "it is no plan file"});
-  expect(0, "explain m.onnx --device cpu --save-plan plan.json");
+  expect(0, "explain m.onnx --format json -o r.json --device cpu --save-plan plan.json");
   const Json plan = json("plan.json");
   auto refused = [&](const std::string& what, auto change) {
     Json j = plan;

@@ -366,15 +366,41 @@ TEST_F(OnGpu, StringsStayOnTheHost) {
 
 TEST_F(OnGpu, ProfilesHaveEveryStep) {
   options.profile = true;
-  auto e = executor(chain());
+  auto exe = std::make_shared<Executable>(*chain());
+  for (Step& s : exe->steps) std::get<KernelLaunch>(s).bytes = exe->buffers[0].shape[0] * 8;
+  auto e = executor(exe);
   RunStats stats;
+  double ended = 0;
   for (int round = 0; round < 2; ++round) {
     ASSERT_TRUE(e->run({{"x", ramp(100)}}, &stats).ok());
     ASSERT_EQ(stats.steps.size(), 2u);
-    EXPECT_EQ(stats.steps[1].name, "the kernel twice");
+    EXPECT_EQ(stats.steps[0].name, "the kernel twice");
+    EXPECT_EQ(stats.steps[1].name, "the kernel twice#2");
+    EXPECT_EQ(stats.steps[1].step, 1);
     EXPECT_EQ(stats.steps[1].bytes, 800);
-    EXPECT_GT(stats.steps[0].ms, 0);
+    EXPECT_GT(stats.steps[1].blocks, 0);
+    EXPECT_GE(stats.begin_ms, ended) << "calls do not overlap";
+    // On one clock: submissions in order within the call; a step runs after its submission and after the step before.
+    double host = stats.begin_ms, device = 0;
+    for (const StepProfile& s : stats.steps) {
+      EXPECT_GT(s.ms, 0);
+      EXPECT_GE(s.submit_begin_ms, host);
+      EXPECT_GE(s.begin_ms, device);
+      EXPECT_GE(s.begin_ms, s.submit_begin_ms);
+      EXPECT_FALSE(s.on_host);
+      host = s.submit_begin_ms + s.submit_ms;
+      device = s.begin_ms + s.ms;
+    }
+    ended = stats.begin_ms + stats.total_ms;
+    EXPECT_LE(host, ended);
+    std::vector<std::string> phases;
+    for (const HostPhase& p : stats.phases) phases.push_back(p.name);
+    EXPECT_EQ(phases, (std::vector<std::string>{"bind", "guards", "inputs", "plan", "results"}));
   }
+  // Without statistics nobody gets a profile: the call is as fast as any.
+  gpu.calls.clear();
+  ASSERT_TRUE(e->run({{"x", ramp(100)}}).ok());
+  EXPECT_EQ(gpu.calls["cuEventRecord"], 0);
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // Plans for an NVIDIA GPU, made without one: what of the models' layers the libraries compute with which epilogue, what
 // is refused and why. The texts in golden/ are rewritten with TESSERA_BLESS=1.
 #include "frontend/onnx/importer.h"
+#include "fusion/cost.h"
 #include "fusion/library_epilogue.h"
 #include "graph/ops/op.h"
 #include "graph/passes/pass.h"
@@ -61,7 +62,7 @@ std::string summary(const Graph& graph, const FusionPlan& plan) {
   for (const auto& edge : plan.ledger)
     if (edge.reason == FusionReason::ResultOfLibrary)
       count(std::string(graph.node(edge.producer).op->name) + " -> " + std::string(graph.node(edge.consumer).op->name) +
-            " not fused: " + edge.detail);
+            " not fused: " + fusion::detail_text(graph, edge.detail));
   std::string out = std::to_string(kernels) + " generated kernels\n";
   for (const auto& [text, n] : lines) out += std::to_string(n) + " x " + text + "\n";
   return out;

@@ -1,5 +1,6 @@
 // What is decided and rewritten for an NVIDIA GPU before planning: the rewritten graph computes the same, weights lie
 // as their reader wants them, and each route is taken for its reason.
+#include "fusion/cost.h"
 #include "graph/ops/op.h"
 #include "graph/reference/evaluator.h"
 #include "tests/driver/cuda.h"
@@ -240,7 +241,7 @@ TEST(LegalizeCuda, AttentionGoesToCudnnWhereItReadsTheHeads) {
     EXPECT_TRUE(g.ok()) << (g.ok() ? "" : g.error().str());
     auto plan = planned(*g, libraries);
     Found out{plan.groups[0].kind == Group::Kind::Attention, ""};
-    for (const auto& e : plan.ledger) out.why += e.detail + "\n";
+    for (const auto& e : plan.ledger) out.why += fusion::detail_text(*g, e.detail) + "\n";
     return out;
   };
   EXPECT_TRUE(found("f16", "64").attention);

@@ -1,5 +1,6 @@
 // Shared by the tests of fusion: running plans group by group, and comparing with the reference evaluator.
 #pragma once
+#include "fusion/cost.h"
 #include "fusion/plan.h"
 #include "graph/reference/evaluator.h"
 #include <gtest/gtest.h>

@@ -17,7 +17,8 @@ TEST(Ledger, CodesAreUniqueAndDocumented) {
     EXPECT_TRUE(codes.insert(row.code).second) << row.code;
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
     EXPECT_TRUE(row.alias.empty() || names.insert(row.alias).second) << row.alias;
-    std::string line = "| " + std::string(row.code) + " | " + std::string(row.name) + " | " +
+    std::string code(row.code);
+    std::string line = "| [" + code + "](fusion/" + code + ".md) | " + std::string(row.name) + " | " +
                        (row.fused ? "yes" : "no") + " | " + std::string(row.summary) + " |\n";
     EXPECT_NE(page.str().find(line), std::string::npos) << "docs/fusion.md lacks: " << line;
   }

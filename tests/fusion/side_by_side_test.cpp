@@ -32,7 +32,7 @@ TEST(SideBySide, AsManyPointsInWhateverShape) {
   auto plan = planned(text, 2); // [128, 6] has no common refinement with [12, 64]
   ASSERT_EQ(plan.pairs.size(), 2u);
   EXPECT_EQ(plan.pairs[0].reason, FusionReason::HorizontalFusion);
-  EXPECT_EQ(plan.pairs[0].detail, "6 KB and 6 KB, a launch is worth 7813 KB");
+  EXPECT_EQ(fusion::detail_text(Graph(), plan.pairs[0].detail), "6.1 kB and 6.1 kB, a launch is worth 8.0 MB");
   EXPECT_EQ(plan.pairs[1].reason, FusionReason::DifferentIterationSpace);
   planned(text, 3, {{}}, generated());
 }
@@ -84,7 +84,8 @@ TEST(SideBySide, NotWhereTheyMoveMoreThanALaunchIsWorth) {
   auto plan = planned(large.replace(at, 3, "[800, ?]"), 2, {{{"s", 800}}});
   ASSERT_EQ(plan.pairs.size(), 1u);
   EXPECT_EQ(plan.pairs[0].reason, FusionReason::NoGain);
-  EXPECT_EQ(plan.pairs[0].detail, "6250 KB and 6250 KB, a launch is worth 7813 KB: together they move more");
+  EXPECT_EQ(fusion::detail_text(Graph(), plan.pairs[0].detail),
+            "6.4 MB and 6.4 MB, a launch is worth 8.0 MB: together they move more");
 }
 
 } // namespace

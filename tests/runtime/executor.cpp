@@ -327,6 +327,7 @@ std::shared_ptr<const Executable> product_model() {
   auto x = b.input("x", {s, 64}), w = b.constant("w", random_tensor({64, 200}, 5)), t = b.buffer("t", {s, 200}),
        y = b.output("y", {s, 200});
   b.exe->steps.emplace_back(LibraryStep{"product", MatmulCall{b.dense(x), b.dense(w), b.dense(t), std::nullopt}});
+  std::get<LibraryStep>(b.exe->steps.back()).bytes = (s * 64 + 64 * 200 + s * 200) * 4;
   b.kernel("twice", twice_plus, {t}, {y}, {s}, s * 200);
   return b.done();
 }

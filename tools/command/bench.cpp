@@ -3,11 +3,10 @@
 #include "explain.h"
 #include "graph/support/stopwatch.h"
 #include "graph/support/temporary_folder.h"
-#include "runtime/cuda/timing.h"
+#include "measure.h"
 #include "runtime/variant.h"
+#include "trace.h"
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <cstring>
 
 namespace tessera::command {
@@ -20,16 +19,9 @@ struct BenchOptions {
   double seconds = 2;
   int warmup = 3, min_runs = 5;
   uint64_t seed = 0;
-  bool no_cold = false, profile = false;
+  bool no_cold = false, profile = false, nvtx = false;
+  std::string trace; // file
 };
-
-// The value below which a share of the sorted ones lies, between neighbours.
-double percentile(const std::vector<double>& sorted, double share) {
-  double at = share * static_cast<double>(sorted.size() - 1);
-  auto low = static_cast<size_t>(at);
-  size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
-}
 
 // Bytes read and written per second by a parallel copy that moves as many bytes as the model, up to 512 MB.
 Result<double> copy_bandwidth(ThreadPool& pool, int64_t moved) {
@@ -51,40 +43,26 @@ Result<double> copy_bandwidth(ThreadPool& pool, int64_t moved) {
   return 2.0 * static_cast<double>(kBytes) / (times[times.size() / 2] / 1e3);
 }
 
-// A call as it is timed: on the host with its clock, on a GPU between events with inputs and outputs that lie there.
-struct Timed {
-  std::unique_ptr<cuda::Stopwatch> watch; // null on the host
-  std::map<std::string, DeviceTensor> inputs;
-  std::vector<DeviceTensor> outputs;
-
-  static Result<Timed> create(Session& session, const Tensors& tensors, bool gpu, RunStats& stats) {
-    Timed t;
-    // Plans the shape and prepacks or uploads weights; on a GPU it yields the outputs' sizes, too.
-    TESSERA_ASSIGN(auto results, session.run(tensors, &stats));
-    if (!gpu) return t;
-    TESSERA_ASSIGN(t.watch, cuda::Stopwatch::create());
-    for (const auto& [name, tensor] : tensors) {
-      TESSERA_ASSIGN(t.inputs[name], t.watch->upload(tensor));
-    }
-    for (const auto& r : results) {
-      TESSERA_ASSIGN(auto out, t.watch->allocate(r.dtype(), r.dims()));
-      t.outputs.push_back(std::move(out));
-    }
-    return t;
+// Calls whose steps are timed, after those that time the call: the steps' medians, and the first calls as a trace.
+Status profile_steps(const BenchOptions& o, const Timed& timed, Session& session, const Tensors& tensors,
+                     StepTimes& steps, ChromeTrace& trace) {
+  constexpr int kTraced = 5; // the first call apart, which plans
+  RunStats stats;
+  int runs = 0;
+  for (const Stopwatch watch; runs < o.min_runs || watch.seconds() < o.seconds / 2; ++runs) {
+    TESSERA_TRY(timed.call(session, tensors, &stats));
+    steps.add(stats);
+    if (runs < kTraced) trace.add(stats);
   }
-  Result<double> call(Session& session, const Tensors& tensors, RunStats& stats) const {
-    if (watch) return watch->time([&](void* stream) { return session.run_on_device(inputs, outputs, stream, &stats); });
-    const Stopwatch watch;
-    TESSERA_TRY(session.run(tensors, &stats));
-    return watch.ms();
-  }
-};
+  return {};
+}
 
 Result<Json> bench(const BenchOptions& o) {
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
   TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
   options.executor.profile = o.profile;
   options.executor.wait_for_plans = true; // what is timed is what stays
+  TESSERA_TRY(add_ranges(o.nvtx, options.executor));
   options.executor.pool = ThreadPool::create(o.model.threads);
   const bool compiled_file = is_compiled_file(o.model.model);
   Progress progress;
@@ -130,19 +108,13 @@ Result<Json> bench(const BenchOptions& o) {
   const Stopwatch first;
   TESSERA_ASSIGN(Timed timed, Timed::create(*session, tensors, gpu, stats));
   j["first_run_ms"] = first.ms();
-  for (int i = 1; i < o.warmup; ++i) TESSERA_TRY(timed.call(*session, tensors, stats));
+  j["arena_bytes"] = stats.arena_bytes;
+  for (int i = 1; i < o.warmup; ++i) TESSERA_TRY(timed.call(*session, tensors, nullptr));
   std::vector<double> times;
-  std::map<std::string, std::pair<double, int64_t>> steps; // name -> summed ms, bytes
-  std::vector<std::string> step_order;
   for (const Stopwatch watch; static_cast<int>(times.size()) < o.min_runs || watch.ms() < o.seconds * 1e3;) {
-    TESSERA_ASSIGN(double took, timed.call(*session, tensors, stats));
+    TESSERA_ASSIGN(double took, timed.call(*session, tensors, nullptr));
     times.push_back(took);
     if (times.size() % 16 == 0) progress.show(std::to_string(times.size()) + " runs");
-    for (const auto& s : stats.steps) {
-      auto [it, fresh] = steps.try_emplace(s.name, 0.0, s.bytes);
-      if (fresh) step_order.push_back(s.name);
-      it->second.first += s.ms;
-    }
   }
   progress.clear();
   std::sort(times.begin(), times.end());
@@ -153,9 +125,20 @@ Result<Json> bench(const BenchOptions& o) {
   j["p90_ms"] = percentile(times, 0.9);
   j["p99_ms"] = percentile(times, 0.99);
   j["max_ms"] = times.back();
-  j["arena_bytes"] = stats.arena_bytes;
 
   TESSERA_ASSIGN(Json report, explain_json(*session, sizes, false));
+  StepTimes steps;
+  if (o.profile) {
+    ChromeTrace trace(report);
+    trace.add(stats);
+    progress.show("timing the steps");
+    TESSERA_TRY(profile_steps(o, timed, *session, tensors, steps, trace));
+    progress.clear();
+    if (!o.trace.empty()) {
+      TESSERA_TRY(write_text(o.trace, trace.json().dump(-1, ' ', true, Json::error_handler_t::replace) + "\n"));
+      j["trace"] = o.trace;
+    }
+  }
   auto total = [&](const char* what) -> std::optional<int64_t> {
     const Json& value = report["totals"][what]["at_sizes"];
     return value.is_number_integer() ? std::optional(value.get<int64_t>()) : std::nullopt;
@@ -178,18 +161,14 @@ Result<Json> bench(const BenchOptions& o) {
     const double flops = static_cast<double>(total("library_flops").value_or(0));
     j["library_flops"] = flops;
     j["library_flops_per_second"] = flops / (median / 1e3);
-    if (o.profile) {
-      j["steps"] = Json::array();
-      for (const auto& name : step_order) {
-        auto [total, size] = steps[name];
-        double ms = total / static_cast<double>(times.size());
-        j["steps"].push_back(
-            {{"name", name},
-             {"ms", ms},
-             {"bytes", size},
-             {"share_of_copy_bandwidth", ms > 0 ? static_cast<double>(size) / bandwidth * 1e3 / ms : 0}});
-      }
-    }
+  }
+  if (o.profile) j["steps"] = Json::array();
+  for (const auto& step : steps.steps) {
+    const double ms = step.median() / 1e3;
+    j["steps"].push_back({{"name", step.id}, {"ms", ms}, {"bytes", step.bytes}});
+    if (ms > 0 && j.contains("copy_bytes_per_second"))
+      j["steps"].back()["share_of_copy_bandwidth"] =
+          static_cast<double>(step.bytes) / j["copy_bytes_per_second"].get<double>() * 1e3 / ms;
   }
   return j;
 }
@@ -220,13 +199,14 @@ std::string bench_text(const Json& j) {
       table.add({s["name"].get<std::string>(), format_ms(s["ms"].get<double>()),
                  format_number(100 * s["ms"].get<double>() / j["median_ms"].get<double>(), 1) + " %",
                  format_bytes(s["bytes"].get<double>()),
-                 format_number(100 * s["share_of_copy_bandwidth"].get<double>(), 0) + " %"});
+                 format_number(100 * s.value("share_of_copy_bandwidth", 0.0), 0) + " %"});
     out += table.str("  ");
   }
   return out;
 }
 
-int run(const BenchOptions& o) {
+int run(BenchOptions o) {
+  o.profile = o.profile || !o.trace.empty();
   auto report = bench(o);
   if (!report.ok()) return fail(report.error(), o.model.json);
   if (o.model.json != "-") say(bench_text(*report));
@@ -246,9 +226,13 @@ void add_bench(CommandLine& line) {
   sub.option("--seed", options->seed, "of random inputs").show_default();
   sub.flag("--no-cold", options->no_cold, "leave the start with an empty cache out");
   sub.flag("--profile", options->profile, "show each step's time and share of the copy bandwidth");
+  sub.flag("--nvtx", options->nvtx, kNvtxHelp);
+  sub.option("--trace", options->trace,
+             "write the first calls and their steps to this file as a Chrome trace, which Perfetto opens");
   sub.footer("Examples:\n"
              "  tessera bench model.onnx --shape batch=1 --shape seq=128 --threads 2\n"
-             "  tessera bench model.onnx --shape pixels=8x3x224x224 --profile --json bench.json");
+             "  tessera bench model.onnx --shape pixels=8x3x224x224 --profile --json bench.json\n"
+             "  tessera bench model.onnx --trace trace.json    then open it at https://ui.perfetto.dev");
   sub.action([options] { return run(*options); });
 }
 

@@ -8,6 +8,7 @@
 #include "graph/ops/op.h"
 #include "graph/support/file.h"
 #include "graph/support/similar.h"
+#include "runtime/cuda/nvtx.h"
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -296,6 +297,13 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   return out;
 }
 
+Status add_ranges(bool wanted, ExecutorOptions& options) {
+  if (!wanted) return {};
+  TESSERA_ASSIGN(options.ranges, cuda::nvtx_ranges());
+  if (const std::string why = cuda::no_range_receiver(); !why.empty()) say_note(why);
+  return {};
+}
+
 Result<std::unique_ptr<Session>> open_session(const ModelOptions& o, SessionOptions session) {
   Progress progress;
   progress.show((is_compiled_file(o.model) ? "loading " : "compiling ") + o.model);
@@ -341,6 +349,10 @@ Json to_json(const RunStats& stats) {
   j["guard_misses"] = Json::array();
   for (const auto& m : stats.misses)
     j["guard_misses"].push_back({{"guard", m.guard}, {"reason", m.reason}, {"where", m.where}, {"sizes", m.sizes}});
+  if (!stats.steps.empty()) {
+    j["steps"] = Json::array();
+    for (const auto& s : stats.steps) j["steps"].push_back({{"name", s.name}, {"ms", s.ms}, {"bytes", s.bytes}});
+  }
   return j;
 }
 

@@ -14,6 +14,7 @@ using Json = nlohmann::ordered_json; // keys in the order in which they were wri
 // Each adds one subcommand.
 void add_run(CommandLine& line);
 void add_explain(CommandLine& line);
+void add_diff(CommandLine& line);
 void add_compile(CommandLine& line);
 void add_bench(CommandLine& line);
 void add_test(CommandLine& line);
@@ -74,6 +75,10 @@ struct ShapeArgument {
 // choose_device().
 [[nodiscard]] Result<SessionOptions> session_options(const ModelOptions& options,
                                                      const std::vector<ShapeArgument>& shapes);
+
+// --nvtx: named ranges for a profiler, or a note where none receives them. Error UnsupportedFeature without NVTX.
+inline constexpr const char* kNvtxHelp = "name calls and steps for nsys and ncu (TESSERA_NVTX=1 does it, too)";
+[[nodiscard]] Status add_ranges(bool wanted, ExecutorOptions& options);
 
 // Opens the model or compiled file, showing progress.
 [[nodiscard]] Result<std::unique_ptr<Session>> open_session(const ModelOptions& options, SessionOptions session);

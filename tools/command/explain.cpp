@@ -1,8 +1,9 @@
 // tessera explain: what fused, what did not and why, and what it costs.
-#include "explain.h"
 #include "graph/ir/graph.h"
 #include "graph/support/file.h"
 #include "report/report.h"
+#include "reports.h"
+#include "rules.h"
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
@@ -17,15 +18,17 @@ struct ExplainOptions {
   ModelOptions model;
   std::string format, output, color = "auto";
   bool full = false, tiles = false;
+  MeasureOptions measure;
+  std::string rules;
   // Questions; each is answered instead of the first screen.
-  std::string kernel, op, ir;
+  std::string kernel, op, ir, code;
   std::vector<std::string> why_not;
   bool guards = false, memory = false;
 
   [[nodiscard]] bool asks() const {
     return !kernel.empty() || !op.empty() || !ir.empty() || !why_not.empty() || guards || memory;
   }
-  [[nodiscard]] bool stored() const { return model.model.ends_with(".json"); } // MODEL is a report
+  [[nodiscard]] bool stored() const { return is_stored_report(model.model); }
 };
 
 constexpr int kMaxDepth = 32; // a report has a dozen levels
@@ -48,7 +51,6 @@ Diagnostic damaged_report(const std::string& path, const std::string& what) {
       .note("write it again with 'tessera explain MODEL -o FILE.json'");
 }
 
-// The report that a file of 'tessera explain -o FILE.json' holds.
 Result<Json> stored_report(const ExplainOptions& o) {
   const std::string& path = o.model.model;
   if (!o.model.shapes.empty() || !o.model.compiles.empty())
@@ -56,15 +58,9 @@ Result<Json> stored_report(const ExplainOptions& o) {
                                             (o.model.compiles.empty() ? "--shape" : o.model.compiles[0]) +
                                             " cannot apply")
         .note("give it to 'tessera explain MODEL', which makes the report");
-  TESSERA_ASSIGN(const std::string text, read_file(path));
-  TESSERA_ASSIGN(Json j, parse_report(text, [&](const std::string& what) { return damaged_report(path, what); }));
-  const Json schema = j.is_object() ? j.value("schema", Json()) : Json();
-  if (!schema.is_object() || schema.value("name", Json()) != "tessera.report")
-    return damaged_report(path, "it has no \"schema\" of the name \"tessera.report\"");
-  if (schema.value("version", Json()) != 1)
-    return damaged_report(path, "its schema's version is " + schema.value("version", Json()).dump() +
-                                    ", this command reads 1");
-  return j;
+  TESSERA_ASSIGN(Json report, read_report(path));
+  TESSERA_TRY(add_times(o.measure, nullptr, report));
+  return report;
 }
 
 // "html" by -o's extension or --format, which must agree. Text where neither says anything.
@@ -141,7 +137,7 @@ Result<std::string> render(const ExplainOptions& o, const std::string& format, c
 Result<Json> made_report(const ExplainOptions& o) {
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
   TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
-  options.compile_only = true;
+  prepare(o.measure, options);
   options.import.missing_weights = ImportOptions::MissingWeights::MadeUp;
   const bool machine_texts = o.ir == "llvm" || o.ir == "ptx", tiles = o.tiles || o.ir == "tile";
   options.compile.keep_tiles = tiles;
@@ -154,10 +150,26 @@ Result<Json> made_report(const ExplainOptions& o) {
   TESSERA_ASSIGN(Json report, explain_json(*session, sizes, tiles));
   if (const auto& graph = session->variants().front()->compiled.graph; o.ir == "graph" && graph)
     report["graph"] = print(*graph);
+  TESSERA_TRY(add_times(o.measure, session.get(), report));
   return report;
 }
 
+// --code: of no model.
+int run_code(const ExplainOptions& o) {
+  auto reason = explain_code(o.code);
+  if (!reason.ok()) return fail(reason.error(), o.model.json);
+  if (o.model.json != "-")
+    if (auto status = write_text(o.output, reason->text); !status.ok()) return fail(status.error(), "");
+  return finish(kDone, o.model.json, reason->json);
+}
+
 int run(const ExplainOptions& o) {
+  if (!o.code.empty() && o.model.model.empty()) return run_code(o);
+  if (!o.code.empty() || o.model.model.empty())
+    return fail(Diagnostic(ErrorCode::Usage, o.code.empty() ? "explain needs a model, a compiled file or a report"
+                                                            : "--code explains a reason, not a model")
+                    .note(o.code.empty() ? "tessera explain MODEL" : "leave out the model"),
+                o.model.json);
   auto format = chosen_format(o);
   if (!format.ok()) return fail(format.error(), o.model.json);
   auto report = o.stored() ? stored_report(o) : made_report(o);
@@ -166,10 +178,30 @@ int run(const ExplainOptions& o) {
   if (!text.ok()) return fail(text.error(), o.model.json);
   if (o.model.json != "-")
     if (auto status = write_text(o.output, *text); !status.ok()) return fail(status.error(), "");
-  return finish(kDone, o.model.json, *report);
+  int code = kDone;
+  if (!o.rules.empty()) {
+    auto checked = check_rule_file(o.rules, *report, &*report);
+    if (!checked.ok()) return fail(checked.error(), o.model.json);
+    code = *checked;
+  }
+  return finish(code, o.model.json, *report);
 }
 
 } // namespace
+
+bool is_stored_report(const std::string& path) { return path.ends_with(".json"); }
+
+Result<Json> read_report(const std::string& path) {
+  TESSERA_ASSIGN(const std::string text, read_file(path));
+  TESSERA_ASSIGN(Json j, parse_report(text, [&](const std::string& what) { return damaged_report(path, what); }));
+  const Json schema = j.is_object() ? j.value("schema", Json()) : Json();
+  if (!schema.is_object() || schema.value("name", Json()) != "tessera.report")
+    return damaged_report(path, "it has no \"schema\" of the name \"tessera.report\"");
+  if (schema.value("version", Json()) != 1)
+    return damaged_report(path, "its schema's version is " + schema.value("version", Json()).dump() +
+                                    ", this command reads 1");
+  return j;
+}
 
 Result<Json> explain_json(const Session& session, const Sizes& sizes, bool tiles) {
   std::unordered_map<std::string, SymExpr> symbols;
@@ -222,14 +254,21 @@ void add_explain(CommandLine& line) {
   sub.flag("--memory", options->memory, "the arena, its peak, the largest buffers and their lifetimes");
   sub.option("--ir", options->ir, "texts of the kernels, or of the one of --kernel; the graph behind all passes")
       .one_of({"graph", "nest", "tile", "llvm", "ptx"});
+  sub.option("--code", options->code, "a reason, by code or name: its page; 'list' names all; takes no model");
+  sub.group("Measured times and rules");
+  add_measure_options(sub, options->measure);
+  sub.option("--rules", options->rules,
+             "check the rules of this file (docs/compare.md); exit code 1 where one is broken");
   sub.group("");
   add_model_options(sub, options->model);
+  sub.declared("MODEL").required(false);
   add_save_plan_option(sub, options->model);
   sub.footer("MODEL may also be a compiled file, or a report that -o x.json wrote. Weights may be missing.\n"
              "Examples:\n"
              "  tessera explain model.onnx --shape batch=8,seq=128\n"
              "  tessera explain model.pt2 --shape x=8x3x224x224 --full\n"
              "  tessera explain model.onnx --why-not Add_12 MatMul_13\n"
+             "  tessera explain --code FUS-037\n"
              "  tessera explain model.onnx --kernel k7 --ir ptx --device cuda --arch sm_90a\n"
              "  tessera explain model.onnx -o report.json && tessera explain report.json --memory\n"
              "  tessera explain model.onnx --tiles -o report.html");

@@ -1,4 +1,4 @@
-// tessera: run, explain, compile, bench, tune, calibrate, test, debug, reduce, opt, ops. Each subcommand is a file of its name.
+// tessera: run, explain, diff, compile, bench, tune, calibrate, test, debug, reduce, opt, ops. Each subcommand is a file of its name.
 #include "command.h"
 #include "graph/support/guarded.h"
 #include <csignal>
@@ -19,6 +19,7 @@ static int run(int argc, char** argv) {
                    "cache,memory,perf shows stages; TESSERA_DUMP_DIR=DIR keeps their texts.");
   add_run(line);
   add_explain(line);
+  add_diff(line);
   add_compile(line);
   add_bench(line);
   add_tune(line);

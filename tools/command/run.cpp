@@ -15,7 +15,7 @@ struct RunOptions {
   std::string output_dir, expect;
   double rtol = 1e-4, atol = 1e-5, norm_tolerance = 0;
   uint64_t seed = 0;
-  bool poison = false, profile = false;
+  bool poison = false, profile = false, nvtx = false;
 };
 
 // One set of inputs and what is to come out.
@@ -254,6 +254,7 @@ int run(const RunOptions& o) {
     TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
     options.executor.poison = o.poison;
     options.executor.profile = o.profile;
+    TESSERA_TRY(add_ranges(o.nvtx, options.executor));
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
     Progress progress;
     std::vector<Case> cases;
@@ -329,6 +330,7 @@ void add_run(CommandLine& line) {
   sub.flag("--poison", options->poison,
            "fill memory with NaN before each run, to find reads of what was never written");
   sub.flag("--profile", options->profile, "show the time of each step");
+  sub.flag("--nvtx", options->nvtx, kNvtxHelp);
   sub.footer("Examples:\n"
              "  tessera run model.onnx --shape batch=4 --shape seq=128\n"
              "  tessera run model.onnx --input input_ids=ids.npy --input attention_mask=mask.npy --output-dir out\n"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the pictures of the report's page for the documents: four models in headless Chromium, as PNG of at most 64 colours.
+"""Makes the pictures of the report's page for the documents: four models in headless Chromium, as PNG of at most 256 colours.
 
     tools/setup --browser && report_pictures.py TESSERA MODELS FOLDER      # build/bin/tessera models docs/pictures
 """
@@ -38,7 +38,7 @@ def main():
             page.picture(raw)
             page.close()
             out = io.BytesIO()
-            Image.open(raw).convert("RGB").quantize(64).save(out, "PNG", optimize=True)
+            Image.open(raw).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(out, "PNG", optimize=True)
             pathlib.Path(folder, f"{name}.png").write_bytes(out.getvalue())
             print(f"{name}.png: {len(out.getvalue()) // 1000} kB")
 

@@ -43,13 +43,14 @@ void drop_unread_biases(const std::vector<ValueId>& biases, FusionPlan& plan) {
 
 } // namespace
 
-bool place_attention(const Graph& graph, const CudaLibraries& libraries, FusionPlan& plan) {
+bool place_attention(const Graph& graph, const CudaLibraries& libraries, FusionPlan& plan,
+                     const std::function<bool(const Group&)>& by_kernel) {
   std::vector<ValueId> biases;
   bool changed = false;
   for (Group& group : plan.groups) {
     if (group.kind != Group::Kind::Attention || !kernel_takes_attention(graph, group.attention, libraries)) continue;
     changed = true;
-    const bool library = cudnn_takes_attention(graph, group.attention, libraries);
+    const bool library = !(by_kernel && by_kernel(group)) && cudnn_takes_attention(graph, group.attention, libraries);
     Group kernel = kernel_of(graph, group);
     if (library) {
       group.otherwise.clear();

@@ -2,6 +2,7 @@
 #include "codegen/device/cuda/passes.h"
 #include "codegen/device/cuda/backend.h"
 #include "codegen/device/cuda/join_products.h"
+#include <algorithm>
 
 namespace tessera {
 namespace {
@@ -13,7 +14,16 @@ Result<bool> find_libraries(Compilation& c) {
   return false; // the graph is unchanged; later passes use the libraries that were found
 }
 
-Result<bool> place(Compilation& c) { return place_attention(c.graph(), backend_of(c).libraries(), c.plan()); }
+Result<bool> place(Compilation& c) {
+  const auto& pinned = c.fusion().constraints.groups;
+  const auto& routes = c.backend().routes()->attention;
+  auto by_kernel = [&](const Group& group) {
+    return group.pin >= 0 && std::any_of(routes.begin(), routes.end(), [&](const AttentionRoute& route) {
+             return route.kind == RouteKind::OwnKernel && route.by == pinned[static_cast<size_t>(group.pin)].route;
+           });
+  };
+  return place_attention(c.graph(), backend_of(c).libraries(), c.plan(), by_kernel);
+}
 
 Result<bool> join(Graph& graph, const CudaLibraries& libraries) {
   TESSERA_ASSIGN(int joined, join_products(graph, libraries));

@@ -1,0 +1,88 @@
+#include "reports.h"
+#include "measure.h"
+
+namespace tessera::command {
+
+void add_measure_options(Subcommand& sub, MeasureOptions& o) {
+  sub.flag("--measure", o.measure, "run the model on random inputs and give each step its measured time");
+  sub.option("--profile", o.profile, "take measured times from this file of 'tessera bench' (--json or --trace)");
+  sub.option("--seconds", o.seconds, "with --measure: measure for so long").range(0.0, 3600.0).show_default();
+}
+
+void prepare(const MeasureOptions& o, SessionOptions& session) {
+  session.compile_only = !o.measure;
+  session.executor.profile = o.measure;
+  session.executor.wait_for_plans = true; // what is timed is what stays
+}
+
+Status add_times(const MeasureOptions& o, Session* session, Json& report) {
+  if (!o.measure && o.profile.empty()) return {};
+  if (o.measure && !o.profile.empty())
+    return Diagnostic(ErrorCode::Usage, "--measure and --profile exclude each other: times are measured or read");
+  if (o.measure && !session)
+    return Diagnostic(ErrorCode::Usage, "a stored report cannot be measured").note("give the model, or --profile FILE");
+  StepTimes times;
+  if (o.measure) {
+    TESSERA_ASSIGN(times, measure_steps(*session, report.at("sizes").get<Sizes>(), o.seed, o.seconds));
+  } else {
+    TESSERA_ASSIGN(times, read_step_times(o.profile));
+  }
+  std::vector<std::string> notes;
+  TESSERA_TRY(add_measured(report, times, notes));
+  for (const auto& n : notes) say_note(n);
+  return {};
+}
+
+Result<Json> report_of(const ModelOptions& o, const MeasureOptions& measure) {
+  if (is_stored_report(o.model)) {
+    TESSERA_ASSIGN(Json report, read_report(o.model));
+    TESSERA_TRY(add_times(measure, nullptr, report));
+    return report;
+  }
+  TESSERA_ASSIGN(auto shapes, parse_shapes(o.shapes));
+  TESSERA_ASSIGN(SessionOptions options, session_options(o, shapes));
+  options.import.missing_weights = ImportOptions::MissingWeights::MadeUp;
+  prepare(measure, options);
+  TESSERA_ASSIGN(auto session, open_session(o, std::move(options)));
+  std::vector<std::string> notes;
+  TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
+  for (const auto& n : notes) say_note(n);
+  TESSERA_ASSIGN(Json report, explain_json(*session, sizes, false));
+  TESSERA_TRY(add_times(measure, session.get(), report));
+  return report;
+}
+
+bool matches(std::string_view pattern, std::string_view text) {
+  size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]) && pattern[p] != '*') {
+      ++p, ++t;
+    } else if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      from = t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++from;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+size_t matching_prefix(std::string_view pattern, std::string_view text) {
+  for (size_t n = 0; n <= text.size(); ++n)
+    if (matches(pattern, text.substr(0, n))) return n;
+  return std::string_view::npos;
+}
+
+bool is_called(const Json& operation, std::string_view pattern) {
+  for (const char* key : {"id", "name", "module", "source"}) {
+    const auto it = operation.find(key);
+    if (it != operation.end() && it->is_string() && matches(pattern, it->get_ref<const std::string&>())) return true;
+  }
+  return false;
+}
+
+} // namespace tessera::command
