@@ -260,8 +260,8 @@ Result<std::string> ir(const Json& report, const std::string& form, const std::s
   if (only != nullptr)
     return Diagnostic(ErrorCode::Usage, "step '" + only->at("id").get<std::string>() + "', " +
                                             only->at("kind").get<std::string>() + ", has no " + form + " text here")
-        .note("kernels have nest and tile texts, those for a GPU ptx as well; a stored report has the texts that were "
-              "asked for when it was written");
+        .note("kernels have nest and tile texts, those for a GPU ptx as well; a stored report has those that --ir or "
+              "--tiles requested");
   return Diagnostic(ErrorCode::Usage, "the report has no " + form + " texts")
       .note("ask a model for them; ptx is made for a GPU (--device cuda --arch sm_90a)");
 }
