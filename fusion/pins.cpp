@@ -101,6 +101,7 @@ void Planner::check_pins() {
   for (size_t pin = 0; pin < found.size(); ++pin) {
     const auto kind = steering_.pinned(static_cast<int>(pin)).kind;
     if (!steering_.holds(static_cast<int>(pin)) || kind == PinnedGroup::Kind::Attention) continue;
+    if (steering_.nodes(static_cast<int>(pin)).empty()) continue; // a kernel that the plan itself makes
     if (found[pin] < 0) wrong.emplace(static_cast<int>(pin), "no group of that kind computes its nodes on this device");
   }
   for (auto& [pin, why] : wrong) unmet_.push_back({pin, std::move(why)});

@@ -82,11 +82,11 @@ TEST(ReportText, WhyNotOfEveryKindOfPair) {
   // An edge, from both sides.
   for (const auto& [a, b] : {std::pair("Mul_3", "MatMul_4"), std::pair("MatMul_4", "Mul_3")})
     expect_texts(answer(report::why_not(j, a, b)),
-                 {"FUS-031", "not fused", "1.2 us", "Mul_3 -> MatMul_4", "change the model"});
+                 {"FUS-031", "not fused", "1.2 us", "Mul_3 (src/model.py:43) -> MatMul_4", "change the model"});
   expect_texts(answer(report::why_not(j, "Softmax_2", "Mul_3")), {"fused in k1_softmax_mul", "FUS-005", "saves"});
   // A path: its first edge that stays unfused.
   const std::string path = answer(report::why_not(j, "MatMul_0", "Add_5"));
-  expect_texts(path, {"5 edges", "FUS-032", "Add_1 -> Softmax_2", "1.5 us", "nothing to do"});
+  expect_texts(path, {"5 edges", "FUS-032", "Add_1 (src/model.py:41) -> Softmax_2", "1.5 us", "nothing to do"});
   EXPECT_EQ(path.find("FUS-031"), std::string::npos) << path;
   // No path: the verdict of their kernels, else that nothing is shared.
   expect_texts(answer(report::why_not(j, "Mul_3", "Neg_8")), {"FUS-042", "each moves more than a launch is worth"});

@@ -58,7 +58,7 @@ void add_operators_option(Subcommand& sub, std::vector<std::string>& libraries);
 // Registers the operators of the libraries. Errors: those of load_operators().
 [[nodiscard]] Status load_all(const std::vector<std::string>& libraries);
 void add_save_plan_option(Subcommand& sub, ModelOptions& options);
-// Writes the plan of the first variant where --save-plan asked for it.
+// Writes the plan of the first variant where --save-plan requests it.
 [[nodiscard]] Status save_plan(const ModelOptions& options, const Session& session);
 [[nodiscard]] Diagnostic unknown_pass(const std::string& name);
 // An error for a compiled file where `subcommand` needs the model it was compiled from.

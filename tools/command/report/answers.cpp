@@ -49,7 +49,8 @@ std::string schedule_lines(const Json& s) {
     for (const auto& [field, what] :
          {std::pair("warps", "warps"), std::pair("registers", "registers a thread"),
           std::pair("spill_bytes", "bytes spilled"), std::pair("shared_bytes", "bytes of shared memory")})
-      if (schedule.contains(field)) text += ", " + count_text(schedule.at(field)) + " " + what;
+      if (schedule.contains(field) && schedule.at(field) != 0)
+        text += ", " + count_text(schedule.at(field)) + " " + what;
     if (schedule.contains("occupancy")) text += ", occupancy " + share_text(number(schedule.at("occupancy")));
     if (schedule.contains("when")) text += " (" + text_of(schedule.at("when")) + ")";
     out += wrapped(text, "    ");
@@ -109,16 +110,21 @@ std::string operator_text(const View& v, const Json& o) {
   for (const Json& id : o.at("steps")) {
     const Json& s = v.step(id);
     out += wrapped("in " + text_of(id) + ", step " + count_text(s.at("index")) + ": " + View::what(s) + ", " +
-                       us_text(View::us(s)) + ", with " + std::to_string(s.at("operators").size() - 1) + " others",
+                       us_text(View::us(s)) + ", of " + std::to_string(s.at("operators").size()) + " operators",
                    "  ");
   }
-  size_t listed = 0, edges = 0;
+  size_t listed = 0, edges = 0, within = 0;
   for (const char* side : {"consumer", "producer"})
     for (const Json& e : v.json.at("edges")) {
       if (e.at(side) != o.at("id")) continue;
+      if (e.at("producer") == e.at("consumer")) {
+        within += side == std::string_view("producer") ? 1 : 0;
+        continue;
+      }
       if (edges++, listed < kListed) ++listed, out += v.verdict(e, "  ");
     }
   if (edges == 0) out += "  no edge: neither what it reads nor what reads it is a computed value\n";
+  if (within > 0) out += "  " + std::to_string(within) + " edges between its own parts\n";
   if (edges > listed) out += "  and " + std::to_string(edges - listed) + " more edges\n";
   return out;
 }
@@ -191,19 +197,30 @@ std::string memory(const Json& report) {
     if (text_of(b.at("kind")) == "temporary" && number(b.at("bytes"))) temporary.push_back(&b);
   if (temporary.empty()) return out + "no temporary buffers\n";
 
-  // Bytes in use change where a buffer begins and behind its last step.
-  std::map<int64_t, double> change;
-  double all = 0;
-  for (const Json* b : temporary) {
-    const double n = *number(b->at("bytes"));
-    all += n;
-    change[b->at("first_step").get<int64_t>()] += n;
-    change[std::max(b->at("last_step").get<int64_t>(), b->at("first_step").get<int64_t>()) + 1] -= n;
-  }
-  double in_use = 0, peak = 0;
+  // Bytes in use only grow where a buffer begins. One that takes over another's memory counts once.
+  double all = 0, peak = 0;
   int64_t peak_at = 0;
-  for (const auto& [step, n] : change)
-    if ((in_use += n) > peak) peak = in_use, peak_at = step;
+  for (const Json* first : temporary) {
+    const int64_t step = first->at("first_step").get<int64_t>();
+    all += *number(first->at("bytes"));
+    std::vector<std::pair<double, double>> placed; // begin and end in the arena
+    double in_use = 0;
+    for (const Json* b : temporary) {
+      if (b->at("first_step").get<int64_t>() > step || b->at("last_step").get<int64_t>() < step) continue;
+      const double n = *number(b->at("bytes"));
+      if (b->contains("offset"))
+        placed.emplace_back(b->at("offset").get<double>(), b->at("offset").get<double>() + n);
+      else
+        in_use += n;
+    }
+    std::sort(placed.begin(), placed.end());
+    double behind = 0; // end of what is counted
+    for (const auto& [begin, end] : placed) {
+      in_use += std::max(0.0, end - std::max(begin, behind));
+      behind = std::max(behind, end);
+    }
+    if (in_use > peak) peak = in_use, peak_at = step;
+  }
   out += "peak " + format_bytes(peak) + " of " + std::to_string(temporary.size()) + " temporary buffers at step " +
          std::to_string(peak_at) + "; without reuse of memory they would take " + format_bytes(all) + "\n\n";
 
@@ -243,8 +260,8 @@ Result<std::string> ir(const Json& report, const std::string& form, const std::s
   if (only != nullptr)
     return Diagnostic(ErrorCode::Usage, "step '" + only->at("id").get<std::string>() + "', " +
                                             only->at("kind").get<std::string>() + ", has no " + form + " text here")
-        .note("kernels have nest and tile texts, those for a GPU ptx as well; a stored report has the texts that were "
-              "asked for when it was written");
+        .note("kernels have nest and tile texts, those for a GPU ptx as well; a stored report has those that --ir or "
+              "--tiles requested");
   return Diagnostic(ErrorCode::Usage, "the report has no " + form + " texts")
       .note("ask a model for them; ptx is made for a GPU (--device cuda --arch sm_90a)");
 }

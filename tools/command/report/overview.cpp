@@ -32,6 +32,14 @@ std::string many(const Json& n, const std::string& what, const std::string& plur
   return count_text(n) + " " + what + (n == 1 ? "" : plural);
 }
 
+// Shapes without spaces: "[b,s,768] x [768,768]".
+std::string narrow(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i)
+    if (text[i] != ' ' || i == 0 || text[i - 1] != ',') out += text[i];
+  return out;
+}
+
 std::string heading(const Json& j, const Paint& paint) {
   std::string out = paint.bold(text_of(j.at("model")));
   if (!text_of(j.at("format")).empty()) out += "  " + text_of(j.at("format"));
@@ -90,7 +98,7 @@ std::string steps_text(const View& v, const Paint& paint) {
     const Json& price = s.at("price");
     const auto share = number(price.at("roofline_share"));
     table.add({us_text(classes[i].us), percent(classes[i].us, all), times(classes[i].count),
-               clipped(text_of(s.at("id")), 22), clipped(View::what(s), 36), text_of(price.at("bound")),
+               clipped(text_of(s.at("id")), 20), clipped(narrow(View::what(s)), 38), text_of(price.at("bound")),
                share ? format_number(100 * *share, 0) + " %" : "-"});
   }
   std::string title = "most expensive steps";
@@ -160,7 +168,7 @@ std::string guards_text(const Json& j, const Paint& paint) {
     out += "\n  " + text_of(s.at("name"));
     if (!s.at("dimension_of").empty()) out += " of " + text_of(s.at("dimension_of")[0]);
     out += us > 0 ? ": unknown when compiling, which costs " + us_text(us) + " in " +
-                        std::to_string(s.at("costs").size()) + " steps; --shape with --specialize fixes it"
+                        std::to_string(s.at("costs").size()) + " steps; --specialize fixes it"
                   : ": costs nothing";
   }
   return out + "\n";

@@ -17,7 +17,7 @@ bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) !=
 std::string clipped(const std::string& s, size_t most) {
   if (s.size() <= most) return s;
   const size_t kept = most - 3;
-  size_t head = kept * 2 / 3, tail = s.size() - (kept - head); // the end of a name tells as much as its beginning
+  size_t head = kept * 2 / 3, tail = s.size() - (kept - head); // the end of a name is worth as much
   while (head > 0 && !begins_character(s[head])) --head;
   while (tail < s.size() && !begins_character(s[tail])) ++tail;
   return s.substr(0, head) + "..." + s.substr(tail);
@@ -97,7 +97,7 @@ std::string View::types(const Json& operator_ids, size_t most) const {
 
 std::string View::shown_operator(const std::string& id) const {
   const Json& o = op(id);
-  return text_of(o.at("name")) + (o.contains("source") ? " (" + text_of(o.at("source")) + ")" : "");
+  return text_of(o.at("id")) + (o.contains("source") ? " (" + text_of(o.at("source")) + ")" : "");
 }
 
 std::string View::what(const Json& s) {
