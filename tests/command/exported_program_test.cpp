@@ -60,8 +60,9 @@ TEST_F(ExportedProgram, Runs) {
 }
 
 TEST_F(ExportedProgram, IsExplainedByModuleAndLine) {
-  expect(0, "explain m.pt2 --shape x=4x4", {"PyTorch", "body.0.h (net.py:10)"});
-  expect(0, "explain m.pt2 --op net.py:10", {"body.0.h", "module body.0", "net.py:10"});
+  expect(0, "explain m.pt2 --shape x=4x4", {"PyTorch", "matmul [s,4] x [4,3]"});
+  expect(0, "explain m.pt2 --op net.py:10", {"body.0.h", "aten.linear.default", "net.py:10"});
+  expect(0, "explain m.pt2 --op body.0", {"body.0.h", "body.0.y"});
   expect(0, "explain m.pt2 --format json -o r.json");
   Json r = json("r.json");
   EXPECT_EQ(r["format"], "PyTorch");

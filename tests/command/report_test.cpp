@@ -228,6 +228,7 @@ TEST_F(ReportCommand, AnyTwoOperatorsOfBertHaveAVerdict) {
   // Each edge's own verdict is what its two ends get.
   for (size_t i = 0; i < j["edges"].size(); i += 37) {
     const Json& e = j["edges"][i];
+    if (e["producer"] == e["consumer"]) continue; // between the parts of one operator
     const auto text = report::why_not(j, e["producer"], e["consumer"]);
     ASSERT_TRUE(text.ok());
     EXPECT_NE(text->find(e["code"].get<std::string>()), std::string::npos) << *text;
