@@ -107,7 +107,10 @@ std::string operator_text(const View& v, const Json& o) {
   if (o.contains("source")) out += ", " + text_of(o.at("source"));
   out = wrapped(out, "");
   if (o.at("steps").empty()) out += "  no step is left of it: it was folded when compiling\n";
-  for (const Json& id : o.at("steps")) {
+  const Json& steps = o.at("steps");
+  if (steps.size() > kListed) out += "  in " + std::to_string(steps.size()) + " steps, of which the first are\n";
+  for (size_t i = 0; i < steps.size() && i < kListed; ++i) {
+    const Json& id = steps.at(i);
     const Json& s = v.step(id);
     out += wrapped("in " + text_of(id) + ", step " + count_text(s.at("index")) + ": " + View::what(s) + ", " +
                        us_text(View::us(s)) + ", of " + std::to_string(s.at("operators").size()) + " operators",

@@ -11,6 +11,7 @@ namespace tessera::command::report {
 namespace {
 
 constexpr size_t kMostListed = 10;
+constexpr size_t kMostSteps = 3; // of an operator
 
 using Path = std::vector<const Json*>; // edges, in the direction of the data
 
@@ -50,7 +51,9 @@ Path shortest_path(const Json& report, const std::string& from, const std::strin
 
 std::string where(const View& v, const Json& o) {
   std::string steps;
-  for (const Json& s : o.at("steps")) steps += (steps.empty() ? " in " : ", ") + text_of(s);
+  const Json& all = o.at("steps");
+  for (size_t i = 0; i < all.size() && i < kMostSteps; ++i) steps += (i == 0 ? " in " : ", ") + text_of(all.at(i));
+  if (all.size() > kMostSteps) steps += ", and " + std::to_string(all.size() - kMostSteps) + " more";
   return v.shown_operator(o.at("id")) + ", " + text_of(o.at("op")) +
          (steps.empty() ? ": no step is left of it, it was folded when compiling" : steps);
 }
