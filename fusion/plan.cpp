@@ -325,7 +325,7 @@ std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
   if (p.kind == Group::Kind::Host || c.kind == Group::Kind::Host)
     return Refusal{FusionReason::HostOperator, "runs on the host"};
   if (c.kind == Group::Kind::Library)
-    return Refusal{FusionReason::ResultOfLibrary, "the reader already belongs to another call's result"};
+    return Refusal{FusionReason::OtherCallsEpilogue, "the reader already belongs to another call's result"};
   if (p.kind == Group::Kind::Library) return try_library(producer, consumer);
   if (auto r = fits(p.nest, c.nest, producer, consumer)) return r;
   if (auto r = keeps_parallelism(p.nest, c.nest)) return r;
@@ -342,7 +342,7 @@ std::optional<Refusal> Planner::try_library(int producer, int consumer) {
   if (!options_.generated_epilogues && !options_.fixed_epilogues && !options_.library_accepts)
     return Refusal{FusionReason::ResultOfLibrary, "no epilogues are offered"};
   if (c.nest.has_reduction())
-    return Refusal{FusionReason::ResultOfLibrary, "a reduction needs whole rows of the result of " + op};
+    return Refusal{FusionReason::RowsOfLibraryResult, "a reduction needs whole rows of the result of " + op};
   if (auto r = fits(p.draft->epilogue, c.nest, producer, consumer)) return r;
   if (auto r = path_between(producer, consumer)) return r;
   CallDraft draft = *p.draft;

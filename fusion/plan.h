@@ -13,7 +13,7 @@ class AxisPool;
 }
 
 // Every reason an edge (producer value -> consumer) can end with. The table in ledger.cpp gives each its stable code
-// ("FUS-001"), its name, whether it means fused, and one line of explanation; docs/fusion.md lists them.
+// ("FUS-001"), its name, whether it means fused, and one line of explanation; docs/fusion/README.md lists them.
 enum class FusionReason : uint8_t {
   // fused
   ViewFolded,             // a view became an index expression
@@ -30,6 +30,8 @@ enum class FusionReason : uint8_t {
   // not fused
   OperandOfLibrary,        // the library reads its operand from memory
   ResultOfLibrary,         // the library has no such epilogue
+  RowsOfLibraryResult,     // a reduction needs whole rows of a library call's result
+  OtherCallsEpilogue,      // the reader is what follows another library call
   SeparateKernel,          // producer or consumer is a structured operator with a separate kernel
   ControlFlow,             // producer or consumer is an If or a loop
   HostOperator,            // producer or consumer runs by its reference on the host

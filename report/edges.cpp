@@ -12,14 +12,14 @@ namespace {
 
 class Edges {
 public:
-  Edges(Context& x, const Json& steps) : x_(x) {
+  Edges(Context& x, const Json& steps, const std::vector<const LedgerEntry*>& entries) : x_(x) {
     for (const Json& s : steps) {
       kinds_[s.at("id")] = s.at("kind");
       for (const Json& r : s.at("reads")) readers_[r.at("name")].insert(s.at("id").get<std::string>());
     }
     for (const auto& o : x.graph.outputs()) outputs_.insert(o.value);
-    for (const LedgerEntry& e : x.c.report.plan.ledger)
-      if (!info(e.reason).fused) ++between_[steps_between(e)];
+    for (const LedgerEntry* e : entries)
+      if (!info(e->reason).fused) ++between_[steps_between(*e)];
   }
 
   Json edge(const LedgerEntry& e) {
@@ -93,13 +93,29 @@ private:
   std::map<std::pair<std::string, std::string>, int> between_; // edges that are not fused, by their two steps
 };
 
+// One operator of the model may be several nodes that read a value: one edge, which is fused only if all of them are.
+std::vector<const LedgerEntry*> entries_of(Context& x) {
+  std::map<std::tuple<size_t, size_t, ValueId>, size_t> known;
+  std::vector<const LedgerEntry*> out;
+  for (const LedgerEntry& e : x.c.report.plan.ledger) {
+    if (!e.producer.valid() || !e.consumer.valid() || !e.value.valid()) continue;
+    const auto [it, fresh] =
+        known.try_emplace({x.operators.of(e.producer), x.operators.of(e.consumer), e.value}, out.size());
+    if (fresh)
+      out.push_back(&e);
+    else if (info(out[it->second]->reason).fused && !info(e.reason).fused)
+      out[it->second] = &e;
+  }
+  return out;
+}
+
 } // namespace
 
 Json edges_json(Context& x, const Json& steps) {
-  Edges edges(x, steps);
+  const auto entries = entries_of(x);
+  Edges edges(x, steps, entries);
   Json out = Json::array();
-  for (const LedgerEntry& e : x.c.report.plan.ledger)
-    if (e.producer.valid() && e.consumer.valid() && e.value.valid()) out.push_back(edges.edge(e));
+  for (const LedgerEntry* e : entries) out.push_back(edges.edge(*e));
   return out;
 }
 

@@ -75,7 +75,8 @@ PredictedTime product_time(const ProductShape& s, const Target& device, const Li
   const double memory = memory_time(s.bytes, device, cost);
   if (s.k == 0 || s.batch * s.m * s.n == 0) return put_together(memory, 0, 0, device);
   const double each = rate(s, device, cost);
-  if (!device.is_gpu()) return put_together(memory, flops(s) / 2 / (each * device.cores), cost.host_start, device);
+  if (!device.is_gpu())
+    return put_together(memory, flops(s) / 2 / (each * device.cores), cost.host_start * device.launch_us, device);
   const std::array tiles_of = {Tile{128, 256, 1}, Tile{128, 128, 1}, Tile{64, 128, 1}, Tile{64, 64, cost.tile_small},
                                Tile{64, 32, cost.tile_least}};
   const double windows = s.windows ? cost.convolution : 1;
@@ -86,7 +87,8 @@ PredictedTime product_time(const ProductShape& s, const Target& device, const Li
     for (double parts = 1; parts <= 16 && (parts == 1 || s.k / parts >= 256); parts *= 2) {
       const double waves = std::ceil(tiles * parts / device.multiprocessors);
       const double time = waves * t.m * t.n * std::ceil(s.k / parts / 32) * 32 / (each * t.share * windows);
-      const double wait = cost.start + cost.chain * std::ceil(s.k / parts / 64) + (parts > 1 ? cost.split : 0);
+      const double wait =
+          device.kernel_us * (cost.start + cost.chain * std::ceil(s.k / parts / 64) + (parts > 1 ? cost.split : 0));
       if (std::max(time, memory) + wait < std::max(compute, memory) + latency) compute = time, latency = wait;
     }
   }
@@ -101,7 +103,8 @@ PredictedTime attention_time(const ProductShape& scores, const ProductShape& val
   const double tiles = scores.batch * std::ceil(scores.m / kRows);
   const double work = kRows * scores.n * (scores.k + values.n); // multiply-adds of a block
   const double processors = device.is_gpu() ? device.multiprocessors : device.cores;
-  return put_together(memory, std::ceil(tiles / processors) * work / each, cost.attention_start, device);
+  return put_together(memory, std::ceil(tiles / processors) * work / each, cost.attention_start * device.kernel_us,
+                      device);
 }
 
 std::optional<ProductShape> product_shape(const Graph& graph, const LibraryCall& call, const SizeValue& value) {

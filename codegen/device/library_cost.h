@@ -23,21 +23,22 @@ struct ProductShape {
 };
 [[nodiscard]] double flops(const ProductShape& shape); // multiplications and additions
 
+// Parts and multiples of the target's figures; "launches": of a kernel by itself on a GPU, of a parallel loop on a host.
 struct LibraryCost {
 #define TESSERA_LIBRARY_COST_PARAMETERS(X)                                                                             \
-  X(bandwidth, 1.1)       /* of the memory's bandwidth that a copy reaches */                                          \
-  X(cached, 0.46)         /* of the level-2 cache's bandwidth, where everything fits half of it */                     \
-  X(tensor, 0.82)         /* of the rate of tensor cores, in the largest tiles and long sums */                        \
-  X(tile_small, 0.26)     /* of that, in tiles of 64 x 64 */                                                           \
-  X(tile_least, 0.13)     /* of that, in tiles of 64 x 32 */                                                           \
-  X(convolution, 0.72)    /* of that, in a convolution that is no product */                                           \
-  X(vectors, 0.75)        /* of the rate of vector instructions: f32 and f64 of a GPU, everything of a host */         \
-  X(start, 4.7)           /* us: a GPU's kernel until its pipeline is full, and its epilogue */                        \
-  X(chain, 0.015)         /* us: 64 further elements of a sum, which follow each other */                              \
-  X(split, 1.5)           /* us: partial sums of a divided product put together */                                     \
-  X(host_start, 1)        /* us: a call of a host's library */                                                         \
-  X(attention, 0.22)      /* of the rate of tensor cores: the softmax is computed between the products */              \
-  X(attention_start, 5.2) /* us: as start */
+  X(bandwidth, 1.1)        /* of the memory's bandwidth that a copy reaches */                                         \
+  X(cached, 0.46)          /* of the level-2 cache's bandwidth, where everything fits half of it */                    \
+  X(tensor, 0.82)          /* of the rate of tensor cores, in the largest tiles and long sums */                       \
+  X(tile_small, 0.26)      /* of that, in tiles of 64 x 64 */                                                          \
+  X(tile_least, 0.13)      /* of that, in tiles of 64 x 32 */                                                          \
+  X(convolution, 0.72)     /* of that, in a convolution that is no product */                                          \
+  X(vectors, 0.75)         /* of the rate of vector instructions: f32 and f64 of a GPU, everything of a host */        \
+  X(start, 1.4)            /* launches: a GPU's kernel until its pipeline is full, and its epilogue */                 \
+  X(chain, 0.0044)         /* launches: 64 further elements of a sum, which follow each other */                       \
+  X(split, 0.44)           /* launches: partial sums of a divided product put together */                              \
+  X(host_start, 0.2)       /* launches: a call of a host's library */                                                  \
+  X(attention, 0.22)       /* of the rate of tensor cores: the softmax is computed between the products */             \
+  X(attention_start, 1.53) /* launches: as start */
 #define X(name, value) double name = value;
   TESSERA_LIBRARY_COST_PARAMETERS(X)
 #undef X

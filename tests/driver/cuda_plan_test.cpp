@@ -60,7 +60,8 @@ std::string summary(const Graph& graph, const FusionPlan& plan) {
     count(line);
   }
   for (const auto& edge : plan.ledger)
-    if (edge.reason == FusionReason::ResultOfLibrary)
+    if (edge.reason == FusionReason::ResultOfLibrary || edge.reason == FusionReason::RowsOfLibraryResult ||
+        edge.reason == FusionReason::OtherCallsEpilogue)
       count(std::string(graph.node(edge.producer).op->name) + " -> " + std::string(graph.node(edge.consumer).op->name) +
             " not fused: " + fusion::detail_text(graph, edge.detail));
   std::string out = std::to_string(kernels) + " generated kernels\n";

@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 TEST(Ledger, CodesAreUniqueAndDocumented) {
-  std::ifstream file(std::string(TESSERA_SOURCE_DIR) + "/docs/fusion.md");
+  std::ifstream file(std::string(TESSERA_SOURCE_DIR) + "/docs/fusion/README.md");
   std::stringstream page;
   page << file.rdbuf();
   std::set<std::string_view> codes, names;
@@ -20,7 +20,7 @@ TEST(Ledger, CodesAreUniqueAndDocumented) {
     std::string code(row.code);
     std::string line = "| [" + code + "](fusion/" + code + ".md) | " + std::string(row.name) + " | " +
                        (row.fused ? "yes" : "no") + " | " + std::string(row.summary) + " |\n";
-    EXPECT_NE(page.str().find(line), std::string::npos) << "docs/fusion.md lacks: " << line;
+    EXPECT_NE(page.str().find(line), std::string::npos) << "docs/fusion/README.md lacks: " << line;
   }
 }
 

@@ -43,7 +43,9 @@ Planned planned(const std::string& body, const std::string& dtype = "f32", doubl
       EXPECT_EQ(group.call.fixed.has_value(), group.call.epilogue_nest.has_value());
     }
   for (const auto& e : out.plan.ledger)
-    if (e.reason == FusionReason::ResultOfLibrary) out.refusals += fusion::detail_text(g, e.detail) + "\n";
+    if (e.reason == FusionReason::ResultOfLibrary || e.reason == FusionReason::RowsOfLibraryResult ||
+        e.reason == FusionReason::OtherCallsEpilogue)
+      out.refusals += fusion::detail_text(g, e.detail) + "\n";
   return out;
 }
 
