@@ -155,7 +155,7 @@ private:
       const Json& other = *found->second[nth];
       if (e.at("code") == other.at("code")) continue;
       const bool in_a = e.at("fused"), in_b = other.at("fused");
-      Json j{{"change", in_a == in_b ? "reason"
+      Json j{{"change", in_a == in_b ? (in_a ? "fused in both" : "fused in neither")
                         : in_a       ? "only fused in A"
                                      : "only fused in B"},
              {"producer", e.at("producer")},
