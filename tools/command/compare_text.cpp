@@ -106,7 +106,7 @@ std::string edges_text(const Json& edges) {
 }
 
 std::string steps_text(const Json& steps, bool slower) {
-  constexpr double kLeast = 0.05; // what is shown as 0.1 us
+  constexpr double kLeast = 0.05; // what rounding to one digit shows
   std::vector<const Json*> chosen;
   auto more = [](const Json& s) { return number(s.at("us_b")) - number(s.at("us_a")); };
   for (const Json& s : steps)
