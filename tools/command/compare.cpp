@@ -63,7 +63,7 @@ public:
                       {"only_b", only_b_},
                       {"without_steps_only_a", left_out_a_}, // computed while compiling, or a view
                       {"without_steps_only_b", left_out_b_}};
-    j["same_sizes"] = same_sizes();
+    j["same_sizes"] = inputs(a_) == inputs(b_);
     bool same = only_a_.empty() && only_b_.empty();
     j["totals"] = totals(same);
     j["edges"] = edges();
@@ -98,12 +98,16 @@ private:
           out.push_back(word);
     return out;
   }
-  [[nodiscard]] bool same_sizes() const {
-    const Json &a = a_.at("sizes"), &b = b_.at("sizes");
-    if (a == b) return true;
-    const Ids in_a = symbols(a_), in_b = symbols(b_);
-    return std::equal(in_a.begin(), in_a.end(), in_b.begin(), in_b.end(),
-                      [&](const auto& x, const auto& y) { return a.at(x) == b.at(y); });
+  // Types of the inputs with sizes in the place of symbols, sorted.
+  static std::vector<std::string> inputs(const Json& report) {
+    std::vector<std::string> out;
+    for (const Json& input : report.value("inputs", Json::array())) {
+      std::string& type = out.emplace_back();
+      for (const std::string& word : words(input.value("type", "")))
+        type += report.at("sizes").contains(word) ? report.at("sizes").at(word).dump() : word;
+    }
+    std::sort(out.begin(), out.end());
+    return out;
   }
   // The text with the places of symbols in the place of their names.
   static std::string renamed(const std::string& text, const Ids& symbols) {
@@ -151,7 +155,7 @@ private:
       const Json& other = *found->second[nth];
       if (e.at("code") == other.at("code")) continue;
       const bool in_a = e.at("fused"), in_b = other.at("fused");
-      Json j{{"change", in_a == in_b ? "reason"
+      Json j{{"change", in_a == in_b ? (in_a ? "fused in both" : "fused in neither")
                         : in_a       ? "only fused in A"
                                      : "only fused in B"},
              {"producer", e.at("producer")},

@@ -77,18 +77,18 @@ std::string edges_text(const Json& edges) {
     kind.price += number(e.at("b").at("price_us")) - number(e.at("a").at("price_us"));
     if (!kind.example) kind.example = &e;
   }
-  // What lost a fusion first, then what won one, then other reasons; the most frequent first.
+  // What only one of them fuses first, the most frequent first.
   std::vector<std::pair<std::vector<std::string>, Kind>> ordered(kinds.begin(), kinds.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& x, const auto& y) {
-    const bool reason_x = x.first[0] == "reason", reason_y = y.first[0] == "reason";
-    return reason_x != reason_y ? reason_y : x.second.count > y.second.count;
+    const bool only_x = x.first[0].starts_with("only"), only_y = y.first[0].starts_with("only");
+    return only_x != only_y ? only_x : x.second.count > y.second.count;
   });
   std::string out;
   for (size_t i = 0; i < std::min(ordered.size(), kShown); ++i) {
     const auto& [key, kind] = ordered[i];
     const Json& e = *kind.example;
-    out += "  " + (key[0] == "reason" ? std::string("not fused in either") : key[0]) + ": " + shown(key[1]) + " -> " +
-           shown(key[2]) + (kind.count > 1 ? "  x" + std::to_string(kind.count) : "") + "\n";
+    out += "  " + key[0] + ": " + shown(key[1]) + " -> " + shown(key[2]) +
+           (kind.count > 1 ? "  x" + std::to_string(kind.count) : "") + "\n";
     for (const char* side : {"a", "b"}) {
       const Json& s = e.at(side);
       out += std::string("    ") + (side[0] == 'a' ? "A" : "B") + ": " + s.at("code").get<std::string>() + " " +
@@ -106,11 +106,11 @@ std::string edges_text(const Json& edges) {
 }
 
 std::string steps_text(const Json& steps, bool slower) {
-  constexpr double kLeastUs = 0.05; // what is shown as 0.1 us
+  constexpr double kLeast = 0.05; // what rounding to one digit shows
   std::vector<const Json*> chosen;
   auto more = [](const Json& s) { return number(s.at("us_b")) - number(s.at("us_a")); };
   for (const Json& s : steps)
-    if (!s.at("us_a").is_null() && !s.at("us_b").is_null() && (slower ? more(s) >= kLeastUs : more(s) <= -kLeastUs))
+    if (!s.at("us_a").is_null() && !s.at("us_b").is_null() && (slower ? more(s) >= kLeast : more(s) <= -kLeast))
       chosen.push_back(&s);
   if (chosen.empty()) return "";
   std::stable_sort(chosen.begin(), chosen.end(),
