@@ -58,9 +58,9 @@ protected:
     return OnGpu::executor(b.done());
   }
   // A run, its results, and how often the driver's functions were called.
-  std::map<std::string, int> run(Executor& e, int64_t n, float from = 0) {
+  std::map<std::string, int> run(Executor& e, int64_t n, float from = 0, RunStats* stats = nullptr) {
     gpu.calls.clear();
-    auto r = e.run({{"x", ramp(n, from)}});
+    auto r = e.run({{"x", ramp(n, from)}}, stats);
     EXPECT_TRUE(r.ok()) << r.error().str();
     for (int64_t i = 0; r.ok() && i < n; ++i) {
       auto want = from + static_cast<float>(i + kSteps);
@@ -173,7 +173,10 @@ TEST_F(Repeated, NotWhereSomethingHappensBetweenTheSteps) {
   options.profile = true;
   {
     auto e = executor();
-    for (int round = 0; round < 3; ++round) EXPECT_EQ(run(*e, 10)["cuLaunchKernel"], kSteps);
+    RunStats stats; // who gives none gets no profile, and a replay
+    for (int round = 0; round < 3; ++round) EXPECT_EQ(run(*e, 10, 0, &stats)["cuLaunchKernel"], kSteps);
+    for (int round = 0; round < 2; ++round) run(*e, 10);
+    EXPECT_EQ(run(*e, 10)["cuGraphLaunch"], 1);
   }
   options.profile = false;
   options.synchronize_launches = true;

@@ -1,6 +1,7 @@
 #include "compare.h"
 #include "match_operators.h"
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -27,9 +28,9 @@ struct Total {
   bool decides; // a difference of it is one of the plans
 };
 constexpr Total kTotals[] = {
-    {"operators", true},       {"kernels", true}, {"library_calls", true}, {"host_operators", true},
-    {"control_flow", true},    {"copies", true},  {"launches", true},      {"edges_fused", true},
-    {"edges_not_fused", true}, {"bytes", true},   {"bytes_unfused", true}, {"predicted_us", true},
+    {"operators", false},       {"kernels", true}, {"library_calls", true},  {"host_operators", true},
+    {"control_flow", true},     {"copies", true},  {"launches", true},       {"edges_fused", false},
+    {"edges_not_fused", false}, {"bytes", true},   {"bytes_unfused", false}, {"predicted_us", true},
     {"measured_us", false},
 };
 
@@ -41,13 +42,13 @@ public:
     for (size_t i = 0; i < ours.size(); ++i) {
       types_.emplace(ours[i].at("id"), ours[i].at("op"));
       if (match_.b_of_a[i] < 0)
-        only_a_.push_back(ours[i].at("id"));
+        (ours[i].at("steps").empty() ? left_out_a_ : only_a_).push_back(ours[i].at("id"));
       else
         b_of_.emplace(ours[i].at("id"), theirs[static_cast<size_t>(match_.b_of_a[i])].at("id"));
     }
     for (const auto& [from, to] : b_of_) a_of_.emplace(to, from);
     for (const Json& o : theirs)
-      if (!a_of_.contains(o.at("id"))) only_b_.push_back(o.at("id"));
+      if (!a_of_.contains(o.at("id"))) (o.at("steps").empty() ? left_out_b_ : only_b_).push_back(o.at("id"));
   }
 
   Json run() {
@@ -56,8 +57,13 @@ public:
     j["same"] = true;
     j["a"] = label(a_);
     j["b"] = label(b_);
-    j["operators"] = {
-        {"by_name", match_.by_name}, {"by_structure", match_.by_structure}, {"only_a", only_a_}, {"only_b", only_b_}};
+    j["operators"] = {{"by_name", match_.by_name},
+                      {"by_structure", match_.by_structure},
+                      {"only_a", only_a_},
+                      {"only_b", only_b_},
+                      {"without_steps_only_a", left_out_a_}, // computed while compiling, or a view
+                      {"without_steps_only_b", left_out_b_}};
+    j["same_sizes"] = same_sizes();
     bool same = only_a_.empty() && only_b_.empty();
     j["totals"] = totals(same);
     j["edges"] = edges();
@@ -71,6 +77,44 @@ public:
   }
 
 private:
+  // Names, and the characters between them, each by itself.
+  static std::vector<std::string> words(const std::string& text) {
+    std::vector<std::string> out;
+    bool in_word = false;
+    for (char c : text) {
+      const bool letter = std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+      if (!letter || !in_word) out.emplace_back();
+      out.back() += c;
+      in_word = letter;
+    }
+    return out;
+  }
+  // Symbols of sizes in the order in which the inputs' types have them: exporters name them as they like.
+  static Ids symbols(const Json& report) {
+    Ids out;
+    for (const Json& input : report.value("inputs", Json::array()))
+      for (const std::string& word : words(input.value("type", "")))
+        if (report.at("sizes").contains(word) && std::find(out.begin(), out.end(), word) == out.end())
+          out.push_back(word);
+    return out;
+  }
+  [[nodiscard]] bool same_sizes() const {
+    const Json &a = a_.at("sizes"), &b = b_.at("sizes");
+    if (a == b) return true;
+    const Ids in_a = symbols(a_), in_b = symbols(b_);
+    return std::equal(in_a.begin(), in_a.end(), in_b.begin(), in_b.end(),
+                      [&](const auto& x, const auto& y) { return a.at(x) == b.at(y); });
+  }
+  // The text with the places of symbols in the place of their names.
+  static std::string renamed(const std::string& text, const Ids& symbols) {
+    std::string out;
+    for (const std::string& word : words(text)) {
+      const auto at = std::find(symbols.begin(), symbols.end(), word);
+      out += at == symbols.end() ? word : "$" + std::to_string(at - symbols.begin());
+    }
+    return out;
+  }
+
   static Json label(const Json& report) {
     Json j;
     for (const char* key : {"model", "producer", "target", "figures", "tessera", "variant", "sizes"})
@@ -223,9 +267,10 @@ private:
   static Json only(const Json& a, const Json& b, const char* list, const std::vector<const char*>& keys) {
     std::map<std::vector<std::string>, std::pair<int, const Json*>> count; // in A less in B
     auto add = [&](const Json& report, int sign) {
+      const Ids names = symbols(report);
       for (const Json& j : report.at(list)) {
         std::vector<std::string> key;
-        for (const char* k : keys) key.push_back(j.at(k));
+        for (const char* k : keys) key.push_back(renamed(j.at(k), names));
         auto& entry = count[key];
         entry.first += sign;
         if (!entry.second) entry.second = &j;
@@ -243,7 +288,7 @@ private:
   const Json &a_, &b_;
   OperatorMatch match_;
   std::map<std::string, std::string> b_of_, a_of_, types_; // ids; types of A's operators
-  Ids only_a_, only_b_;
+  Ids only_a_, only_b_, left_out_a_, left_out_b_;
 };
 
 } // namespace

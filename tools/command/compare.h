@@ -5,9 +5,9 @@
 namespace tessera::command {
 
 // Operators are matched by name, those that are left by their order and type, as two exporters name the same model. The
-// plans are the same where matched operators are divided into steps alike, with the same verdicts at their edges, the
-// same bytes and the same predicted times; measured times decide nothing. Throws Json::exception where a part of a
-// report is missing.
+// plans are the same where operators are divided into steps alike, with the same verdicts at their edges, the same
+// launches, bytes and predicted times; measured times and operators that no step computes decide nothing. Throws
+// Json::exception where a part of a report is missing.
 [[nodiscard]] Json compare_reports(const Json& a, const Json& b);
 [[nodiscard]] std::string comparison_text(const Json& diff);
 

@@ -13,9 +13,16 @@ std::string us_text(double us) { return format_ms(us / 1e3); }
 std::string signed_us(double us) { return (us < 0 ? "-" : "+") + us_text(std::fabs(us)); }
 double number(const Json& j) { return j.is_number() ? j.get<double>() : 0; }
 
-std::string listed(const Json& ids, size_t most = 3) {
+// A long name without its middle.
+std::string brief(const std::string& name) {
+  constexpr size_t kFirst = 18, kLast = 7;
+  const std::string text = shown(name);
+  return text.size() <= kFirst + kLast + 3 ? text : text.substr(0, kFirst) + "..." + text.substr(text.size() - kLast);
+}
+
+std::string listed(const Json& ids, size_t most) {
   std::string text;
-  for (size_t i = 0; i < std::min(ids.size(), most); ++i) text += (i ? ", " : "") + shown(ids[i].get<std::string>());
+  for (size_t i = 0; i < std::min(ids.size(), most); ++i) text += (i ? ", " : "") + brief(ids[i].get<std::string>());
   return ids.size() > most ? text + " and " + std::to_string(ids.size() - most) + " more" : text;
 }
 
@@ -39,6 +46,7 @@ std::string totals_text(const Json& totals) {
   Table table({"", "A", "B", "B - A"}, {1, 2, 3});
   for (const Json& t : totals) {
     const std::string key = t.at("name");
+    if (number(t.at("a")) == 0 && number(t.at("b")) == 0) continue;
     std::string name = key.ends_with("_us") ? key.substr(0, key.size() - 3) + " time" : key;
     std::replace(name.begin(), name.end(), '_', ' ');
     const double less = number(t.at("b")) - number(t.at("a"));
@@ -98,10 +106,11 @@ std::string edges_text(const Json& edges) {
 }
 
 std::string steps_text(const Json& steps, bool slower) {
+  constexpr double kLeastUs = 0.05; // what is shown as 0.1 us
   std::vector<const Json*> chosen;
   auto more = [](const Json& s) { return number(s.at("us_b")) - number(s.at("us_a")); };
   for (const Json& s : steps)
-    if (!s.at("us_a").is_null() && !s.at("us_b").is_null() && (slower ? more(s) > 0 : more(s) < 0))
+    if (!s.at("us_a").is_null() && !s.at("us_b").is_null() && (slower ? more(s) >= kLeastUs : more(s) <= -kLeastUs))
       chosen.push_back(&s);
   if (chosen.empty()) return "";
   std::stable_sort(chosen.begin(), chosen.end(),
@@ -113,8 +122,8 @@ std::string steps_text(const Json& steps, bool slower) {
     all += more(s);
     if (i >= kShown) continue;
     const bool same_ids = s.at("a") == s.at("b");
-    table.add({signed_us(more(s)), us_text(number(s.at("us_a"))), us_text(number(s.at("us_b"))), listed(s.at("a")),
-               same_ids ? "the same" : listed(s.at("b"))});
+    table.add({signed_us(more(s)), us_text(number(s.at("us_a"))), us_text(number(s.at("us_b"))), listed(s.at("a"), 2),
+               same_ids ? "the same" : listed(s.at("b"), 2)});
   }
   std::string out = std::string(slower ? "slower in B" : "faster in B") + ", " +
                     (chosen.front()->at("measured").get<bool>() ? "measured" : "predicted") + ": " +
@@ -148,10 +157,13 @@ std::string comparison_text(const Json& diff) {
   const Json &only_a = operators.at("only_a"), &only_b = operators.at("only_b");
   out += "operators: " + operators.at("by_name").dump() + " matched by name, " + operators.at("by_structure").dump() +
          " by structure, " + std::to_string(only_a.size()) + " only in A, " + std::to_string(only_b.size()) +
-         " only in B\n";
-  if (!only_a.empty()) out += "  only in A: " + listed(only_a, kShown) + "\n";
-  if (!only_b.empty()) out += "  only in B: " + listed(only_b, kShown) + "\n";
-  if (diff.at("a").value("sizes", Json()) != diff.at("b").value("sizes", Json()))
+         " only in B";
+  const size_t left_out = operators.at("without_steps_only_a").size() + operators.at("without_steps_only_b").size();
+  if (left_out > 0) out += " (and " + std::to_string(left_out) + " that no step computes)";
+  out += "\n";
+  if (!only_a.empty()) out += "  only in A: " + listed(only_a, 4) + "\n";
+  if (!only_b.empty()) out += "  only in B: " + listed(only_b, 4) + "\n";
+  if (!diff.at("same_sizes").get<bool>())
     out += "the reports are of different sizes: bytes and times differ for this alone\n";
   out += totals_text(diff.at("totals"));
   if (diff.at("same").get<bool>())

@@ -63,21 +63,25 @@ OperatorMatch match_operators(const Json& a, const Json& b) {
     taken[it->second] = true;
     ++match.by_name;
   }
-  std::vector<size_t> left_a, left_b;
-  std::vector<int> types_a, types_b;
   std::map<std::string, int> numbers; // of types
   auto number = [&](const Json& o) {
     return numbers.emplace(type_of(o), static_cast<int>(numbers.size())).first->second;
   };
-  for (size_t i = 0; i < a.size(); ++i)
-    if (match.b_of_a[i] < 0) left_a.push_back(i), types_a.push_back(number(a[i]));
-  for (size_t j = 0; j < b.size(); ++j)
-    if (!taken[j]) left_b.push_back(j), types_b.push_back(number(b[j]));
-  const bool small = left_a.size() < UINT16_MAX && left_b.size() < UINT16_MAX &&
-                     (left_a.size() + 1) * (left_b.size() + 1) <= kMostCells;
-  for (const auto& [i, j] : small ? common(types_a, types_b) : in_order_of_type(types_a, types_b)) {
-    match.b_of_a[left_a[i]] = static_cast<int>(left_b[j]);
-    ++match.by_structure;
+  for (const bool with_steps : {true, false}) { // what was computed while compiling is noise among the others
+    std::vector<size_t> left_a, left_b;
+    std::vector<int> types_a, types_b;
+    for (size_t i = 0; i < a.size(); ++i)
+      if (match.b_of_a[i] < 0 && a[i].at("steps").empty() != with_steps)
+        left_a.push_back(i), types_a.push_back(number(a[i]));
+    for (size_t j = 0; j < b.size(); ++j)
+      if (!taken[j] && b[j].at("steps").empty() != with_steps) left_b.push_back(j), types_b.push_back(number(b[j]));
+    const bool small = left_a.size() < UINT16_MAX && left_b.size() < UINT16_MAX &&
+                       (left_a.size() + 1) * (left_b.size() + 1) <= kMostCells;
+    for (const auto& [i, j] : small ? common(types_a, types_b) : in_order_of_type(types_a, types_b)) {
+      match.b_of_a[left_a[i]] = static_cast<int>(left_b[j]);
+      taken[left_b[j]] = true;
+      ++match.by_structure;
+    }
   }
   return match;
 }

@@ -102,6 +102,7 @@ public:
             .note("names of operators stand in quotes: \"layer.0/*\"");
       }
       tokens_.push_back(std::move(t));
+      end_of_rule_ = at; // without what follows: white space, a comment
     }
     end_.column = static_cast<int>(text_.size()) + 1;
     return {};
@@ -111,8 +112,8 @@ public:
   Result<Rule> rule() {
     Rule r;
     r.line = line_;
-    r.text = std::string(text_.substr(static_cast<size_t>(tokens_.front().column - 1)));
-    while (!r.text.empty() && std::isspace(static_cast<unsigned char>(r.text.back()))) r.text.pop_back();
+    const auto begin = static_cast<size_t>(tokens_.front().column - 1);
+    r.text = std::string(text_.substr(begin, end_of_rule_ - begin));
     const Token verb = next();
     if (verb.kind != Token::Kind::Word || (verb.text != "require" && verb.text != "forbid"))
       return expected(verb, "'require' or 'forbid'", {"require", "forbid"});
@@ -241,7 +242,7 @@ private:
   int line_;
   std::vector<Token> tokens_;
   Token end_;
-  size_t at_ = 0;
+  size_t at_ = 0, end_of_rule_ = 0;
 };
 
 } // namespace

@@ -1,11 +1,14 @@
 #include "trace.h"
 #include <algorithm>
+#include <cmath>
 
 namespace tessera::command {
 
 namespace {
 
 constexpr int kHost = 1, kDevice = 2, kThread = 1; // ids of processes, and of the one thread of each
+
+double nanoseconds(double us) { return std::round(us * 1e3) / 1e3; }
 
 Json name_event(const char* what, int process, const std::string& name) {
   Json e{{"ph", "M"}, {"name", what}, {"pid", process}};
@@ -46,8 +49,8 @@ Json ChromeTrace::slice(const std::string& name, const char* category, bool devi
           {"cat", category},
           {"pid", device ? kDevice : kHost},
           {"tid", kThread},
-          {"ts", (begin_ms - origin_ms_) * 1e3},
-          {"dur", std::max(ms, 0.0) * 1e3}};
+          {"ts", nanoseconds((begin_ms - origin_ms_) * 1e3)},
+          {"dur", nanoseconds(std::max(ms, 0.0) * 1e3)}};
 }
 
 Json ChromeTrace::arguments(const StepProfile& step) const {
@@ -62,7 +65,12 @@ Json ChromeTrace::arguments(const StepProfile& step) const {
 }
 
 void ChromeTrace::add(const RunStats& call) {
-  if (calls_ == 0) origin_ms_ = call.begin_ms;
+  constexpr double kIdleMs = 0.1;
+  if (calls_ == 0)
+    origin_ms_ = call.begin_ms;
+  else
+    origin_ms_ += std::max(0.0, call.begin_ms - ended_ms_ - kIdleMs);
+  ended_ms_ = call.begin_ms + call.total_ms;
   Json whole = slice("call " + std::to_string(calls_), "call", false, call.begin_ms, call.total_ms);
   whole["args"] = {{"call", calls_}, {"variant", call.variant}, {"new_shape", call.new_shape}};
   events_.push_back(std::move(whole));

@@ -1,8 +1,8 @@
 // Calls that were profiled as a Chrome trace: the JSON that Perfetto, chrome://tracing and PyTorch's tools open.
 //
 // One process is the host: a call with its phases and, for each step, its submission. Another one is the device: the
-// steps as they ran. An arrow (flow) leads from a submission to its step. Times are in microseconds since the first
-// call's begin; those of a GPU are put on the host's clock some microseconds late (runtime/run.h).
+// steps as they ran. An arrow (flow) leads from a submission to its step. Times are in microseconds; of the idle time
+// between two calls 100 remain. Those of a GPU are put on the host's clock some microseconds late (runtime/run.h).
 #pragma once
 #include "command.h"
 
@@ -25,7 +25,7 @@ private:
   Json about_;
   std::map<std::string, Json> steps_; // of the report by id: operators, kind, predicted time
   Json events_ = Json::array();
-  double origin_ms_ = 0;
+  double origin_ms_ = 0, ended_ms_ = 0; // of the host's clock
   int calls_ = 0, flows_ = 0;
 };
 
