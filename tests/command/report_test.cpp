@@ -235,5 +235,17 @@ TEST_F(ReportCommand, AnyTwoOperatorsOfBertHaveAVerdict) {
   }
 }
 
+TEST_F(ReportCommand, CodesHavePages) {
+  for (const char* word : {"FUS-037", "fus-037", "recompute-too-expensive", "recompute-too-dear"})
+    expect(0, std::string("explain --code ") + word,
+           {"# FUS-037 recompute-too-expensive", "## What to do", "```graph"});
+  expect(0, "explain --code list", {"FUS-001", "view-folded", "FUS-047", "kept-apart"});
+  expect(0, "explain --code FUS-043 --json -", {"\"change\": \"option\"", "\"page\": "});
+  expect(2, "explain --code recompute-to-expensive",
+         {"recompute-to-expensive", "did you mean 'recompute-too-expensive'?"});
+  expect(2, "explain --code FUS-037 '" + model("mlp") + "'", {"leave out the model"});
+  expect(2, "explain", {"needs a model"});
+}
+
 } // namespace
 } // namespace tessera

@@ -14,9 +14,10 @@ FusionOptions on_gpu() {
 }
 
 FusionPlan planned(const std::string& text, size_t kernels, const Sizes& sizes = {{}},
-                   const FusionOptions& options = on_gpu()) {
+                   const FusionOptions& options = on_gpu(), std::string* printed = nullptr) {
   Graph g = parsed(text);
   auto plan = check_plan(g, sizes, options);
+  if (printed) *printed = print(g, plan);
   EXPECT_EQ(plan.groups.size(), kernels) << print(g, plan);
   return plan;
 }
@@ -81,11 +82,12 @@ TEST(SideBySide, NotWhereTheyMoveMoreThanALaunchIsWorth) {
   auto at = text.find("[S]");
   std::string small = text, large = text;
   planned(small.replace(at, 3, "[1, 400]"), 1, {{{"s", 2}}}); // 128 of them: 2 MB
-  auto plan = planned(large.replace(at, 3, "[800, ?]"), 2, {{{"s", 800}}});
+  std::string printed;
+  auto plan = planned(large.replace(at, 3, "[800, ?]"), 2, {{{"s", 800}}}, on_gpu(), &printed);
   ASSERT_EQ(plan.pairs.size(), 1u);
   EXPECT_EQ(plan.pairs[0].reason, FusionReason::NoGain);
-  EXPECT_EQ(fusion::detail_text(Graph(), plan.pairs[0].detail),
-            "6.4 MB and 6.4 MB, a launch is worth 8.0 MB: together they move more");
+  EXPECT_NE(printed.find("6.4 MB and 6.4 MB, a launch is worth 8.0 MB: together they move more"), std::string::npos)
+      << printed;
 }
 
 } // namespace

@@ -79,11 +79,10 @@ def main():
             if r.returncode or not worst <= rtol: problems.append(f"differs: {worst:.2e}\n" + r.stdout[-1500:])
             if report["host_steps"]: problems.append(f"{report['host_steps']} operators ran by reference")
             if report["variants"] != 1: problems.append(f"{report['variants']} variants compiled")
-            for case in report["cases"][:: max(1, len(report["cases"]) - 1)] if a.device == "cpu" else []:
-                shapes = [w for symbol, n in case["sizes"].items() for w in ("--shape", f"{symbol}={n}")]
+            if a.device == "cpu":
                 out = os.path.join(a.work, name + ".report.json")
-                subprocess.run([a.tessera, "explain", path, "--threads", str(a.threads), "--device", a.device, *shapes, "-o", out], check=True, capture_output=True)
-                problems += list(differences(json.load(open(out)), report, case))
+                subprocess.run([a.tessera, "explain", path, "--threads", str(a.threads), "--device", a.device, "-o", out], check=True, capture_output=True)
+                for case in report["cases"]: problems += differences(json.load(open(out)), report, case)
         line = f"{name:26s} {len(cases)} cases"
         if report: line += f"  worst {worst:.1e}  {report['kernels']} kernels  {report['library_calls']} library calls"
         print(("FAIL " if problems else "ok   ") + line + f"  {time.time() - start:.0f} s", flush=True)

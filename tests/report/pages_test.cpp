@@ -59,14 +59,20 @@ Json report_of(const Example& example) {
   return Json::parse(report_text(*compiled, {}, {}));
 }
 
+// An operator's name without "#2", which tells its parts apart.
+std::string whole(const Json& id) {
+  const auto text = id.get<std::string>();
+  return text.substr(0, text.find('#'));
+}
+
 // The verdicts of the two operators, of edges and of pairs.
 std::vector<Json> between(const Json& report, const std::pair<std::string, std::string>& pair) {
   std::vector<Json> out;
   for (const auto& [list, from, to] :
        {std::tuple{"edges", "producer", "consumer"}, std::tuple{"pairs", "first", "second"}})
     for (const Json& e : report.at(list))
-      if ((e.at(from) == pair.first && e.at(to) == pair.second) ||
-          (e.at(from) == pair.second && e.at(to) == pair.first))
+      if (const std::pair ends(whole(e.at(from)), whole(e.at(to)));
+          ends == pair || ends == std::pair(pair.second, pair.first))
         out.push_back(e);
   return out;
 }
