@@ -531,7 +531,7 @@ std::string Session::report(const std::map<std::string, int64_t>& sizes, bool th
 
 Status Session::save(const std::string& path, bool embed_weights) const {
   Executable executable = *variants().front()->compiled.executable; // constants are views
-  executable.report = report();
+  executable.report = report({}, true);
   return save_executable(executable, path, embed_weights);
 }
 
