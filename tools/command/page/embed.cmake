@@ -5,6 +5,8 @@ file(READ "${PAGE}/page.html" page)
 file(READ "${PAGE}/page.css" style)
 file(READ "${PAGE}/dagre.licence.txt" licence)
 file(READ "${LIBRARY}" library)
+string(ASCII 1 separator) # in a string of the library, where the page has no control characters
+string(REPLACE "${separator}" "\\x01" library "${library}")
 set(script "")
 foreach(name data layout graph search table details memory timeline keyboard page)
   file(READ "${PAGE}/${name}.js" text)
