@@ -529,9 +529,9 @@ std::string Session::report(const std::map<std::string, int64_t>& sizes, bool th
   return report_text(compiled, impl_->info, {impl_->path, variant->label, sizes, thorough, thorough});
 }
 
-Status Session::save(const std::string& path, bool embed_weights) const {
+Status Session::save(const std::string& path, bool embed_weights, const std::map<std::string, int64_t>& sizes) const {
   Executable executable = *variants().front()->compiled.executable; // constants are views
-  executable.report = report({}, true);
+  executable.report = report(sizes, true);
   return save_executable(executable, path, embed_weights);
 }
 

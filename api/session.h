@@ -102,7 +102,9 @@ public:
   // `thorough`: with the texts of loop nests, and what each unknown size costs.
   [[nodiscard]] std::string report(const std::map<std::string, int64_t>& sizes = {}, bool thorough = false) const;
   // Writes the first variant and its report as a file that open() takes. Errors: those of save_executable.
-  [[nodiscard]] Status save(const std::string& path, bool embed_weights) const;
+  // `sizes`: those of report(), at which the times of the file's report hold.
+  [[nodiscard]] Status save(const std::string& path, bool embed_weights,
+                            const std::map<std::string, int64_t>& sizes = {}) const;
   [[nodiscard]] double import_ms() const; // of open()
   // Until the tuner in the background has nothing to do; returns at once where there is none.
   void settle_tuning();

@@ -18,7 +18,7 @@ TEST(Ledger, CodesAreUniqueAndDocumented) {
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
     EXPECT_TRUE(row.alias.empty() || names.insert(row.alias).second) << row.alias;
     std::string code(row.code);
-    std::string line = "| [" + code + "](fusion/" + code + ".md) | " + std::string(row.name) + " | " +
+    std::string line = "| [" + code + "](" + code + ".md) | " + std::string(row.name) + " | " +
                        (row.fused ? "yes" : "no") + " | " + std::string(row.summary) + " |\n";
     EXPECT_NE(page.str().find(line), std::string::npos) << "docs/fusion/README.md lacks: " << line;
   }

@@ -1,5 +1,6 @@
 // tessera compile: a model to an executable file.
 #include "command.h"
+#include "inputs.h"
 #include <cstdio>
 #include <filesystem>
 
@@ -22,7 +23,9 @@ int run(const CompileCommand& o) {
     options.compile.keep_tiles = true;
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
     const auto& compiled = session->variants().front()->compiled;
-    TESSERA_TRY(session->save(o.output, o.embed_weights));
+    std::vector<std::string> notes; // of the sizes that explain chooses, too
+    TESSERA_ASSIGN(const Sizes sizes, choose_sizes(*session, {}, shapes, notes));
+    TESSERA_TRY(session->save(o.output, o.embed_weights, sizes));
     TESSERA_TRY(save_plan(o.model, *session));
     std::error_code ignored; // the size is for people
     auto bytes = std::filesystem::file_size(o.output, ignored);

@@ -221,7 +221,8 @@ Result<Json> explain_json(const Session& session, const Sizes& sizes, bool tiles
   };
   TESSERA_ASSIGN(Json j, parse_report(session.report(sizes, true), damaged));
   try {
-    if (!session.variants().front()->compiled.graph) { // its report has the sizes of the compile
+    if (!session.variants().front()->compiled.graph) { // its times have the sizes of the compile
+      if (j.at("sizes") != Json(sizes)) j["priced_sizes"] = j.at("sizes");
       j["sizes"] = sizes;
       evaluate_all(j, value);
     }

@@ -50,6 +50,11 @@ std::string heading(const Json& j, const Paint& paint) {
   if (!j.at("sizes").empty()) {
     plan += "; sizes";
     for (const auto& [name, size] : j.at("sizes").items()) plan += " " + shown(name) + "=" + count_text(size);
+    if (j.contains("priced_sizes")) {
+      plan += " (times at";
+      for (const auto& [name, size] : j.at("priced_sizes").items()) plan += " " + shown(name) + "=" + count_text(size);
+      plan += ")";
+    }
     if (j.at("sizes") != j.at("planned_sizes") && !j.at("planned_sizes").empty()) {
       plan += " (planned at";
       for (const auto& [name, size] : j.at("planned_sizes").items()) plan += " " + shown(name) + "=" + count_text(size);
