@@ -51,7 +51,8 @@ class Page(unittest.TestCase):
         if os.environ.get("TESSERA_BLESS"):
             PAGE.write_text(TEXT.replace(f"```text\n{shown}```", f"```text\n{first}```"), encoding="utf-8")
         else:
-            self.assertEqual(first, shown)
+            priced = re.compile(r"[\d.e-]+ us")  # by the figures of the machine
+            self.assertEqual(priced.sub("us", first), priced.sub("us", shown))
 
     def test_tables_are_complete(self):
         named = set(re.findall(r"`(\w+)`", "\n".join(line.split("|")[1] for line in TEXT.splitlines() if line.startswith("| `"))))
