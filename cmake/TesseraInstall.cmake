@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(parts tessera_support tessera_graph tessera_onnx tessera_fx tessera_frontend tessera_fusion tessera_target tessera_tile tessera_layout tessera_schedule tessera_llvm tessera_runtime tessera_driver tessera_tune tessera_calibrate tessera_report tessera_api)
+set(parts tessera_support tessera_graph tessera_onnx tessera_fx tessera_frontend tessera_fusion tessera_target tessera_tile tessera_layout tessera_schedule tessera_llvm tessera_runtime tessera_driver tessera_tune tessera_calibrate tessera_accuracy tessera_report tessera_api)
 set(objects)
 foreach(part ${parts} tessera_onnx_proto)
   get_target_property(kind ${part} TYPE)
