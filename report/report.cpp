@@ -98,8 +98,11 @@ Json totals_json(const Context& x, const Json& j) {
     launches += s.at("launches").get<int64_t>();
     if (s.contains("inside")) continue; // in the price of its loop
     const double less = s.at("launches") == 1 ? overlapped : 0;
-    if (const Json& us = s.at("price").at("us"); us.is_number()) predicted += us.get<double>() - less, any = true;
-    if (const Json& us = s.at("price").at("unfused_us"); us.is_number()) unfused += us.get<double>() - less;
+    const Json &us = s.at("price").at("us"), &alone = s.at("price").at("unfused_us");
+    if (!us.is_number()) continue;
+    any = true;
+    predicted += us.get<double>() - less;
+    unfused += (alone.is_number() ? alone : us).get<double>() - less;
   }
   int64_t fused = 0;
   for (const Json& e : j.at("edges")) fused += e.at("fused").get<bool>() ? 1 : 0;

@@ -185,7 +185,7 @@ void add_routes(const Context& x, const Group& g, const StepPrice& price, Json& 
     const NodeId id = g.kind == Group::Kind::Library ? g.call.node : g.node;
     if (!id.valid()) return;
     const Node& node = x.graph.node(id);
-    if (!node.op->structured()) return;
+    if (!node.op->structured() || node.operands.empty() || !node.operands[0].valid()) return;
     for (const Route& r : table->of(node.op->structured()->kind)) {
       why.clear();
       const bool accepted = takes(r, x.graph, node, &why) && (g.kind != Group::Kind::Library || !r.accepts_call ||
