@@ -52,8 +52,7 @@ public:
   // those written out in LoopNest::inner.
   Expander(const Graph& graph, AxisPool& pool, NodeBodies& bodies, std::function<bool(ValueId)> is_virtual, bool strict,
            bool keep = false)
-      : graph_(graph), pool_(pool), bodies_(bodies), is_virtual_(std::move(is_virtual)), strict_(strict), keep_(keep) {
-  }
+      : graph_(graph), pool_(pool), bodies_(bodies), is_virtual_(std::move(is_virtual)), strict_(strict), keep_(keep) {}
   // The nest that computes and stores `value`.
   [[nodiscard]] Result<LoopNest> nest(ValueId value);
   // The nest with each load of `value`, whatever is_virtual says of that, replaced by its expression.

@@ -34,16 +34,16 @@ Result<ImportedModel> import(std::string_view bytes, const ImportOptions& option
 
 Result<ImportedModel> import_file(const std::string& path, const ImportOptions& options) {
   TESSERA_ASSIGN(Storage mapped, map_file(path));
-  return import(text_of(mapped), options,
-                WeightLoader(folder_of(path), path, mapped.owner, options.missing_weights), path);
+  return import(text_of(mapped), options, WeightLoader(folder_of(path), path, mapped.owner, options.missing_weights),
+                path);
 }
 
 Result<ModelSurvey> survey_file(const std::string& path, const ImportOptions& options) {
   TESSERA_ASSIGN(Storage mapped, map_file(path));
   ModelSurvey out;
   TESSERA_ASSIGN(out.model, import(text_of(mapped), options,
-                                   WeightLoader(folder_of(path), path, mapped.owner, options.missing_weights),
-                                   path, &out.refused));
+                                   WeightLoader(folder_of(path), path, mapped.owner, options.missing_weights), path,
+                                   &out.refused));
   return out;
 }
 

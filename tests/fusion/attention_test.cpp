@@ -28,8 +28,7 @@ Planned planned(Graph& g, const std::vector<std::map<std::string, int64_t>>& siz
   for (const auto& group : out.plan.groups)
     if (group.kind == Group::Kind::Attention) out.calls.push_back(group.attention);
   for (const auto& e : out.plan.ledger)
-    if (const std::string detail = fusion::detail_text(g, e.detail);
-        detail.find("no attention: ") != std::string::npos)
+    if (const std::string detail = fusion::detail_text(g, e.detail); detail.find("no attention: ") != std::string::npos)
       out.refusals += detail.substr(detail.find("no attention: ")) + "\n";
   return out;
 }
