@@ -99,9 +99,8 @@ PredictedTime attention_time(const ProductShape& scores, const ProductShape& val
                              const LibraryCost& cost) {
   const double memory = memory_time(scores.bytes + values.bytes, device, cost);
   const double each = rate(scores, device, cost) * cost.attention / cost.tensor;
-  constexpr double kRows = 128; // of queries that a block computes
-  const double tiles = scores.batch * std::ceil(scores.m / kRows);
-  const double work = kRows * scores.n * (scores.k + values.n); // multiply-adds of a block
+  const double tiles = scores.batch * std::ceil(scores.m / cost.attention_rows);
+  const double work = cost.attention_rows * scores.n * (scores.k + values.n); // multiply-adds of a block
   const double processors = device.is_gpu() ? device.multiprocessors : device.cores;
   return put_together(memory, std::ceil(tiles / processors) * work / each, cost.attention_start * device.kernel_us,
                       device);

@@ -38,6 +38,7 @@ struct LibraryCost {
   X(split, 0.44)           /* launches: partial sums of a divided product put together */                              \
   X(host_start, 0.2)       /* launches: a call of a host's library */                                                  \
   X(attention, 0.22)       /* of the rate of tensor cores: the softmax is computed between the products */             \
+  X(attention_rows, 128)   /* of queries that a block of an attention computes */                                      \
   X(attention_start, 1.53) /* launches: as start */
 #define X(name, value) double name = value;
   TESSERA_LIBRARY_COST_PARAMETERS(X)
