@@ -78,6 +78,8 @@ struct ExecutorOptions {
   // its temporaries or scratch memory is an error.
   bool poison = false;
   bool profile = false; // per-step times, in calls that are given a RunStats
+  // With `profile`: a GPU begins a call when the host has submitted its steps, so that none of them waits for the host.
+  bool profile_submitted = false;
   // With ranges, each step is launched by itself: a GPU replays none as a graph. TESSERA_NVTX=1: those of NVTX.
   std::shared_ptr<RangeMarker> ranges;
   // A call of a new shape waits for plans that a GPU's libraries take long to make (TESSERA_CUDNN_WAIT=1, too).

@@ -26,7 +26,11 @@ Result<SizedStream> sized_stream(const BlockFacts& f, const Stream& s, const Cal
   out.store = s.store;
   out.deps = s.deps;
   out.step.resize(extents.size());
-  out.affine = s.access->terms.empty();
+  for (const auto& [value, stride] : s.access->terms) {
+    out.unknown |= f.d.deps[static_cast<size_t>(value)];
+    const auto step = stride.eval(sizes);
+    out.data_step = std::gcd(out.data_step, step.ok() ? *step : 1);
+  }
   SymExpr rest = s.access->offset;
   for (size_t i = 0; i < extents.size(); ++i) {
     if (!(s.deps >> i & 1)) continue;
@@ -34,7 +38,7 @@ Result<SizedStream> sized_stream(const BlockFacts& f, const Stream& s, const Cal
     auto linear = rest.linear_in(f.d.axes[i].var);
     auto step = linear ? linear->first.eval(sizes) : Result<int64_t>(Diagnostic(ErrorCode::Usage, ""));
     if (!step.ok()) {
-      out.affine = false;
+      out.unknown |= uint64_t{1} << i;
       rest = rest.substitute({{f.d.axes[i].var.symbol_id(), 0}});
       continue;
     }
@@ -43,6 +47,18 @@ Result<SizedStream> sized_stream(const BlockFacts& f, const Stream& s, const Cal
   }
   if (auto start = rest.eval(sizes); start.ok()) out.start = *start;
   return out;
+}
+
+// Whether two loads of one buffer meet the same elements: one is the other, shifted along an axis by less than it.
+bool overlap(const SizedStream& a, const SizedStream& b, const std::vector<int64_t>& extents) {
+  if (a.store || b.store || !a.affine() || !b.affine() || a.step != b.step) return false;
+  const int64_t shift = std::abs(a.start - b.start);
+  if (shift == 0) return true;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    const int64_t step = std::abs(a.step[i]);
+    if (step > 0 && shift % step == 0 && shift / step < extents[i]) return true;
+  }
+  return false;
 }
 
 // A dimension of the tile, or the points of the grid, with the axes that lie along it.
@@ -97,7 +113,7 @@ private:
   }
   // Whether an access meets the axes of a side as one contiguous segment, or as one number at least.
   [[nodiscard]] static bool one_number(const SizedStream& s, const Side& side, const std::vector<int64_t>& extents) {
-    if (!s.affine) return false;
+    if (s.unknown & side.axes) return false;
     for (size_t i = 0; i + 1 < side.order.size(); ++i)
       if (s.step[side.order[i]] != s.step[side.order[i + 1]] * extents[side.order[i + 1]]) return false;
     return true;
@@ -153,8 +169,10 @@ private:
       const double elements = (down ? each_rows_ : 1) * (along ? each_columns_ : 1);
       double width = 1, segment = s.bytes, extra = 0, step = 1;
       const int inner = columns_.inner(), inner_row = rows_.inner();
-      const double column_step = along && inner >= 0 && s.affine ? step_of(s, inner) : 0;
-      const double row_step = down && inner_row >= 0 && s.affine && rows_.part == 1 ? step_of(s, inner_row) : 0;
+      const double column_step = along && inner >= 0 && s.affine(static_cast<size_t>(inner)) ? step_of(s, inner) : 0;
+      const double row_step = down && inner_row >= 0 && s.affine(static_cast<size_t>(inner_row)) && rows_.part == 1
+                                  ? step_of(s, inner_row)
+                                  : 0;
       const bool unit = column_step == 1, unit_rows = !unit && row_step == 1;
       double apart = 128; // bytes from one lane's access to the next one's
       bool next_far = false;
@@ -188,7 +206,7 @@ private:
                                              : std::min<double>(p_.tile.rows, rows_.extent);
         segment = step * s.bytes <= 128 ? lanes * step * s.bytes : 32;
         apart = std::min(128.0, step * s.bytes);
-      } else if (along && inner >= 0 && s.affine) { // constant along the fastest axis
+      } else if (along && inner >= 0 && s.affine(static_cast<size_t>(inner))) { // constant along the fastest axis
         width = std::max(1.0, access_);
         apart = 0;
         segment = 128;
@@ -206,13 +224,18 @@ private:
         moved *= std::max(1.0, (std::ceil(segment / kBurst) * kBurst + ends) / segment);
       }
       if (!s.store && p_.access.load_hint == tile::Caching::Normal) moved *= 1 + m_.unhinted;
+      if (s.shared) { // the first of them has it from memory
+        cost_.again += s.count * s.bytes;
+        if (along || down) loaded_ += static_cast<double>(s.bytes) * elements;
+        continue;
+      }
       cost_.bytes += moved;
       if (s.store) continue;
       read += moved;
       // What several blocks read, the level-2 cache yields to each of them.
       const double each_block = (down ? std::min<double>(p_.tile.rows, rows_.extent) : 1.0) *
                                 (along ? std::min<double>(p_.tile.columns, columns_.extent) : 1.0);
-      if (s.affine) cost_.again += std::max(0.0, blocks_tiles * each_block * s.bytes - s.count * s.bytes);
+      if (s.affine()) cost_.again += std::max(0.0, blocks_tiles * each_block * s.bytes - s.count * s.bytes);
       if (along || down) loaded_ += static_cast<double>(s.bytes) * elements;
     }
     reread_ = (loops_ - 1) * read * (1 - resident_part_);
@@ -269,7 +292,7 @@ private:
       }
     for (size_t i = 0; i < s.step.size(); ++i)
       if ((s.deps >> i & 1) && !(inside >> i & 1)) g = std::gcd(g, s.step[i]);
-    g = std::gcd(g, s.start);
+    g = std::gcd(std::gcd(g, s.start), s.data_step);
     if (p_.access.alignment_peel > 1 && in_step(s)) g = 16 / s.bytes;
     return static_cast<double>(std::max<int64_t>(1, g));
   }
@@ -284,7 +307,7 @@ private:
       if (!(s.deps & side.axes)) continue;
       for (size_t first = 0; first < side.order.size();) {
         size_t last = first;
-        while (last + 1 < side.order.size() && s.affine &&
+        while (last + 1 < side.order.size() && s.affine(side.order[last]) && s.affine(side.order[last + 1]) &&
                s.step[side.order[last]] == s.step[side.order[last + 1]] * f_.extents[side.order[last + 1]])
           ++last;
         if (s.deps >> side.order[last] & 1) parts.emplace(first, last);
@@ -513,6 +536,8 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
   }
   for (const Stream& s : facts.streams) {
     TESSERA_ASSIGN(SizedStream stream, sized_stream(facts, s, sizes, f.extents));
+    for (size_t n = 0; n < f.streams.size() && !stream.shared; ++n)
+      stream.shared = facts.streams[n].access->buffer == s.access->buffer && overlap(f.streams[n], stream, f.extents);
     f.streams.push_back(std::move(stream));
   }
   std::map<uint64_t, SizedFacts::Work> work;

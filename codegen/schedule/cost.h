@@ -23,11 +23,15 @@ namespace tessera {
 struct SizedStream {
   int bytes = 4; // of an element
   bool store = false;
-  bool affine = true;        // in all axes that it depends on; otherwise data decide where it reads
+  bool shared = false;       // a load of elements that a load before it reads, too: of neighbours, of overlapping parts
   uint64_t deps = 0;         // axes, as bits
+  uint64_t unknown = 0;      // of them, those along which data decide where it reads, or that meet it in no equal steps
   double count = 1;          // distinct elements
   std::vector<int64_t> step; // elements from one position to the next, by axis
   int64_t start = 0;         // offset at the first position, elements
+  int64_t data_step = 0;     // of what data decide: a divisor of its offsets, elements; 0: of none
+  [[nodiscard]] bool affine() const { return unknown == 0; }
+  [[nodiscard]] bool affine(size_t axis) const { return !(unknown >> axis & 1); }
 };
 
 // What the cost needs of a nest at given sizes: numbers, computed once.

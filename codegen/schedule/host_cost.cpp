@@ -56,7 +56,7 @@ private:
         continue;
       }
       const double before = issue_, gathered = v / d_.gather_per_cycle * (s.bytes < 4 ? m_.narrow : 1);
-      const double step = s.affine ? static_cast<double>(std::abs(s.step[axis_])) : 2;
+      const double step = s.affine(axis_) ? static_cast<double>(std::abs(s.step[axis_])) : 2;
       if (step == 1)
         issue_ += of_registers(d_.load_store_per_cycle);
       else if (squares > 1 && crosses(s)) // what no square holds is gathered
@@ -114,7 +114,7 @@ private:
   // Whether a stream is contiguous along the cross axis instead of the tile's.
   [[nodiscard]] bool crosses(const SizedStream& s) const {
     const int cross = s_.placement.cross_axis;
-    return cross >= 0 && s.affine && s.step[axis_] != 1 && s.step[static_cast<size_t>(cross)] == 1;
+    return cross >= 0 && s.affine() && s.step[axis_] != 1 && s.step[static_cast<size_t>(cross)] == 1;
   }
 
   void programs() {
@@ -152,7 +152,7 @@ private:
     const double line = static_cast<double>(d_.line_bytes), l2 = static_cast<double>(d_.l2_bytes),
                  wide = s_.tile.vector * s_.tile.unroll;
     double all = 0, row = 0;
-    for (const SizedStream& s : f_.streams) all += s.count * s.bytes;
+    for (const SizedStream& s : f_.streams) all += s.shared ? 0 : s.count * s.bytes;
     const bool in_l2 = all / busy_ <= l2,
                in_l3 = all / busy_ <= static_cast<double>(d_.l3_bytes) / std::max(1, d_.cores);
     bandwidth_ = in_l2 ? d_.l2_bytes_per_us : in_l3 ? d_.l3_bytes_per_us : d_.core_memory_bytes_per_us;
@@ -162,7 +162,7 @@ private:
         std::min(m_.fills, std::max(1.0, m_.window / std::max(1.0, operations_)) + s_.traversal.prefetch_points);
     for (const SizedStream& s : f_.streams) {
       double moved = s.count * s.bytes;
-      const double step = s.affine ? static_cast<double>(std::abs(s.step[axis_])) : 0;
+      const double step = s.affine(axis_) ? static_cast<double>(std::abs(s.step[axis_])) : 0;
       if ((s.deps & bit_) && step > 1) {
         // A line that the tile's axis leaves is there when the next index of another axis needs the rest of it, if a cache
         // holds the lines of all indices before. Stores wait for their lines one after another.
@@ -178,7 +178,7 @@ private:
         waits_us_ += s.count * s.bytes / line *
                      (far_latency_ / ahead + (s_.traversal.prefetch_points > 0 ? 1 / d_.clock_mhz : 0));
       }
-      cost_.bytes += moved;
+      cost_.bytes += s.shared ? 0 : moved;
       if (s.deps & f_.row_mask) row += s.bytes * row_;
     }
     if (!f_.reduces || rounds_.rounds < 2) return;

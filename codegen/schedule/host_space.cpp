@@ -88,11 +88,11 @@ private:
   // Blocks that are long along an axis on which a transposed operand is contiguous.
   void crossings(Schedule s, size_t i) {
     s.kind = ScheduleKind::Tiled2D;
-    auto along = [&](const SizedStream& t) { return t.affine && t.step[i] == 1; };
+    auto along = [&](const SizedStream& t) { return t.affine(i) && t.step[i] == 1; };
     if (std::none_of(s_.streams.begin(), s_.streams.end(), along)) return; // this is the cross axis
     for (size_t cross = 0; cross < s_.extents.size(); ++cross) {
       if (cross == i || std::none_of(s_.streams.begin(), s_.streams.end(), [&](const SizedStream& t) {
-            return t.affine && (t.deps >> i & 1) && t.step[i] != 1 && t.step[cross] == 1;
+            return t.affine(i) && t.affine(cross) && (t.deps >> i & 1) && t.step[i] != 1 && t.step[cross] == 1;
           }))
         continue;
       s.placement.cross_axis = static_cast<int>(cross);

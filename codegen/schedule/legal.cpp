@@ -89,6 +89,7 @@ private:
     if (s_.tile.taps > 0 &&
         (!outer_axis(p.window_axis) || (s_.tile.outer_outputs > 1 && !outer_axis(p.outer_window_axis))))
       return "a window slides along an outer axis of the nest";
+    if (s_.tile.taps > 0 && !WindowFacts::find(f_)) return "the nest is no window: it stores more than results of rows";
     if (p.split_axis >= 0 && is_cooperative()) return "cooperative blocks split no axis";
     const uint64_t all = axes() >= 63 ? ~uint64_t{0} : (uint64_t{1} << axes()) - 1;
     if (axes() > 62 || (p.row_axes & p.column_axes) || ((p.row_axes | p.column_axes) & ~all))

@@ -299,7 +299,7 @@ public:
 
 private:
   CudaDevice(std::shared_ptr<Context> context, const ExecutorOptions& options)
-      : context_(std::move(context)), pool_(options.pool), memory_(context_), pending_(context_), times_(context_),
+      : context_(std::move(context)), pool_(options.pool), memory_(context_), pending_(context_), times_(context_, options.profile_submitted),
         staging_(context_, pool_.get()), inner_(
                                              context_, staging_, [this] { return run_.stream; },
                                              [this](const std::string& doing) -> Status {
@@ -399,6 +399,7 @@ private:
 
   // Until the stream has got here; downloads are complete then.
   Status synchronize(const std::string& doing) {
+    times_.open_gate();
     TESSERA_CUDA_TRY(*this, doing, cuStreamSynchronize, run_.stream);
     staging_.arrived();
     first_step_ = last_step_ = -1;

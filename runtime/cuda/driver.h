@@ -44,6 +44,7 @@ namespace tessera::cuda {
   X(cuStreamSynchronize, 2000)                                                                                         \
   X(cuStreamGetId, 12000)                                                                                              \
   X(cuStreamWaitEvent, 3020)                                                                                           \
+  X(cuLaunchHostFunc, 10000)                                                                                           \
   X(cuStreamBeginCapture, 10010)                                                                                       \
   X(cuStreamEndCapture, 10000)                                                                                         \
   X(cuGraphInstantiateWithFlags, 11040)                                                                                \

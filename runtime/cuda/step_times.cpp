@@ -1,10 +1,39 @@
 #include "runtime/cuda/step_times.h"
 #include "graph/support/stopwatch.h"
 #include <algorithm>
+#include <chrono>
 
 namespace tessera::cuda {
 
+Status StepTimes::close_gate(CUstream stream) {
+  static constexpr std::chrono::milliseconds kMost{20};
+  auto gate = std::make_shared<Gate>();
+  gate->closed = true;
+  // The stream owns the gate, too: this may be gone when it gets there.
+  auto owned = std::make_unique<std::shared_ptr<Gate>>(gate);
+  auto wait = [](void* data) {
+    const std::unique_ptr<std::shared_ptr<Gate>> held(static_cast<std::shared_ptr<Gate>*>(data));
+    std::unique_lock lock((*held)->mutex);
+    (*held)->opened.wait_for(lock, kMost, [&] { return !(*held)->closed; });
+  };
+  TESSERA_CUDA_TRY(*context_, "profiling", cuLaunchHostFunc, stream, wait, owned.get());
+  (void)owned.release();
+  gate_ = std::move(gate);
+  return {};
+}
+
+void StepTimes::open_gate() {
+  if (!gate_) return;
+  {
+    std::lock_guard lock(gate_->mutex);
+    gate_->closed = false;
+  }
+  gate_->opened.notify_all();
+  gate_.reset();
+}
+
 Status StepTimes::mark(CUstream stream) {
+  if (marks_ == 0 && gated_) TESSERA_TRY(close_gate(stream));
   if (marks_ == events_.size()) {
     TESSERA_ASSIGN(auto event, Event::create(context_, true));
     events_.push_back(std::move(event));

@@ -364,6 +364,18 @@ TEST_F(OnGpu, StringsStayOnTheHost) {
   EXPECT_EQ(gpu.calls["cuMemcpyHtoDAsync"], 1) << "t; x is for the host step alone";
 }
 
+TEST_F(OnGpu, StepsMayBeginWhenAllAreSubmitted) {
+  options.profile = options.profile_submitted = true;
+  auto e = executor(chain());
+  RunStats stats;
+  for (int round = 1; round <= 2; ++round) {
+    ASSERT_TRUE(e->run({{"x", ramp(100)}}, &stats).ok());
+    EXPECT_EQ(gpu.calls["cuLaunchHostFunc"], round) << "one gate in front of all steps";
+    ASSERT_EQ(stats.steps.size(), 2u);
+    EXPECT_GE(stats.steps[0].begin_ms, stats.steps[1].submit_begin_ms) << "and it was closed until they were there";
+  }
+}
+
 TEST_F(OnGpu, ProfilesHaveEveryStep) {
   options.profile = true;
   auto exe = std::make_shared<Executable>(*chain());

@@ -315,6 +315,13 @@ struct FakeCalls {
     return gpu->put(
         s, [event, from = event->stream, sequence = event->recorded] { return gpu->run(from, event, sequence); });
   }
+  static CUresult LaunchHostFunc(CUstream s, CUhostFn function, void* data) {
+    ENTER(cuLaunchHostFunc);
+    return gpu->put(s, [function, data] {
+      function(data);
+      return CUDA_SUCCESS;
+    });
+  }
   static CUresult StreamBeginCapture(CUstream s, CUstreamCaptureMode) {
     ENTER(cuStreamBeginCapture);
     return gpu->captures_.try_emplace(s).second ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
@@ -486,6 +493,7 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuStreamSynchronize = FakeCalls::StreamSynchronize;
   d.cuStreamGetId = FakeCalls::StreamGetId;
   d.cuStreamWaitEvent = FakeCalls::StreamWaitEvent;
+  d.cuLaunchHostFunc = FakeCalls::LaunchHostFunc;
   d.cuStreamBeginCapture = FakeCalls::StreamBeginCapture;
   d.cuStreamEndCapture = FakeCalls::StreamEndCapture;
   d.cuGraphInstantiateWithFlags = FakeCalls::GraphInstantiateWithFlags;

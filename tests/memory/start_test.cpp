@@ -3,7 +3,6 @@
 #include "codegen/llvm/host_compiler.h"
 #include "failing_allocations.h"
 #include "graph/support/guarded.h"
-#include <cstdio>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -29,18 +28,23 @@ Status start() {
   const Status second = start(), third = start();
   if (second.ok() && third.ok()) std::_Exit(2);
   if (second.ok() || third.ok() || second.error().code != ErrorCode::CodegenError) std::_Exit(3);
-  std::fprintf(stderr, "%s", third.error().str().c_str());
-  std::_Exit(1);
+  std::_Exit(third.error().str().find("start the process again") == std::string::npos ? 3 : 1);
 }
 
 // Each in a process of its own: LLVM starts once.
 TEST(StartDeathTest, AFailureIsAnErrorFromThenOn) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(start_without(1), testing::ExitedWithCode(2), ""); // before anything is begun
+  int broken = 0; // LLVM's passes answer a failure from memory set aside; what comes before them does not
   for (long number = 50; number < 3000; number = number * 3 / 2)
     EXPECT_EXIT(
-        start_without(number), [](int status) { return WIFEXITED(status) && WEXITSTATUS(status) < 3; }, "");
-  EXPECT_EXIT(start_without(1000), testing::ExitedWithCode(1), "start the process again");
+        start_without(number),
+        [&](int status) {
+          broken += WIFEXITED(status) && WEXITSTATUS(status) == 1;
+          return WIFEXITED(status) && WEXITSTATUS(status) < 3;
+        },
+        "");
+  EXPECT_GT(broken, 0);
 }
 
 } // namespace

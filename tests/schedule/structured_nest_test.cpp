@@ -1,6 +1,7 @@
 // Products, convolutions and pooling as loops: in every schedule, for hosts and for blocks of threads.
 #include "block_harness.h"
 #include "codegen/schedule/space.h"
+#include "fusion/attention.h"
 #include "graph/ops/op.h"
 
 namespace tessera::test {
@@ -120,6 +121,44 @@ TEST(StructuredNests, WindowsOfSeveralResults) {
   }
   EXPECT_GT(masked, 0u);
   EXPECT_GT(several, 0u);
+}
+
+// A nest with one store more, of a value of each tap, has no schedule of a window.
+TEST(StructuredNests, WindowsStoreResultsOfRowsAlone) {
+  Problem p = of_graph(
+      R"(graph @main(%x: f32[n, 9, 10, 8], %w: f32[8, 1, 3, 3]) -> (%y: f32[n, 9, 10, 8]) where n in [0, ?] {
+  %y = conv(%x, %w) strides=[1, 1] pads_begin=[1, 1] pads_end=[1, 1] dilations=[1, 1] groups=8 channels_last=1 : f32[n, 9, 10, 8]
+})");
+  Target device = gpu_with();
+  const std::unordered_map<uint64_t, int64_t> by{{p.graph.env().find("n")->symbol_id(), 2}};
+  std::optional<Schedule> window;
+  auto windows = [&](const Schedule& s, int64_t) {
+    if (s.kind == ScheduleKind::BlockWindow) window = s;
+  };
+  {
+    auto domain = make_domain(p.graph, p.nest);
+    ASSERT_TRUE(domain.ok());
+    const BlockFacts facts(p.graph, p.nest, *domain, device);
+    for_each_schedule(facts, *sized_facts(facts, by), by, true, windows);
+    ASSERT_TRUE(window);
+    EXPECT_TRUE(legal(facts, *window, std::vector<ExtentRange>(domain->axes.size())));
+  }
+  Store tap;
+  TensorType type{DType::F32, {}};
+  for (const Axis& axis : p.nest.axes) {
+    type.shape.push_back(axis.extent);
+    tap.index.push_back(p.nest.dag.index(axis.var));
+  }
+  for (ScalarId id = 0; id < p.nest.dag.size(); ++id)
+    if (p.nest.dag[id].op == ScalarOp::Mul) tap.scalar = id;
+  tap.value = fusion::add_temporary(p.graph, std::move(type));
+  p.nest.stores.push_back(tap);
+  auto domain = make_domain(p.graph, p.nest);
+  ASSERT_TRUE(domain.ok());
+  const BlockFacts facts(p.graph, p.nest, *domain, device);
+  const Legal l = legal(facts, *window, std::vector<ExtentRange>(domain->axes.size()));
+  EXPECT_FALSE(l);
+  EXPECT_NE(l.refusal.find("no window"), std::string::npos) << l.refusal;
 }
 
 // A window whose taps are too many to be written out is a loop over its rows.

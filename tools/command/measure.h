@@ -17,8 +17,7 @@ struct Timed {
 
   // Makes a first call, which plans the shape and prepacks or uploads weights.
   [[nodiscard]] static Result<Timed> create(Session& session, const Tensors& tensors, bool gpu, RunStats& stats);
-  // Milliseconds. With `stats`, a session that profiles measures each step, too, which slows a GPU's steps down that are
-  // shorter than a launch.
+  // Milliseconds. With `stats`, a session that profiles measures each step, too.
   [[nodiscard]] Result<double> call(Session& session, const Tensors& tensors, RunStats* stats) const;
 };
 

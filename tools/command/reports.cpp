@@ -14,7 +14,7 @@ void add_measure_options(Subcommand& sub, MeasureOptions& o) {
 
 void prepare(const MeasureOptions& o, SessionOptions& session) {
   session.compile_only = !o.measures();
-  session.executor.profile = o.measures();
+  session.executor.profile = session.executor.profile_submitted = o.measures();
   session.executor.wait_for_plans = true; // what is timed is what stays
 }
 
