@@ -24,7 +24,7 @@ using llvm::Value;
 struct KernelFunction {
   llvm::Function* function = nullptr;
   std::vector<Value*> params; // the tile kernel's; bool as i1
-  Value* error = nullptr;     // address of the i32 for bounds violations
+  Value* report = nullptr;    // address of the IndexReport
 };
 
 // Of global memory: Invariant if nothing writes it while the kernel runs.
@@ -142,8 +142,8 @@ public:
   // Waits for the packet, clears it, and yields its payload; zeros if the predicate is false.
   virtual std::vector<Value*> receive(Value* address, Value* predicate) = 0;
 
-  // Stores to `error` that bounds were violated at `site`, if the predicate is true.
-  virtual void report(Value* error, int site, Value* predicate) = 0;
+  // Folds the words of a bad index into the IndexReport at `report`.
+  virtual void report(Value* report, std::span<Value* const> words) = 0;
 
 protected:
   llvm::Module& module_;

@@ -1,6 +1,7 @@
 // Vector accesses of up to 16 bytes, as words, where the layout allows.
 #include "codegen/llvm/gpu_memory.h"
 #include "graph/support/check.h"
+#include <llvm/IR/MDBuilder.h>
 
 namespace tessera::gpu {
 
@@ -110,9 +111,26 @@ Status Memory::atomic(const tile::Op& op) {
 }
 
 void Memory::report_index(const tile::Op& op) {
+  const auto& is_bad = registers(op.operands[0]);
+  const size_t n = is_bad.size();
   Value* bad = nullptr;
-  for (auto* v : registers(op.operands[0])) bad = bad ? b_.CreateOr(bad, v) : v;
-  gpu_.report(c_.error, op.site, bad);
+  for (auto* v : is_bad) bad = bad ? b_.CreateOr(bad, v) : v;
+  auto* report = llvm::BasicBlock::Create(b_.getContext(), "bad_index", c_.function);
+  auto* go_on = llvm::BasicBlock::Create(b_.getContext(), "index_checked", c_.function);
+  b_.CreateCondBr(bad, report, go_on, llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
+  b_.SetInsertPoint(report);
+  const auto index = registers(op.operands[1], n), position = registers(op.operands[2], n);
+  std::array<Value*, IndexReport::kWords> found{};
+  for (size_t r = 0; r < n; ++r) {
+    const auto words = irgen::report_words(b_, op.site, position[r], index[r]);
+    for (size_t i = 0; i < words.size(); ++i) {
+      auto* word = n == 1 ? words[i] : b_.CreateSelect(is_bad[r], words[i], b_.getInt64(0));
+      found[i] = found[i] ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, found[i], word) : word;
+    }
+  }
+  gpu_.report(c_.report, found);
+  b_.CreateBr(go_on);
+  b_.SetInsertPoint(go_on);
 }
 
 void Memory::prefetch(const tile::Op& op) {

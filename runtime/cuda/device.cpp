@@ -23,19 +23,22 @@ class CudaDevice;
 
 struct CudaVariant final : DeviceVariant {
   CudaVariant(CudaDevice& owner, const Variant& v, BufferTable& t, std::shared_ptr<LoadedExecutable> c)
-      : device(owner), variant(v), table(t), code(std::move(c)), words(v) {}
+      : device(owner), variant(v), table(t), code(std::move(c)), reports(v) {}
   ~CudaVariant() override;
   CudaDevice& device;
   const Variant& variant;
   BufferTable& table;
   std::shared_ptr<LoadedExecutable> code;
-  ErrorWords words;
+  Reports reports;
   // Of the first run on.
   std::unique_ptr<DeviceConstants> constants;
-  // Error words lie in host memory that kernels write into: nothing is copied for what hardly ever happens. Complete
-  // when the stream has been waited for.
-  int32_t* word_memory = nullptr;
-  bool words_stale = true; // a run was given up: whatever it reported is of no interest
+  // Reports lie in host memory that kernels write into: nothing is copied for what hardly ever happens. Complete when
+  // the stream has been waited for.
+  IndexReport* report_memory = nullptr;
+  bool reports_stale = true; // a run was given up: whatever it reported is of no interest
+  // Sizes of the calls on the device whose reports have not been looked at (CallState); unknown where they differ.
+  std::vector<int64_t> unread_values;
+  std::vector<bool> unread_bound;
 };
 
 class CudaDevice final : public Device {
@@ -74,7 +77,7 @@ public:
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
     TESSERA_TRY(
-        prepare_steps(context_, variant, segment, call, *l.code, l.table, l.words, memory_.resting(), plan, l.refused));
+        prepare_steps(context_, variant, segment, call, *l.code, l.table, l.reports, memory_.resting(), plan, l.refused));
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
   }
@@ -105,7 +108,8 @@ public:
             &call.table,
             &call.stats,
             call.on_device ? static_cast<CUstream>(call.stream) : own_stream_->handle(),
-            call.on_device};
+            call.on_device,
+            &call.sizes};
     times_.clear();
     first_step_ = last_step_ = -1;
     // What was started before used the same memory. A call that waits anyway reports it first.
@@ -114,7 +118,7 @@ public:
     TESSERA_TRY(attributed(pending_.follow(run_.stream)));
     inner_.release(run_.stream);
     if (!l.constants) TESSERA_TRY(first_run(l));
-    if (l.words_stale) TESSERA_TRY(clear_words(l));
+    if (l.reports_stale) TESSERA_TRY(clear_reports(l));
     return place_inputs(call.inputs);
   }
 
@@ -173,7 +177,7 @@ public:
     last_step_ = last;
     for (size_t s = 0; s < plan.steps.size(); ++s)
       if (const auto* kernel = plan.steps[s].kernel.kernel)
-        run_.loaded->words.launched[static_cast<size_t>(plan.first_step) + s] = kernel;
+        run_.loaded->reports.launched[static_cast<size_t>(plan.first_step) + s] = kernel;
     return true;
   }
 
@@ -271,7 +275,7 @@ public:
 
   void abandon() override {
     staging_.abandon();
-    if (run_.loaded) run_.loaded->words_stale = true;
+    if (run_.loaded) run_.loaded->reports_stale = true;
     // Steps may still be running: the next run comes after them. If even this fails, it will fail, too.
     (void)leave_pending();
   }
@@ -286,7 +290,7 @@ public:
   void variant_goes(CudaVariant& l) {
     Context::Current current(*context_);
     quiesce();
-    if (l.word_memory) driver().cuMemFreeHost(l.word_memory);
+    if (l.report_memory) driver().cuMemFreeHost(l.report_memory);
     std::erase(unread_, &l);
     if (run_.loaded == &l) run_ = {};
   }
@@ -325,17 +329,17 @@ private:
     if (own_stream_) (void)driver().cuStreamSynchronize(own_stream_->handle());
   }
 
-  // The variant's constants and error words.
+  // The variant's constants and reports.
   Status first_run(CudaVariant& l) {
-    if (!l.word_memory) {
-      void* words = nullptr;
-      TESSERA_CUDA_TRY(*this, "", cuMemHostAlloc, &words, l.words.count() * sizeof(int32_t),
+    if (!l.report_memory) {
+      void* reports = nullptr;
+      TESSERA_CUDA_TRY(*this, "", cuMemHostAlloc, &reports, l.reports.count() * sizeof(IndexReport),
                        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-      l.word_memory = static_cast<int32_t*>(words);
+      l.report_memory = static_cast<IndexReport*>(reports);
     }
     CUdeviceptr seen_by_gpu = 0;
-    TESSERA_CUDA_TRY(*this, "", cuMemHostGetDevicePointer, &seen_by_gpu, l.word_memory, 0);
-    l.words.place(seen_by_gpu);
+    TESSERA_CUDA_TRY(*this, "", cuMemHostGetDevicePointer, &seen_by_gpu, l.report_memory, 0);
+    l.reports.place(seen_by_gpu);
     TESSERA_ASSIGN(auto constants, DeviceConstants::upload(context_, l.variant, staging_, run_.stream));
     const auto& addresses = constants->addresses();
     for (size_t b = 0; b < addresses.size(); ++b)
@@ -379,7 +383,7 @@ private:
   }
 
   Status launch(PreparedLaunch& l, int index) {
-    run_.loaded->words.launched[static_cast<size_t>(index)] = l.kernel;
+    run_.loaded->reports.launched[static_cast<size_t>(index)] = l.kernel;
     for (size_t w = 0; w < l.workspaces.size(); ++w) l.addresses[w] = memory_.scratch() + l.workspaces[w];
     if (l.alone) [[unlikely]]
       return context_->launch_alone(run_.stream, [&] { return start(l); });
@@ -428,26 +432,31 @@ private:
   Status leave_pending() {
     if (!run_.loaded) return {};
     TESSERA_TRY(attributed(pending_.leave(run_.stream)));
-    if (run_.on_device && std::find(unread_.begin(), unread_.end(), run_.loaded) == unread_.end())
-      unread_.push_back(run_.loaded);
+    if (run_.on_device) remember_unread(*run_.loaded);
     return {};
   }
 
   // Once nothing runs that may write them.
-  Status clear_words(CudaVariant& l) {
+  Status clear_reports(CudaVariant& l) {
     TESSERA_TRY(pending_.wait());
-    std::fill_n(l.word_memory, l.words.count(), 0);
-    l.words_stale = false;
+    std::fill_n(l.report_memory, l.reports.count(), IndexReport());
+    l.reports_stale = false;
     return {};
   }
 
-  // The first violation among those that have been reported, by step. The words are then cleared.
-  Status violation(CudaVariant& l) {
-    for (size_t w = 1; w < l.words.count(); ++w) {
-      auto word = *static_cast<volatile int32_t*>(l.word_memory + w); // the GPU may be at it
-      if (word == 0) continue;
-      TESSERA_TRY(clear_words(l));
-      return reported_violation(*l.words.launched[static_cast<size_t>(l.words.step(w))], word);
+  // The first of the bad indices that have been reported, by step. The reports are then cleared.
+  Status violation(CudaVariant& l) { return violation(l, run_.sizes->values, run_.sizes->bound); }
+  Status violation(CudaVariant& l, const std::vector<int64_t>& values, const std::vector<bool>& bound) {
+    for (size_t r = 1; r < l.reports.count(); ++r) {
+      // The GPU may be at it: its first word says that there is one.
+      if (*reinterpret_cast<volatile uint64_t*>(l.report_memory + r) == 0) continue;
+      TESSERA_TRY(pending_.wait());
+      size_t first = 1; // an earlier step may have reported by now
+      while (!l.report_memory[first].any()) ++first;
+      const IndexReport report = l.report_memory[first];
+      TESSERA_TRY(clear_reports(l));
+      return bad_index(*l.reports.launched[static_cast<size_t>(l.reports.step(first))], report,
+                       l.variant.symbol_values(values, bound));
     }
     return {};
   }
@@ -455,9 +464,21 @@ private:
   // Violations of earlier calls on the device, as far as they have come back.
   Status tell_earlier() {
     for (auto* l : unread_)
-      if (auto s = violation(*l); !s.ok()) return std::move(s).take_error().note("in an earlier call on the GPU");
+      if (auto s = violation(*l, l->unread_values, l->unread_bound); !s.ok())
+        return std::move(s).take_error().note("in an earlier call on the GPU");
     if (!pending_.any()) unread_.clear();
     return {};
+  }
+  void remember_unread(CudaVariant& l) {
+    if (l.reports.count() == 1) return;
+    const auto& [values, bound] = std::tie(run_.sizes->values, run_.sizes->bound);
+    if (std::find(unread_.begin(), unread_.end(), &l) == unread_.end()) {
+      unread_.push_back(&l);
+      l.unread_values = values;
+      l.unread_bound = bound;
+    } else if (l.unread_values != values || l.unread_bound != bound) {
+      l.unread_bound.assign(bound.size(), false);
+    }
   }
 
   std::shared_ptr<Context> context_;
@@ -473,7 +494,7 @@ private:
   std::vector<void*> addresses_; // of a replay
   bool wait_for_plans_ = false;
   bool plans_are_made_ = false;      // in the background
-  std::vector<CudaVariant*> unread_; // whose error words of calls on the device have not all been looked at
+  std::vector<CudaVariant*> unread_; // whose reports of calls on the device have not all been looked at
 
   struct Run {
     const Variant* variant = nullptr;
@@ -482,6 +503,7 @@ private:
     RunStats* stats = nullptr;
     CUstream stream = nullptr;
     bool on_device = false;
+    const Variant::CallState* sizes = nullptr;
   };
   Run run_;
   int first_step_ = -1, last_step_ = -1; // started since the GPU was last waited for

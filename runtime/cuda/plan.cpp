@@ -15,15 +15,15 @@ const KernelLaunch* kernel_of(const Step& step) {
   return nullptr;
 }
 
-bool reports(const KernelLaunch& kernel) {
-  return !kernel.report_sites.empty() || std::any_of(kernel.alternatives.begin(), kernel.alternatives.end(), reports);
+bool checks(const KernelLaunch& kernel) {
+  return !kernel.report_sites.empty() || std::any_of(kernel.alternatives.begin(), kernel.alternatives.end(), checks);
 }
 
 class Preparer {
 public:
   Preparer(const std::shared_ptr<Context>& context, const Variant& variant, const Variant::CallState& call,
-           LoadedExecutable& code, BufferTable& table, ErrorWords& words, RestingMemory& resting, SegmentPlan& plan)
-      : context_(context), variant_(variant), call_(call), code_(code), table_(table), words_(words), resting_(resting),
+           LoadedExecutable& code, BufferTable& table, Reports& reports, RestingMemory& resting, SegmentPlan& plan)
+      : context_(context), variant_(variant), call_(call), code_(code), table_(table), reports_(reports), resting_(resting),
         plan_(plan) {}
 
   Status run(int segment, std::vector<std::string>& refused) {
@@ -103,7 +103,7 @@ private:
     if (!k.counters.is_const(0)) out.params.push_back(&resting_.counters);
     if (!k.boxes.is_const(0)) out.params.push_back(&resting_.boxes);
     for (size_t i = 0; i < k.sizes.size(); ++i) out.params.push_back(sizes + i);
-    out.params.push_back(words_.argument(step));
+    out.params.push_back(reports_.argument(step));
     return {};
   }
 
@@ -151,7 +151,7 @@ private:
   const Variant::CallState& call_;
   LoadedExecutable& code_;
   BufferTable& table_;
-  ErrorWords& words_;
+  Reports& reports_;
   RestingMemory& resting_;
   SegmentPlan& plan_;
   bool refused_ = false; // why the last library call has no plan: the library does not compute it
@@ -159,18 +159,18 @@ private:
 
 } // namespace
 
-ErrorWords::ErrorWords(const Variant& variant) : steps_{-1} {
+Reports::Reports(const Variant& variant) : steps_{-1} {
   for (size_t s = 0; s < variant.exe->steps.size(); ++s) {
     const auto* kernel = kernel_of(variant.exe->steps[s]);
-    words_.push_back(kernel && reports(*kernel) ? steps_.size() : 0);
-    if (words_.back() != 0) steps_.push_back(static_cast<int>(s));
+    reports_.push_back(kernel && checks(*kernel) ? steps_.size() : 0);
+    if (reports_.back() != 0) steps_.push_back(static_cast<int>(s));
   }
-  arguments_.resize(words_.size());
-  launched.resize(words_.size());
+  arguments_.resize(reports_.size());
+  launched.resize(reports_.size());
 }
 
-void ErrorWords::place(CUdeviceptr base) {
-  for (size_t s = 0; s < words_.size(); ++s) arguments_[s] = base + words_[s] * sizeof(int32_t);
+void Reports::place(CUdeviceptr base) {
+  for (size_t s = 0; s < reports_.size(); ++s) arguments_[s] = base + reports_[s] * sizeof(IndexReport);
 }
 
 Status choose_steps(Context& context, const Variant& variant, int segment, const Variant::CallState& call,
@@ -203,9 +203,9 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
 }
 
 Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
-                     const Variant::CallState& call, LoadedExecutable& code, BufferTable& table, ErrorWords& words,
+                     const Variant::CallState& call, LoadedExecutable& code, BufferTable& table, Reports& reports,
                      RestingMemory& resting, SegmentPlan& plan, std::vector<std::string>& refused) {
-  return Preparer(context, variant, call, code, table, words, resting, plan).run(segment, refused);
+  return Preparer(context, variant, call, code, table, reports, resting, plan).run(segment, refused);
 }
 
 } // namespace tessera::cuda
