@@ -120,15 +120,14 @@ void Memory::report_index(const tile::Op& op) {
   b_.CreateCondBr(bad, report, go_on, llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
   b_.SetInsertPoint(report);
   const auto index = registers(op.operands[1], n), position = registers(op.operands[2], n);
-  std::array<Value*, IndexReport::kWords> found{};
-  for (size_t r = 0; r < n; ++r) {
-    const auto words = irgen::report_words(b_, op.site, position[r], index[r]);
-    for (size_t i = 0; i < words.size(); ++i) {
-      auto* word = n == 1 ? words[i] : b_.CreateSelect(is_bad[r], words[i], b_.getInt64(0));
-      found[i] = found[i] ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, found[i], word) : word;
-    }
+  // The thread's first one: few values are live, so that the kernel needs no more registers than without a report.
+  Value *at = n == 1 ? position[0] : b_.CreateSelect(is_bad[0], position[0], b_.getInt64(UINT64_MAX)), *value = index[0];
+  for (size_t r = 1; r < n; ++r) {
+    auto* first = b_.CreateAnd(is_bad[r], b_.CreateICmpULT(position[r], at));
+    at = b_.CreateSelect(first, position[r], at);
+    value = b_.CreateSelect(first, index[r], value);
   }
-  gpu_.report(c_.report, found);
+  gpu_.report(c_.report, irgen::report_words(b_, op.site, at, value));
   b_.CreateBr(go_on);
   b_.SetInsertPoint(go_on);
 }

@@ -35,8 +35,12 @@ IndexCheck check_of(const Graph& graph, const LoopNest& nest, ScalarId id) {
   const ScalarNode& n = nest.dag[id];
   check.from_end = n.masked;
   ScalarId extent = n.args[1];
-  if (nest.dag[extent].op == ScalarOp::Select) extent = nest.dag[extent].args[1]; // under a predicate
+  if (nest.dag[extent].op == ScalarOp::Select) extent = nest.dag[extent].args[1]; // under a predicate (Expander::copy)
   check.extent = nest.dag.as_sym(extent);
+  while (check.extent && check.extent->op() == SymOp::Select) {
+    const std::span<const SymExpr> either = check.extent->args();
+    check.extent = SymExpr(either[either[2].is_const(1) ? 1 : 2]);
+  }
   ValueId table;
   if (n.i > 0) {
     const Node& source = graph.node(NodeId{static_cast<int32_t>(n.i - 1)});

@@ -104,7 +104,8 @@ void NestValues::report(ScalarId check, V bad, V below, V index) {
   std::unordered_map<uint64_t, SymExpr> fixed;
   for (size_t a = 0; a < domain_.axes.size(); ++a)
     if ((domain_.deps[static_cast<size_t>(check)] >> a & 1) == 0) fixed.emplace(domain_.axes[a].var.symbol_id(), 0);
-  const V position = kernel_.sizes.number(here(domain_.env.simplify(at.substitute(fixed))));
+  at = at.is_const(-1) ? SymExpr(IndexReport::kNoPosition) : here(domain_.env.simplify(at.substitute(fixed)));
+  const V position = kernel_.sizes.number(at);
   const std::vector<int> shape = b.kernel().type(bad).shape;
   auto spread = [&](V v) { return b.kernel().type(v).is_tile() ? b.broadcast(v, shape) : v; };
   b.report_index(bad, spread(index), spread(position), sites_[static_cast<size_t>(check)]);
