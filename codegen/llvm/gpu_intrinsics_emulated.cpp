@@ -118,6 +118,7 @@ public:
   void finish(int64_t) override {}
 
   Value* thread_index() override { return call("tessera_emu_thread_index", b_.getInt32Ty(), {}); }
+  Value* other_thread_index() override { return thread_index(); }
   Value* block_index() override { return call("tessera_emu_block_index", b_.getInt64Ty(), {}); }
 
   void barrier() override { call("tessera_emu_barrier", b_.getVoidTy(), {site()}); }

@@ -1,7 +1,6 @@
 // Vector accesses of up to 16 bytes, as words, where the layout allows.
 #include "codegen/llvm/gpu_memory.h"
 #include "graph/support/check.h"
-#include <llvm/IR/MDBuilder.h>
 
 namespace tessera::gpu {
 
@@ -108,28 +107,6 @@ Status Memory::atomic(const tile::Op& op) {
     gpu_.atomic(irgen::atomic_kind(op.reduce, dtype), accesses_.address(pointer, offsets[r]), values[r],
                 both(b_, masks.empty() ? nullptr : masks[r], acts));
   return {};
-}
-
-void Memory::report_index(const tile::Op& op) {
-  const auto& is_bad = registers(op.operands[0]);
-  const size_t n = is_bad.size();
-  Value* bad = nullptr;
-  for (auto* v : is_bad) bad = bad ? b_.CreateOr(bad, v) : v;
-  auto* report = llvm::BasicBlock::Create(b_.getContext(), "bad_index", c_.function);
-  auto* go_on = llvm::BasicBlock::Create(b_.getContext(), "index_checked", c_.function);
-  b_.CreateCondBr(bad, report, go_on, llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
-  b_.SetInsertPoint(report);
-  const auto index = registers(op.operands[1], n), position = registers(op.operands[2], n);
-  // The thread's first one: few values are live, so that the kernel needs no more registers than without a report.
-  Value *at = n == 1 ? position[0] : b_.CreateSelect(is_bad[0], position[0], b_.getInt64(UINT64_MAX)), *value = index[0];
-  for (size_t r = 1; r < n; ++r) {
-    auto* first = b_.CreateAnd(is_bad[r], b_.CreateICmpULT(position[r], at));
-    at = b_.CreateSelect(first, position[r], at);
-    value = b_.CreateSelect(first, index[r], value);
-  }
-  gpu_.report(c_.report, irgen::report_words(b_, op.site, at, value));
-  b_.CreateBr(go_on);
-  b_.SetInsertPoint(go_on);
 }
 
 void Memory::prefetch(const tile::Op& op) {
