@@ -301,8 +301,7 @@ private:
   }
   void bindings(const JsonValue& j, std::vector<Binding>& out) const {
     j.each([&](const JsonValue& b) {
-      out.push_back(
-          {b.at("name").text(), buffer_id(b.at("buffer")), exprs(b.at("indexed")), b.at("list").text()});
+      out.push_back({b.at("name").text(), buffer_id(b.at("buffer")), exprs(b.at("indexed")), b.at("list").text()});
     });
   }
 

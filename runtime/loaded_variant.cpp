@@ -83,7 +83,8 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
   if (arguments.outputs) TESSERA_TRY(check_overlaps(*arguments.outputs));
   {
     const PhaseTimer timer(phases(), "inputs");
-    TESSERA_TRY(device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_, call}));
+    TESSERA_TRY(
+        device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_, call}));
   }
   given_.assign(exe.outputs.size(), Tensor());
   int segments = static_cast<int>(v.segment_begin.size()) - 1;
@@ -324,7 +325,8 @@ Status LoadedVariant::host(const HostStep& step, int index) {
     TESSERA_ASSIGN(auto operand, value(b));
     operands.push_back(std::move(operand));
   }
-  auto results = guarded({"host step", step.name}, [&] { return step.run(operands, variant_->symbol_values(call.values, call.bound)); });
+  auto results = guarded({"host step", step.name},
+                         [&] { return step.run(operands, variant_->symbol_values(call.values, call.bound)); });
   if (!results.ok()) {
     Location where;
     where.node = step.name;

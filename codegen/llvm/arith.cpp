@@ -12,8 +12,7 @@ std::array<llvm::Value*, IndexReport::kWords> report_words(llvm::IRBuilder<>& b,
   key = b.CreateShl(b.CreateNot(key), number(IndexReport::kValueBits));
   std::array<llvm::Value*, IndexReport::kWords> words{};
   for (size_t w = 0; w < words.size(); ++w)
-    words[w] = b.CreateOr(
-        key, b.CreateAnd(b.CreateLShr(index, number(IndexReport::kValueBits * w)), number(0xffff)));
+    words[w] = b.CreateOr(key, b.CreateAnd(b.CreateLShr(index, number(IndexReport::kValueBits * w)), number(0xffff)));
   return words;
 }
 

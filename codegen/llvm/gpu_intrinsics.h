@@ -77,7 +77,7 @@ public:
   virtual Value* thread_index() = 0; // i32, [0, threads)
   // The same; LLVM does not know it to be equal, so that what depends on it is not what was computed before.
   virtual Value* other_thread_index() = 0;
-  virtual Value* block_index() = 0;  // i64
+  virtual Value* block_index() = 0; // i64
 
   // Barrier of the block; memory written before it is visible after it.
   virtual void barrier() = 0;

@@ -152,9 +152,7 @@ public:
     v->setMetadata(llvm::LLVMContext::MD_range, range(static_cast<uint32_t>(threads_)));
     return v;
   }
-  Value* other_thread_index() override {
-    return assembly(b_, "mov.u32 $0, %tid.x;", "=r", b_.getInt32Ty(), {}, true);
-  }
+  Value* other_thread_index() override { return assembly(b_, "mov.u32 $0, %tid.x;", "=r", b_.getInt32Ty(), {}, true); }
   Value* block_index() override {
     auto* v = b_.CreateIntrinsic(ID::nvvm_read_ptx_sreg_ctaid_x, {}, {});
     v->setMetadata(llvm::LLVMContext::MD_range, range(0x7fffffff));

@@ -85,7 +85,8 @@ void Memory::report_index(const tile::Op& op) {
     position[r] = anew.of(position[r]);
   }
   // The thread's first one.
-  Value *at = n == 1 ? position[0] : b_.CreateSelect(is_bad[0], position[0], b_.getInt64(UINT64_MAX)), *value = index[0];
+  Value *at = n == 1 ? position[0] : b_.CreateSelect(is_bad[0], position[0], b_.getInt64(UINT64_MAX)),
+        *value = index[0];
   for (size_t r = 1; r < n; ++r) {
     auto* first = b_.CreateAnd(is_bad[r], b_.CreateICmpULT(position[r], at));
     at = b_.CreateSelect(first, position[r], at);

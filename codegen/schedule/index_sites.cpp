@@ -9,9 +9,8 @@ const Node* scatter_of(const Graph& graph, ValueId targets) {
   std::vector<ValueId> from{targets};
   for (NodeId id : graph.order()) {
     const Node& n = graph.node(id);
-    const auto reads = std::find_if(n.operands.begin(), n.operands.end(), [&](ValueId v) {
-      return std::find(from.begin(), from.end(), v) != from.end();
-    });
+    const auto reads = std::find_if(n.operands.begin(), n.operands.end(),
+                                    [&](ValueId v) { return std::find(from.begin(), from.end(), v) != from.end(); });
     if (reads == n.operands.end()) continue;
     if (n.op->name == "scatter") return &n;
     from.insert(from.end(), n.results.begin(), n.results.end());

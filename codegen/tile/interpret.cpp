@@ -478,9 +478,7 @@ private:
       return {};
     }
     case OpKind::Scratch: return scratch(op);
-    case OpKind::ReportIndex:
-      report_index(op);
-      return {};
+    case OpKind::ReportIndex: report_index(op); return {};
     case OpKind::Arrive: return arrive(op);
     case OpKind::GridBarrier:
     case OpKind::Exchange:

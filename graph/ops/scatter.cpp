@@ -157,8 +157,7 @@ Result<std::vector<ValueId>> decompose_scatter_nd(Graph& g, const Node& n, int) 
   ValueId targets;
   for (size_t d = 0; d < depth; ++d) {
     const auto component = static_cast<int64_t>(d);
-    ValueId at =
-        checked(b, squeeze(b, slice(b, tuples, 1, SymExpr(component), 1), {1}), shape[d], true, component);
+    ValueId at = checked(b, squeeze(b, slice(b, tuples, 1, SymExpr(component), 1), {1}), shape[d], true, component);
     at = mul(b, at, b.size(product(shape, d + 1, depth), DType::I64));
     targets = targets.valid() ? add(b, targets, at) : at;
   }

@@ -32,13 +32,6 @@ struct CudaVariant final : DeviceVariant {
   Reports reports;
   // Of the first run on.
   std::unique_ptr<DeviceConstants> constants;
-  // Reports lie in host memory that kernels write into: nothing is copied for what hardly ever happens. Complete when
-  // the stream has been waited for.
-  IndexReport* report_memory = nullptr;
-  bool reports_stale = true; // a run was given up: whatever it reported is of no interest
-  // Sizes of the calls on the device whose reports have not been looked at (CallState); unknown where they differ.
-  std::vector<int64_t> unread_values;
-  std::vector<bool> unread_bound;
 };
 
 class CudaDevice final : public Device {
@@ -76,8 +69,8 @@ public:
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
-    TESSERA_TRY(
-        prepare_steps(context_, variant, segment, call, *l.code, l.table, l.reports, memory_.resting(), plan, l.refused));
+    TESSERA_TRY(prepare_steps(context_, variant, segment, call, *l.code, l.table, l.reports, memory_.resting(), plan,
+                              l.refused));
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
   }
@@ -118,7 +111,7 @@ public:
     TESSERA_TRY(attributed(pending_.follow(run_.stream)));
     inner_.release(run_.stream);
     if (!l.constants) TESSERA_TRY(first_run(l));
-    if (l.reports_stale) TESSERA_TRY(clear_reports(l));
+    if (l.reports.stale) TESSERA_TRY(clear_reports(l));
     return place_inputs(call.inputs);
   }
 
@@ -275,7 +268,7 @@ public:
 
   void abandon() override {
     staging_.abandon();
-    if (run_.loaded) run_.loaded->reports_stale = true;
+    if (run_.loaded) run_.loaded->reports.stale = true;
     // Steps may still be running: the next run comes after them. If even this fails, it will fail, too.
     (void)leave_pending();
   }
@@ -290,7 +283,7 @@ public:
   void variant_goes(CudaVariant& l) {
     Context::Current current(*context_);
     quiesce();
-    if (l.report_memory) driver().cuMemFreeHost(l.report_memory);
+    if (l.reports.memory()) driver().cuMemFreeHost(l.reports.memory());
     std::erase(unread_, &l);
     if (run_.loaded == &l) run_ = {};
   }
@@ -331,15 +324,15 @@ private:
 
   // The variant's constants and reports.
   Status first_run(CudaVariant& l) {
-    if (!l.report_memory) {
+    if (!l.reports.memory()) {
       void* reports = nullptr;
       TESSERA_CUDA_TRY(*this, "", cuMemHostAlloc, &reports, l.reports.count() * sizeof(IndexReport),
                        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-      l.report_memory = static_cast<IndexReport*>(reports);
+      l.reports.place(static_cast<IndexReport*>(reports), 0);
     }
     CUdeviceptr seen_by_gpu = 0;
-    TESSERA_CUDA_TRY(*this, "", cuMemHostGetDevicePointer, &seen_by_gpu, l.report_memory, 0);
-    l.reports.place(seen_by_gpu);
+    TESSERA_CUDA_TRY(*this, "", cuMemHostGetDevicePointer, &seen_by_gpu, l.reports.memory(), 0);
+    l.reports.place(l.reports.memory(), seen_by_gpu);
     TESSERA_ASSIGN(auto constants, DeviceConstants::upload(context_, l.variant, staging_, run_.stream));
     const auto& addresses = constants->addresses();
     for (size_t b = 0; b < addresses.size(); ++b)
@@ -432,53 +425,37 @@ private:
   Status leave_pending() {
     if (!run_.loaded) return {};
     TESSERA_TRY(attributed(pending_.leave(run_.stream)));
-    if (run_.on_device) remember_unread(*run_.loaded);
+    if (run_.on_device) {
+      const bool fresh = std::find(unread_.begin(), unread_.end(), run_.loaded) == unread_.end();
+      if (fresh) unread_.push_back(run_.loaded);
+      run_.loaded->reports.note(*run_.sizes, fresh);
+    }
     return {};
   }
 
   // Once nothing runs that may write them.
   Status clear_reports(CudaVariant& l) {
     TESSERA_TRY(pending_.wait());
-    std::fill_n(l.report_memory, l.reports.count(), IndexReport());
-    l.reports_stale = false;
+    l.reports.clear();
     return {};
   }
 
-  // The first of the bad indices that have been reported, by step. The reports are then cleared.
-  Status violation(CudaVariant& l) { return violation(l, run_.sizes->values, run_.sizes->bound); }
-  Status violation(CudaVariant& l, const std::vector<int64_t>& values, const std::vector<bool>& bound) {
-    for (size_t r = 1; r < l.reports.count(); ++r) {
-      // The GPU may be at it: its first word says that there is one.
-      if (*reinterpret_cast<volatile uint64_t*>(l.report_memory + r) == 0) continue;
-      TESSERA_TRY(pending_.wait());
-      size_t first = 1; // an earlier step may have reported by now
-      while (!l.report_memory[first].any()) ++first;
-      const IndexReport report = l.report_memory[first];
-      TESSERA_TRY(clear_reports(l));
-      return bad_index(*l.reports.launched[static_cast<size_t>(l.reports.step(first))], report,
-                       l.variant.symbol_values(values, bound));
-    }
-    return {};
+  // The first of the bad indices that have been reported, in the run or, `earlier`, in calls on the device. The reports
+  // are then cleared.
+  Status violation(CudaVariant& l, bool earlier = false) {
+    if (!l.reports.any()) return {};
+    TESSERA_TRY(pending_.wait());
+    Diagnostic error =
+        earlier ? l.reports.first_noted().note("in an earlier call on the GPU") : l.reports.first(*run_.sizes);
+    l.reports.clear();
+    return error;
   }
 
   // Violations of earlier calls on the device, as far as they have come back.
   Status tell_earlier() {
-    for (auto* l : unread_)
-      if (auto s = violation(*l, l->unread_values, l->unread_bound); !s.ok())
-        return std::move(s).take_error().note("in an earlier call on the GPU");
+    for (auto* l : unread_) TESSERA_TRY(violation(*l, true));
     if (!pending_.any()) unread_.clear();
     return {};
-  }
-  void remember_unread(CudaVariant& l) {
-    if (l.reports.count() == 1) return;
-    const auto& [values, bound] = std::tie(run_.sizes->values, run_.sizes->bound);
-    if (std::find(unread_.begin(), unread_.end(), &l) == unread_.end()) {
-      unread_.push_back(&l);
-      l.unread_values = values;
-      l.unread_bound = bound;
-    } else if (l.unread_values != values || l.unread_bound != bound) {
-      l.unread_bound.assign(bound.size(), false);
-    }
   }
 
   std::shared_ptr<Context> context_;

@@ -7,24 +7,12 @@ namespace tessera::cuda {
 
 namespace {
 
-// The kernel that a step launches, if there is one.
-const KernelLaunch* kernel_of(const Step& step) {
-  if (const auto* k = std::get_if<KernelLaunch>(&step)) return k;
-  if (const auto* l = std::get_if<LibraryStep>(&step))
-    if (const auto& epilogue = *operands_of(*l).epilogue) return &epilogue->kernel;
-  return nullptr;
-}
-
-bool checks(const KernelLaunch& kernel) {
-  return !kernel.report_sites.empty() || std::any_of(kernel.alternatives.begin(), kernel.alternatives.end(), checks);
-}
-
 class Preparer {
 public:
   Preparer(const std::shared_ptr<Context>& context, const Variant& variant, const Variant::CallState& call,
            LoadedExecutable& code, BufferTable& table, Reports& reports, RestingMemory& resting, SegmentPlan& plan)
-      : context_(context), variant_(variant), call_(call), code_(code), table_(table), reports_(reports), resting_(resting),
-        plan_(plan) {}
+      : context_(context), variant_(variant), call_(call), code_(code), table_(table), reports_(reports),
+        resting_(resting), plan_(plan) {}
 
   Status run(int segment, std::vector<std::string>& refused) {
     Status first_refusal;
@@ -158,20 +146,6 @@ private:
 };
 
 } // namespace
-
-Reports::Reports(const Variant& variant) : steps_{-1} {
-  for (size_t s = 0; s < variant.exe->steps.size(); ++s) {
-    const auto* kernel = kernel_of(variant.exe->steps[s]);
-    reports_.push_back(kernel && checks(*kernel) ? steps_.size() : 0);
-    if (reports_.back() != 0) steps_.push_back(static_cast<int>(s));
-  }
-  arguments_.resize(reports_.size());
-  launched.resize(reports_.size());
-}
-
-void Reports::place(CUdeviceptr base) {
-  for (size_t s = 0; s < reports_.size(); ++s) arguments_[s] = base + reports_[s] * sizeof(IndexReport);
-}
 
 Status choose_steps(Context& context, const Variant& variant, int segment, const Variant::CallState& call,
                     SegmentPlan& plan, bool wait) {

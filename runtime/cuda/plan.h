@@ -3,6 +3,7 @@
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/module.h"
 #include "runtime/cuda/replay.h"
+#include "runtime/cuda/reports.h"
 #include "runtime/device.h"
 
 namespace tessera::cuda {
@@ -32,26 +33,6 @@ struct CudaPlan final : DevicePlan {
   int64_t counters = 0, boxes = 0;  // words that some step wants
   std::vector<PreparedStep> steps;  // of the segment
   std::unique_ptr<Replays> replays; // null where they cannot be put on a stream as one
-};
-
-// An IndexReport for each step whose kernel checks indices, so that it is known which one reports; number 0 is for all
-// others, which never write.
-class Reports {
-public:
-  explicit Reports(const Variant& variant);
-  [[nodiscard]] size_t count() const { return steps_.size(); } // report r belongs to steps_[r]
-  [[nodiscard]] int step(size_t report) const { return steps_[report]; }
-  // Sets where the reports are, and with that the argument of every launch.
-  void place(CUdeviceptr base);
-  // The argument of a step's kernel; stays in place.
-  [[nodiscard]] CUdeviceptr* argument(int step) { return &arguments_[static_cast<size_t>(step)]; }
-  // The kernel, of several for a step, that was launched last: it knows what its report means.
-  std::vector<const KernelLaunch*> launched; // by step
-
-private:
-  std::vector<int> steps_;             // by report
-  std::vector<size_t> reports_;        // by step
-  std::vector<CUdeviceptr> arguments_; // by step
 };
 
 // Memory that kernels of cooperative blocks leave as they find it (KernelLaunch::counters, boxes): plans' launches look

@@ -68,7 +68,8 @@ public:
 protected:
   // Runs the epilogue of a box that has just been computed.
   void finish(const LibraryRun& run, int64_t box, int worker) const {
-    if (run.epilogue) run.epilogue->run(box, run.epilogue_args, run.worker_scratch[worker] + worker_scratch, run.report);
+    if (run.epilogue)
+      run.epilogue->run(box, run.epilogue_args, run.worker_scratch[worker] + worker_scratch, run.report);
   }
 };
 

@@ -262,7 +262,8 @@ TEST_F(RealGpu, CallsOnTheDeviceOfTheCaller) {
   ASSERT_TRUE(e->run_on_device({{"x", {DType::F32, {n}, x.data()}}}, given, stream->handle()).ok());
   auto told = e->wait();
   ASSERT_FALSE(told.ok());
-  EXPECT_TRUE(told.error().message.starts_with("index -5 at [7] of 'x' is out of range [0, 4)")) << told.error().message;
+  EXPECT_TRUE(told.error().message.starts_with("index -5 at [7] of 'x' is out of range [0, 4)"))
+      << told.error().message;
   x.release(*context, stream->handle());
   y.release(*context, stream->handle());
 }

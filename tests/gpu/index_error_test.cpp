@@ -1,7 +1,7 @@
 // Computed indices out of range: on the host and on the emulator, the error names the first operator that has one, the
 // value, the position, the range and the table, once, and the next call is right.
-#include "emulated.h"
 #include "codegen/driver/compile.h"
+#include "emulated.h"
 #include "graph/passes/pass.h"
 #include "runtime/executor.h"
 #include "tests/fusion/harness.h"
@@ -11,9 +11,9 @@ namespace {
 
 struct Case {
   const char* name;
-  const char* graph;                       // input i: indices less one
-  std::vector<int64_t> good;               // contents of i
-  std::map<size_t, int64_t> bad;           // elements of i that are bad
+  const char* graph;             // input i: indices less one
+  std::vector<int64_t> good;     // contents of i
+  std::map<size_t, int64_t> bad; // elements of i that are bad
   std::string message;
   std::map<std::string, int64_t> sizes = {}; // of symbols
   friend std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -21,7 +21,8 @@ struct Case {
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-      {"Gather", R"(
+      {"Gather",
+       R"(
 graph @main(%t: f32[11, 4], %i: i64[b, 3]) -> (%y: f32[b, 3, 4]) where b in [1, ?] {
   %one = constant {1} : i64[]
   %j = add(%i, %one) : i64[b, 3]
@@ -32,7 +33,8 @@ graph @main(%t: f32[11, 4], %i: i64[b, 3]) -> (%y: f32[b, 3, 4]) where b in [1, 
        {{4, 4710}, {5, -1000}},
        "index 4711 at [1, 1] of 'j' is out of range [-11, 11) of 't' in rows",
        {{"b", 2}}},
-      {"GatherBelow", R"(
+      {"GatherBelow",
+       R"(
 graph @main(%t: f32[v, 4], %i: i32[6]) -> (%y: f32[6, 4]) where v in [1, ?] {
   %one = constant {1} : i32[]
   %j = add(%i, %one) : i32[6]
@@ -42,7 +44,8 @@ graph @main(%t: f32[v, 4], %i: i32[6]) -> (%y: f32[6, 4]) where v in [1, ?] {
        {{3, -7}},
        "index -6 at [3] of 'j' is out of range [-5, 5) of 't' in rows",
        {{"v", 5}}},
-      {"GatherTransposed", R"(
+      {"GatherTransposed",
+       R"(
 graph @main(%t: f32[11, 4], %i: i64[5, 3]) -> (%y: f32[4, 3, 5]) {
   %one = constant {1} : i64[]
   %j = add(%i, %one) : i64[5, 3]
@@ -52,7 +55,8 @@ graph @main(%t: f32[11, 4], %i: i64[5, 3]) -> (%y: f32[4, 3, 5]) {
        {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4},
        {{7, 50}, {9, 60}},
        "index 51 at [2, 1] of 'j' is out of range [-11, 11) of 't' in rows"},
-      {"GatherElements", R"(
+      {"GatherElements",
+       R"(
 graph @main(%t: f32[3, 7], %i: i64[3, 4]) -> (%y: f32[3, 4]) {
   %one = constant {1} : i64[]
   %j = add(%i, %one) : i64[3, 4]
@@ -61,7 +65,8 @@ graph @main(%t: f32[3, 7], %i: i64[3, 4]) -> (%y: f32[3, 4]) {
        {0, 1, 2, 3, 4, 5, -8, -2, 0, 0, 0, 0},
        {{6, 6}},
        "index 7 at [1, 2] of 'j' is out of range [-7, 7) of 't' in picked"},
-      {"GatherND", R"(
+      {"GatherND",
+       R"(
 graph @main(%t: f32[3, 7], %i: i64[4, 2]) -> (%y: f32[4]) {
   %one = constant {1} : i64[]
   %j = add(%i, %one) : i64[4, 2]
@@ -70,7 +75,8 @@ graph @main(%t: f32[3, 7], %i: i64[4, 2]) -> (%y: f32[4]) {
        {0, 1, 1, 5, -4, -8, 0, 0},
        {{5, 7}},
        "index 8 at [2, 1] of 'j' is out of range [-7, 7) of 't' in picked"},
-      {"ScatterElements", R"(
+      {"ScatterElements",
+       R"(
 graph @main(%t: f32[3, 7], %i: i64[3, 2], %u: f32[3, 2]) -> (%y: f32[3, 7]) {
   %one = constant {1} : i64[]
   %j = add(%i, %one) : i64[3, 2]
@@ -79,7 +85,8 @@ graph @main(%t: f32[3, 7], %i: i64[3, 2], %u: f32[3, 2]) -> (%y: f32[3, 7]) {
        {0, 1, -8, 3, 4, 5},
        {{3, -9}, {5, 6}},
        "index -8 at [1, 1] of 'j' is out of range [-7, 7) of 't' in written"},
-      {"ScatterND", R"(
+      {"ScatterND",
+       R"(
 graph @main(%t: f32[3, 7], %i: i64[2, 2, 2], %u: f32[2, 2]) -> (%y: f32[3, 7]) {
   %one = constant {1} : i64[]
   %j = add(%i, %one) : i64[2, 2, 2]
@@ -88,7 +95,8 @@ graph @main(%t: f32[3, 7], %i: i64[2, 2, 2], %u: f32[2, 2]) -> (%y: f32[3, 7]) {
        {0, 1, 1, 5, -4, -8, 0, 3},
        {{7, 6}},
        "index 7 at [1, 1, 1] of 'j' is out of range [-7, 7) of 't' in written"},
-      {"TheFirstOfTwo", R"(
+      {"TheFirstOfTwo",
+       R"(
 graph @main(%t: f32[11, 4], %u: f32[5, 4], %i: i64[6]) -> (%y: f32[6, 4]) {
   %one = constant {1} : i64[]
   %two = constant {2} : i64[]
@@ -101,7 +109,8 @@ graph @main(%t: f32[11, 4], %u: f32[5, 4], %i: i64[6]) -> (%y: f32[6, 4]) {
        {0, 1, 2, -1, 0, 1},
        {{1, 70}, {4, 40}},
        "index 71 at [1] of 'j' is out of range [-11, 11) of 't' in first"},
-      {"TheFirstOfTwoThatShareACheck", R"(
+      {"TheFirstOfTwoThatShareACheck",
+       R"(
 graph @main(%t: f32[11, 4], %u: f32[11, 4], %i: i64[6]) -> (%y: f32[6, 4]) {
   %one = constant {1} : i64[]
   %j = add(%i, %one) : i64[6]
@@ -112,7 +121,8 @@ graph @main(%t: f32[11, 4], %u: f32[11, 4], %i: i64[6]) -> (%y: f32[6, 4]) {
        {0, 1, 2, -1, 0, 1},
        {{4, 40}},
        "index 41 at [4] of 'j' is out of range [-11, 11) of 't' in first"},
-      {"InAPartOfAConcatenation", R"(
+      {"InAPartOfAConcatenation",
+       R"(
 graph @main(%x: f32[2, 4], %t: f32[11, 4], %i: i64[3]) -> (%y: f32[5, 4]) {
   %one = constant {1} : i64[]
   %j = add(%i, %one) : i64[3]
@@ -123,7 +133,8 @@ graph @main(%x: f32[2, 4], %t: f32[11, 4], %i: i64[3]) -> (%y: f32[5, 4]) {
        {0, 1, 2},
        {{2, 10}},
        "index 11 at [2] of 'j' is out of range [-11, 11) of 't' in rows"},
-      {"InARow", R"(
+      {"InARow",
+       R"(
 graph @main(%t: f32[11, 64], %i: i64[40]) -> (%y: f32[40, 1]) {
   %one = constant {1} : i64[]
   %j = add(%i, %one) : i64[40]
@@ -165,7 +176,8 @@ void expect_named(const Case& c, const Run& run) {
 }
 
 class IndexError : public ::testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Computed, IndexError, ::testing::ValuesIn(cases()), [](const auto& c) { return c.param.name; });
+INSTANTIATE_TEST_SUITE_P(Computed, IndexError, ::testing::ValuesIn(cases()),
+                         [](const auto& c) { return c.param.name; });
 
 TEST_P(IndexError, NamesTheFirstOnTheHost) {
   CompileOptions options;

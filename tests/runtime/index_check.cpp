@@ -21,10 +21,12 @@ TEST(IndexReport, TheLowestSiteAndPositionWinsInAnyOrder) {
                      static_cast<int64_t>(random() % (round % 2 ? 8 : IndexReport::kNoPosition)),
                      static_cast<int64_t>(random())});
     // A position of a site has one value.
-    std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return std::pair(a.site, a.position) < std::pair(b.site, b.position); });
-    all.erase(std::unique(all.begin(), all.end(),
-                          [](auto& a, auto& b) { return std::pair(a.site, a.position) == std::pair(b.site, b.position); }),
-              all.end());
+    std::sort(all.begin(), all.end(),
+              [](auto& a, auto& b) { return std::pair(a.site, a.position) < std::pair(b.site, b.position); });
+    all.erase(
+        std::unique(all.begin(), all.end(),
+                    [](auto& a, auto& b) { return std::pair(a.site, a.position) == std::pair(b.site, b.position); }),
+        all.end());
     const Bad first = all[0];
     std::shuffle(all.begin(), all.end(), random);
     IndexReport report;
