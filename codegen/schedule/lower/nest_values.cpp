@@ -105,8 +105,10 @@ void NestValues::report(ScalarId check, V bad, V below, V index) {
   for (size_t a = 0; a < domain_.axes.size(); ++a)
     if ((domain_.deps[static_cast<size_t>(check)] >> a & 1) == 0) fixed.emplace(domain_.axes[a].var.symbol_id(), 0);
   at = at.is_const(-1) ? SymExpr(IndexReport::kNoPosition) : here(domain_.env.simplify(at.substitute(fixed)));
-  const V position = kernel_.sizes.number(at);
   const std::vector<int> shape = b.kernel().type(bad).shape;
+  V position = kernel_.sizes.number(at);
+  if (common_shape(b.kernel(), std::array{bad, position}) != shape)
+    position = kernel_.sizes.constant(IndexReport::kNoPosition);
   auto spread = [&](V v) { return b.kernel().type(v).is_tile() ? b.broadcast(v, shape) : v; };
   b.report_index(bad, spread(index), spread(position), sites_[static_cast<size_t>(check)]);
 }
