@@ -380,9 +380,7 @@ std::vector<IoInfo> infos(const Executable& e, const std::vector<Binding>& bindi
   std::vector<IoInfo> out;
   for (const auto& b : bindings) {
     const auto& buffer = e.buffers[static_cast<size_t>(b.buffer)];
-    out.push_back({b.name, buffer.dtype, buffer.shape});
-    for (const auto& d : b.indexed) out.back().indexed.push_back(d.extent);
-    out.back().list = b.list;
+    out.push_back({b.name, buffer.dtype, buffer.shape, b.indexed, b.list});
   }
   return out;
 }

@@ -329,6 +329,13 @@ Result<ScalarId> Expander::copy(const Node& node, const NodeBody& body, const Su
     }
     ScalarNode fresh = old;
     fresh.args = std::move(args);
+    if (fresh.op == ScalarOp::CheckBounds) {
+      fresh.i = int64_t{graph_.value(node.results[0]).producer.index} + 1;
+      const auto symbols = fresh.sym.symbols();
+      const bool has_data =
+          std::any_of(symbols.begin(), symbols.end(), [&](const SymExpr& s) { return data.contains(s.symbol_id()); });
+      fresh.sym = has_data ? SymExpr(-1) : rewrite(fresh.sym, axes, pool_.env());
+    }
     if (fresh.op == ScalarOp::Cast) {
       // A cast to a small float computes on in f32; where it has to round, `rounded` or the store does it.
       fresh.dtype = compute_dtype(fresh.dtype);

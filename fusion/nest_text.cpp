@@ -107,6 +107,7 @@ private:
     std::string out(info(n.op).name);
     if (n.op == ScalarOp::Reduce) out += "." + std::string(tessera::name(n.reduce)) + (n.select_last ? ".last" : "");
     for (size_t k = 0; k < n.args.size(); ++k) out += (k ? ", %" : " %") + std::to_string(number_[n.args[k]]);
+    if (n.op == ScalarOp::CheckBounds && !n.sym.is_const(-1)) out += " at " + sym(n.sym);
     return out;
   }
 
@@ -353,6 +354,10 @@ private:
       } while (accept(","));
       if (static_cast<int>(node.args.size()) != info(node.op).arity)
         return error("'" + base + "' takes " + std::to_string(info(node.op).arity) + " operands");
+      if (node.op == ScalarOp::CheckBounds) node.sym = -1;
+      if (node.op == ScalarOp::CheckBounds && accept("at")) {
+        TESSERA_ASSIGN(node.sym, sym(":"));
+      }
     }
     TESSERA_TRY(expect(":"));
     TESSERA_ASSIGN(std::string type, word());

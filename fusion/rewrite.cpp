@@ -32,6 +32,7 @@ std::vector<ScalarId> copy_dag(const ScalarDag& from, std::span<const ScalarId> 
     if (out >= 0) continue;
     ScalarNode copy = node;
     copy.args = args;
+    if (copy.op == ScalarOp::CheckBounds) copy.sym = rewrite(copy.sym, axes, env);
     out = into.add(std::move(copy));
   }
   return to;

@@ -41,6 +41,7 @@ struct DeviceCall {
   bool on_device = false;                // inputs and outputs are memory of the device
   void* stream = nullptr;                // on_device: the caller's
   RunStats& stats;
+  const Variant::CallState& sizes; // of symbols, as far as the run has bound them
 };
 
 // What control steps, whose bodies run in executors of their own, get from the device of the run that they are part of.
@@ -155,7 +156,8 @@ public:
 // Errors: those of cuda::Context::open.
 [[nodiscard]] Result<std::unique_ptr<Device>> make_cuda_device(const ExecutorOptions& options);
 
-// A bounds violation that a kernel reported: site + 1.
-[[nodiscard]] Diagnostic reported_violation(const KernelLaunch& kernel, int32_t error);
+// The error of a bad index; `sizes` are those of the call, by symbol (Variant::symbol_values).
+[[nodiscard]] Diagnostic bad_index(const KernelLaunch& kernel, const IndexReport& report,
+                                   const std::unordered_map<uint64_t, int64_t>& sizes);
 
 } // namespace tessera

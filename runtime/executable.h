@@ -5,6 +5,7 @@
 #pragma once
 #include "graph/support/tensor.h"
 #include "graph/sym/env.h"
+#include "runtime/index_check.h"
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,10 +31,9 @@ struct BufferInfo {
 };
 
 // Host kernel ABI. `buffers` in parameter order, `sizes` the i64 parameters; runs programs [begin, end). `scratch` has
-// scratch_bytes for the calling thread, 64-byte aligned. A bounds violation stores site + 1 into *error (any one of
-// them wins).
+// scratch_bytes for the calling thread, 64-byte aligned. Bad indices go into *report, to which other threads add, too.
 using HostKernelFn = void (*)(void* const* buffers, const int64_t* sizes, int64_t begin, int64_t end, void* scratch,
-                              int32_t* error);
+                              IndexReport* report);
 
 // What must be true of the sizes of a call for a kernel to be launched: checked once per shape, not a guard.
 struct SizeCondition {
@@ -57,8 +57,7 @@ struct KernelAccess {
 
 // A generated kernel. HostKernelFn's `buffers` are the addresses of the buffers, of the workspaces, and of the counters
 // if there are any. On a GPU (threads > 0) its parameters are these, the boxes if there are any, the sizes as i64, and
-// the address of an i32 that takes a bounds violation
-// like HostKernelFn's *error; program p is block (p, 0, 0).
+// the address of an IndexReport; program p is block (p, 0, 0).
 struct KernelLaunch {
   std::string name;                // group name, for traces and errors
   std::string symbol;              // in the object
@@ -70,7 +69,7 @@ struct KernelLaunch {
   SymExpr grid;
   SymExpr work_per_program;
   SymExpr scratch_bytes;
-  std::vector<std::string> report_sites;
+  std::vector<IndexCheck> report_sites; // by site
   std::vector<Workspace> workspaces;
   SymExpr counters = 0; // i32 words of grid barriers: their low 31 bits are 0 before a launch and after
   SymExpr boxes = 0;    // GPU only, as is team: i32 words through which programs exchange numbers, 0 likewise
@@ -243,16 +242,12 @@ struct Constant {
   Tensor value; // may view a mapped file
 };
 
-// A dimension that integers of an input select elements of: rows of an embedding, say.
-struct IndexedDimension {
-  SymExpr extent;
-  bool direct = true; // the integers themselves are the indices; else indices are computed from them
-};
 struct Binding {
   std::string name;
   BufferId buffer;
-  std::vector<IndexedDimension> indexed = {}; // of an input: what random values must fit, what a bad index violates
-  std::string list = {};                      // of a List: what it is, "sequence f32[?, 4]"
+  // Of an input of integers: extents of the dimensions that they, or what is computed from them, index.
+  std::vector<SymExpr> indexed = {};
+  std::string list = {}; // of a List: what it is, "sequence f32[?, 4]"
 };
 // Input dims: symbol (bound by the call), expression or constant (checked).
 struct Executable {

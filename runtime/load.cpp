@@ -301,11 +301,7 @@ private:
   }
   void bindings(const JsonValue& j, std::vector<Binding>& out) const {
     j.each([&](const JsonValue& b) {
-      out.push_back({b.at("name").text(), buffer_id(b.at("buffer"))});
-      b.at("indexed").each([&](const JsonValue& d) {
-        out.back().indexed.push_back({expr(d.at(size_t{0})), d.at(1).flag()});
-      });
-      out.back().list = b.at("list").text();
+      out.push_back({b.at("name").text(), buffer_id(b.at("buffer")), exprs(b.at("indexed")), b.at("list").text()});
     });
   }
 
@@ -339,7 +335,14 @@ private:
     for (auto& a : k.access) place(a.elements);
     for (auto* list : {&k.conditions, &k.facts})
       for (auto& condition : *list) place(condition.value);
-    k.report_sites = texts(j.at("sites"));
+    k.report_sites = j.at("sites").list([&](const JsonValue& s) {
+      IndexCheck c{s.at("table").text(), s.at("indices").text(), s.at("node").text()};
+      if (!s.at("extent").is_null()) c.extent = expr(s.at("extent"));
+      c.from_end = s.at("from_end").flag();
+      c.shape = exprs(s.at("shape"));
+      c.component = s.at("component").integer(-1, 64);
+      return c;
+    });
     return k;
   }
   StridedOperand operand(const JsonValue& j) const {

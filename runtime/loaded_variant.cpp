@@ -45,44 +45,9 @@ LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunSta
     auto refused = std::exchange(loaded_->refused, {});
     if (!refused.empty() && status.error().code != ErrorCode::OutOfMemory)
       return RefusedCalls{std::move(status).take_error(), std::move(refused)};
-    Diagnostic error = std::move(status).take_error();
-    if (error.code == ErrorCode::BadInput && !on_device_) error = with_bad_indices(std::move(error));
-    return Result<std::vector<Tensor>>(std::move(error));
+    return Result<std::vector<Tensor>>(std::move(status).take_error());
   }
   return Result<std::vector<Tensor>>(std::move(given_));
-}
-
-std::unordered_map<uint64_t, int64_t> LoadedVariant::symbol_values() const {
-  std::unordered_map<uint64_t, int64_t> symbols;
-  for (size_t i = 0; i < variant_->slots.size(); ++i)
-    if (call.bound[i]) symbols.emplace(variant_->slots[i].symbol_id(), call.values[i]);
-  return symbols;
-}
-
-// Kernels report which check failed, not on what. The inputs that are indices themselves are looked through for the
-// first value that no element belongs to.
-Diagnostic LoadedVariant::with_bad_indices(Diagnostic error) const {
-  const auto symbols = symbol_values();
-  for (size_t i = 0; i < variant_->inputs.size(); ++i) {
-    const Tensor& t = *call.tensors[i];
-    for (const IndexedDimension& d : variant_->inputs[i].binding->indexed) {
-      auto extent = d.extent.eval(symbols);
-      if (!d.direct || !extent.ok() || !is_integer(t.dtype())) continue;
-      int64_t k = 0;
-      while (k < t.count() && t.get_i64(k) >= -*extent && t.get_i64(k) < *extent) ++k;
-      if (k == t.count()) continue;
-      std::string at;
-      int64_t rest = k;
-      for (size_t dim = t.dims().size(); dim-- > 0; rest /= t.dims()[dim])
-        at = std::to_string(rest % t.dims()[dim]) + (at.empty() ? "" : ", ") + at;
-      error.note("input '" + variant_->inputs[i].binding->name + "' is " + std::to_string(t.get_i64(k)) + " at [" + at +
-                 "]; " +
-                 (*extent > 0 ? "it may be from " + std::to_string(-*extent) + " to " + std::to_string(*extent - 1)
-                              : std::string("the dimension that it indexes is empty")));
-      break;
-    }
-  }
-  return error;
 }
 
 Result<std::vector<DeviceTensor>> LoadedVariant::output_sizes() {
@@ -118,7 +83,8 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
   if (arguments.outputs) TESSERA_TRY(check_overlaps(*arguments.outputs));
   {
     const PhaseTimer timer(phases(), "inputs");
-    TESSERA_TRY(device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_}));
+    TESSERA_TRY(
+        device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_, call}));
   }
   given_.assign(exe.outputs.size(), Tensor());
   int segments = static_cast<int>(v.segment_begin.size()) - 1;
@@ -359,7 +325,8 @@ Status LoadedVariant::host(const HostStep& step, int index) {
     TESSERA_ASSIGN(auto operand, value(b));
     operands.push_back(std::move(operand));
   }
-  auto results = guarded({"host step", step.name}, [&] { return step.run(operands, symbol_values()); });
+  auto results = guarded({"host step", step.name},
+                         [&] { return step.run(operands, variant_->symbol_values(call.values, call.bound)); });
   if (!results.ok()) {
     Location where;
     where.node = step.name;
@@ -385,7 +352,7 @@ Status LoadedVariant::control(const StepPlan& step, const SegmentPlan& plan, int
   }
   const auto& numbers = variant_->steps[static_cast<size_t>(index)].control;
   Status done = run->run(std::span(plan.numbers).subspan(numbers.empty() ? 0 : step.sizes, numbers.size()),
-                         symbol_values(), *stats_);
+                         variant_->symbol_values(call.values, call.bound), *stats_);
   if (!done.ok()) body_miss_ = run->take_miss();
   return done;
 }

@@ -68,8 +68,6 @@ private:
   [[nodiscard]] Status control(const StepPlan& step, const SegmentPlan& plan, int index);
   [[nodiscard]] Status define(int index, int segment);
   [[nodiscard]] Status store_results(int index);
-  [[nodiscard]] std::unordered_map<uint64_t, int64_t> symbol_values() const; // known so far, by id
-  [[nodiscard]] Diagnostic with_bad_indices(Diagnostic error) const;
   void hold(size_t id, Tensor t);
   void give_held(BufferId buffer);
 

@@ -132,21 +132,30 @@ private:
   }
   Json bindings(const std::vector<Binding>& v) {
     Json j = Json::array();
-    for (const auto& b : v) {
-      Json indexed = Json::array();
-      for (const auto& d : b.indexed) indexed.push_back({names_.text(d.extent), d.direct});
-      j.push_back({{"name", b.name}, {"buffer", b.buffer}, {"indexed", std::move(indexed)}, {"list", b.list}});
-    }
+    for (const auto& b : v)
+      j.push_back({{"name", b.name}, {"buffer", b.buffer}, {"indexed", list(b.indexed)}, {"list", b.list}});
     return j;
   }
   // A launch: its buffers, and what it gives for the parameters of its kernel's contract.
   Json kernel(const KernelLaunch& k) {
-    Json j{{"name", k.name}, {"buffers", k.buffers}, {"sites", k.report_sites}};
+    Json j{{"name", k.name}, {"buffers", k.buffers}, {"sites", sites(k)}};
     contract(k, j);
     if (k.alternatives.empty()) return j;
     auto& alternatives = j["alternatives"] = Json::array();
-    for (const auto& a : k.alternatives) contract(a, alternatives.emplace_back(Json{{"sites", a.report_sites}}));
+    for (const auto& a : k.alternatives) contract(a, alternatives.emplace_back(Json{{"sites", sites(a)}}));
     return j;
+  }
+  Json sites(const KernelLaunch& k) {
+    Json all = Json::array();
+    for (const IndexCheck& c : k.report_sites)
+      all.push_back({{"table", c.table},
+                     {"indices", c.indices},
+                     {"node", c.node},
+                     {"extent", c.extent ? Json(names_.text(*c.extent)) : Json()},
+                     {"from_end", c.from_end},
+                     {"shape", list(c.shape)},
+                     {"component", c.component}});
+    return all;
   }
   // What of a launch depends on its code alone: the launch over parameters p0, p1 ... in the place of its symbols.
   // Launches that say the same share it, as layers of a model do.

@@ -296,6 +296,14 @@ Status Variant::check_segments() const {
   return {};
 }
 
+std::unordered_map<uint64_t, int64_t> Variant::symbol_values(const std::vector<int64_t>& values,
+                                                             const std::vector<bool>& bound) const {
+  std::unordered_map<uint64_t, int64_t> symbols;
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (bound[i]) symbols.emplace(slots[i].symbol_id(), values[i]);
+  return symbols;
+}
+
 void Variant::prepare(CallState& call) const {
   call.values.assign(slots.size(), 0);
   call.bound.assign(slots.size(), false);

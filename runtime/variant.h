@@ -90,6 +90,9 @@ public:
     std::vector<const Tensor*> tensors; // per input
   };
   void prepare(CallState& call) const;
+  // Of the symbols that are bound in a call, by id; `values` and `bound` as in its CallState.
+  [[nodiscard]] std::unordered_map<uint64_t, int64_t> symbol_values(const std::vector<int64_t>& values,
+                                                                    const std::vector<bool>& bound) const;
   // Binds the symbols of inputs in the model's order. Error BadInput.
   [[nodiscard]] Status bind(std::span<const Tensor* const> given, CallState& call) const;
   // Inputs by name, in the model's order. Errors UnknownInput, MissingInput.

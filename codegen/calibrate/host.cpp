@@ -62,8 +62,8 @@ public:
 
   void run(std::initializer_list<void*> buffers, int64_t first, int64_t second) const {
     const int64_t sizes[] = {first, second};
-    int32_t error = 0;
-    function_(buffers.begin(), sizes, 0, 1, nullptr, &error);
+    IndexReport report;
+    function_(buffers.begin(), sizes, 0, 1, nullptr, &report);
   }
 
 private:

@@ -67,9 +67,15 @@ BoxedNest box_epilogue(Graph& graph, const LoopNest& nest) {
   for (auto d = points.rbegin(); d != points.rend(); ++d)
     out.nest.axes.erase(out.nest.axes.begin() + static_cast<std::ptrdiff_t>(*d));
   std::unordered_map<ScalarId, ScalarId> done;
-  auto leaf = [&](ScalarDag& into, const ScalarNode& node, std::span<const ScalarId>) -> ScalarId {
-    if (node.op != ScalarOp::Index) return -1;
+  auto leaf = [&](ScalarDag& into, const ScalarNode& node, std::span<const ScalarId> args) -> ScalarId {
+    if (node.op != ScalarOp::Index && node.op != ScalarOp::CheckBounds) return -1;
     auto e = node.sym.substitute(moved);
+    if (node.op == ScalarOp::CheckBounds) {
+      ScalarNode check = node;
+      check.args.assign(args.begin(), args.end());
+      check.sym = e;
+      return into.add(std::move(check));
+    }
     return node.dtype == DType::Bool ? into.condition(e) : into.index(e);
   };
   for (const auto& s : nest.stores) {
@@ -86,16 +92,15 @@ namespace {
 
 // The dimensions that the integers of an input index, found through operators that compute integers elementwise or move
 // them.
-std::vector<IndexedDimension> indexed_dimensions(const Graph& graph, ValueId input,
-                                                 const std::vector<std::vector<NodeId>>& users) {
-  std::vector<IndexedDimension> out;
+std::vector<SymExpr> indexed_dimensions(const Graph& graph, ValueId input,
+                                        const std::vector<std::vector<NodeId>>& users) {
+  std::vector<SymExpr> out;
   if (!is_integer(graph.type(input).dtype)) return out;
-  std::map<ValueId, bool> direct = {{input, true}}; // true if the value has the input's integers unchanged
+  std::set<ValueId> found = {input};
   std::vector<ValueId> todo = {input};
   while (!todo.empty()) {
     const ValueId v = todo.back();
     todo.pop_back();
-    const bool unchanged = direct.at(v);
     for (NodeId id : users[static_cast<size_t>(v.index)]) {
       const Node& n = graph.node(id);
       if (n.op->name.starts_with("gather") && n.operands[0].valid() && n.operands[0] != v) {
@@ -105,11 +110,7 @@ std::vector<IndexedDimension> indexed_dimensions(const Graph& graph, ValueId inp
         const bool one = n.op->name != "gather_nd"; // its indices are tuples over several dimensions
         for (size_t d = 0; d < table.size(); ++d) {
           if (one && static_cast<int64_t>(d) != axis) continue;
-          auto same = std::find_if(out.begin(), out.end(), [&](const auto& i) { return i.extent == table[d]; });
-          if (same == out.end())
-            out.push_back({table[d], one && unchanged});
-          else
-            same->direct = same->direct || (one && unchanged);
+          if (std::find(out.begin(), out.end(), table[d]) == out.end()) out.push_back(table[d]);
         }
         continue;
       }
@@ -117,10 +118,7 @@ std::vector<IndexedDimension> indexed_dimensions(const Graph& graph, ValueId inp
       if ((!moved && n.op->pointwise() == nullptr) || n.results.empty() || !n.results[0].valid() ||
           !is_integer(graph.type(n.results[0]).dtype))
         continue;
-      auto [it, fresh] = direct.try_emplace(n.results[0], unchanged && moved);
-      if (!fresh && (it->second || !unchanged || !moved)) continue;
-      it->second = unchanged && moved;
-      todo.push_back(n.results[0]);
+      if (found.insert(n.results[0]).second) todo.push_back(n.results[0]);
     }
   }
   return out;

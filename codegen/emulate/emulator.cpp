@@ -50,9 +50,9 @@ int64_t EmulatedProgram::shared_bytes() const { return code_->compiled.shared_by
 Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args, int64_t grid,
                                            const EmulateOptions& options) const {
   TESSERA_ASSIGN(auto memory, emu::GlobalMemory::make(code_->kernel, args));
-  int32_t error = 0;
-  int32_t* report = &error;
-  auto arguments = memory.launch_arguments(report);
+  IndexReport report;
+  IndexReport* report_address = &report;
+  auto arguments = memory.launch_arguments(report_address);
   emu::Launch launch;
   launch.kernel = code_->kernel.name;
   launch.function = code_->function;
@@ -69,7 +69,7 @@ Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args,
   launch.ignored_barrier = options.ignored_barrier;
   TESSERA_ASSIGN(auto result, emu::run_grid(launch, grid));
   memory.copy_back();
-  if (error != 0) result.reported_sites.push_back(error - 1);
+  result.report = report;
   return result;
 }
 

@@ -18,7 +18,7 @@ struct EmulateOptions {
   int ignored_barrier = -1;
 };
 struct EmulateResult {
-  std::vector<int> reported_sites; // at most one: any of several violations is reported, as on a GPU
+  IndexReport report;
   int64_t barriers = 0, shuffles = 0, shared_bytes = 0; // executed by all blocks; bytes of one block
   std::vector<int> barrier_sites;                       // of executed block barriers, ascending
 };

@@ -5,7 +5,7 @@
 
 namespace tessera::emu {
 
-// Runs blocks [0, grid), in descending order with an odd seed; reported_sites stays empty. The error is that of the
+// Runs blocks [0, grid), in descending order with an odd seed; the report stays empty. The error is that of the
 // first failed block in this order.
 [[nodiscard]] Result<EmulateResult> run_grid(const Launch& launch, int64_t grid);
 

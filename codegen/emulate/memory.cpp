@@ -120,7 +120,7 @@ std::string GlobalMemory::describe(const std::byte* address) const {
          nearest->names + " of " + std::to_string(nearest->bytes) + " bytes";
 }
 
-std::vector<void*> GlobalMemory::launch_arguments(int32_t*& report) {
+std::vector<void*> GlobalMemory::launch_arguments(IndexReport*& report) {
   std::vector<void*> out;
   for (auto& v : values_) out.push_back(&v);
   out.push_back(static_cast<void*>(&report));

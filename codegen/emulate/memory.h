@@ -32,7 +32,7 @@ public:
   } // of all written regions, each a multiple of 16
 
   // Kernel arguments of a launch: the address of each argument, then the address of the pointer `report`.
-  [[nodiscard]] std::vector<void*> launch_arguments(int32_t*& report);
+  [[nodiscard]] std::vector<void*> launch_arguments(IndexReport*& report);
 
 private:
   struct Copy {

@@ -164,7 +164,15 @@ private:
       if (!is_tile(op.operands[1])) return;
       for (size_t i = 1; i < op.operands.size(); ++i) op.operands[i] = in_layout(op.operands[i], c_.of_access[at(id)]);
       return;
-    case OpKind::ReportIndex:
+    case OpKind::ReportIndex: {
+      ValueId& bad = op.operands[0];
+      if (!is_tile(bad)) return;
+      bad = as_it_is(bad, c_.of_shape(shape(bad)));
+      const LinearLayout layout = k_[bad]; // a copy: new values move those in k_
+      for (size_t i : {size_t{1}, size_t{2}})
+        if (is_tile(op.operands[i])) op.operands[i] = in_layout(op.operands[i], layout);
+      return;
+    }
     case OpKind::Prefetch:
       for (ValueId& v : op.operands)
         if (is_tile(v)) v = as_it_is(v, c_.of_shape(shape(v)));

@@ -20,7 +20,7 @@
 //                               a thread holds a contiguous segment of the axis, lanes hold consecutive segments
 //   dot                         accumulator and result have one, on tensor cores that of dot.h; the operands any
 //   for, if                     initial, carried, yielded value and result have one
-//   report_index                any
+//   report_index                the same for all operands, any
 //   cast to its operand's type  a *conversion*: operand and result may have any layouts (see plan_conversion)
 //
 // Copies: if a layout has free bits (free_mask), several threads hold the same element. One of them stores it, and

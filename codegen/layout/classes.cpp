@@ -139,6 +139,9 @@ private:
       if (op.operands.size() == 2) unite(op.operands[0], op.operands[1]);
       if (op.results.size() == 2) unite(op.results[0], op.results[1]);
       return;
+    case OpKind::ReportIndex:
+      for (size_t i : {size_t{1}, size_t{2}}) unite(op.operands[0], op.operands[i]);
+      return;
     case OpKind::Scan: unite(op.results[0], op.operands[0]); return;
     case OpKind::Dot: unite(op.results[0], op.operands[2]); return;
     case OpKind::For:

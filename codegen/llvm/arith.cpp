@@ -4,6 +4,18 @@
 
 namespace tessera::irgen {
 
+std::array<llvm::Value*, IndexReport::kWords> report_words(llvm::IRBuilder<>& b, int site, llvm::Value* position,
+                                                           llvm::Value* index) {
+  auto number = [&](uint64_t n) { return llvm::ConstantInt::get(position->getType(), n); };
+  auto* at = b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, position, number(IndexReport::kNoPosition));
+  auto* key = b.CreateOr(at, number(static_cast<uint64_t>(site) << IndexReport::kPositionBits));
+  key = b.CreateShl(b.CreateNot(key), number(IndexReport::kValueBits));
+  std::array<llvm::Value*, IndexReport::kWords> words{};
+  for (size_t w = 0; w < words.size(); ++w)
+    words[w] = b.CreateOr(key, b.CreateAnd(b.CreateLShr(index, number(IndexReport::kValueBits * w)), number(0xffff)));
+  return words;
+}
+
 llvm::AtomicRMWInst::BinOp atomic_kind(ReduceKind kind, DType dtype) {
   using Rmw = llvm::AtomicRMWInst;
   const bool is_signed = info(dtype).kind == DTypeKind::Signed;

@@ -3,6 +3,7 @@
 #pragma once
 #include "graph/ops/scalar.h"
 #include "graph/support/result.h"
+#include "runtime/index_check.h"
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
@@ -11,6 +12,10 @@ namespace tessera::irgen {
 
 // The atomic instruction that folds a value of this dtype by Sum, Max or Min.
 [[nodiscard]] llvm::AtomicRMWInst::BinOp atomic_kind(ReduceKind kind, DType dtype);
+
+// IndexReport::words of an i64 index at an i64 position, scalars or vectors.
+[[nodiscard]] std::array<llvm::Value*, IndexReport::kWords> report_words(llvm::IRBuilder<>& b, int site,
+                                                                         llvm::Value* position, llvm::Value* index);
 
 class Arithmetic {
 public:

@@ -4,6 +4,7 @@
 #include "graph/support/check.h"
 #include <algorithm>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/MDBuilder.h>
 #include <numeric>
 
 namespace tessera::host {
@@ -279,10 +280,29 @@ void Emitter::report_index(const tile::Op& op) {
   auto* bad = any_of(op.operands[0]);
   auto* report = llvm::BasicBlock::Create(ctx_, "bad_index", fn_);
   auto* go_on = llvm::BasicBlock::Create(ctx_, "index_checked", fn_);
-  b_.CreateCondBr(bad, report, go_on);
+  b_.CreateCondBr(bad, report, go_on, llvm::MDBuilder(ctx_).createUnlikelyBranchWeights());
   b_.SetInsertPoint(report);
-  auto* store = b_.CreateAlignedStore(b_.getInt32(static_cast<uint32_t>(op.site + 1)), error_, llvm::Align(4));
-  store->setAtomic(llvm::AtomicOrdering::Monotonic);
+  const auto& type = kernel_.type(op.operands[0]);
+  const int w = type.is_tile() ? lanes(type) : 1, n = type.is_tile() ? part_count(type) : 1;
+  std::array<Value*, IndexReport::kWords> found{};
+  auto one = [&](Value* is_bad, Value* index, Value* position) {
+    const auto words = irgen::report_words(b_, op.site, position, index);
+    for (size_t i = 0; i < words.size(); ++i) {
+      auto* word = b_.CreateSelect(is_bad, words[i], llvm::Constant::getNullValue(words[i]->getType()));
+      found[i] = found[i] ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, found[i], word) : word;
+    }
+  };
+  if (type.is_tile()) {
+    const auto is_bad = tile_parts(op.operands[0], n, w), index = tile_parts(op.operands[1], n, w),
+               position = tile_parts(op.operands[2], n, w);
+    for (size_t p = 0; p < static_cast<size_t>(n); ++p) one(is_bad[p], index[p], position[p]);
+  } else {
+    one(bad, scalar(op.operands[1]), scalar(op.operands[2]));
+  }
+  for (size_t i = 0; i < found.size(); ++i)
+    b_.CreateAtomicRMW(llvm::AtomicRMWInst::UMax, b_.CreateConstGEP1_64(b_.getInt64Ty(), error_, i),
+                       type.is_tile() ? b_.CreateIntMaxReduce(found[i], false) : found[i], llvm::Align(8),
+                       llvm::AtomicOrdering::Monotonic);
   b_.CreateBr(go_on);
   b_.SetInsertPoint(go_on);
 }

@@ -11,7 +11,7 @@ namespace tessera {
 // One call runs one thread of one block. `thread` is an opaque handle that every tessera_emu_ call gets. `args` is what
 // cuLaunchKernel takes as kernelParams: args[i] is the ADDRESS of argument i (of a pointer variable, of an int64_t, of
 // a scalar of the parameter's own dtype), and after the tile kernel's parameters comes the address of a pointer to the
-// int32_t of bounds violations, to which the code stores site + 1.
+// IndexReport.
 using EmulatedKernelFn = void (*)(void* thread, void* const* args);
 
 struct EmulatedKernel {

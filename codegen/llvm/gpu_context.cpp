@@ -18,7 +18,7 @@ void begin(Context& c) {
   c.function = k.function;
   for (size_t i = 0; i < c.kernel.params.size(); ++i)
     c.values[static_cast<size_t>(c.kernel.params[i].value)] = {k.params[i]};
-  c.error = k.error;
+  c.report = k.report;
   c.thread = gpu.thread_index();
   c.program = gpu.block_index();
 }

@@ -30,7 +30,7 @@ struct Context {
   // Set by begin().
   llvm::Function* function = nullptr;
   Value *thread = nullptr, *program = nullptr; // i32, i64
-  Value* error = nullptr;                      // address of the i32 for bounds violations
+  Value* report = nullptr;                     // address of the IndexReport
 };
 
 // Begins the function, and defines the kernel's parameters.

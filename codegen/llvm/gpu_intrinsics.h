@@ -24,7 +24,7 @@ using llvm::Value;
 struct KernelFunction {
   llvm::Function* function = nullptr;
   std::vector<Value*> params; // the tile kernel's; bool as i1
-  Value* error = nullptr;     // address of the i32 for bounds violations
+  Value* report = nullptr;    // address of the IndexReport
 };
 
 // Of global memory: Invariant if nothing writes it while the kernel runs.
@@ -75,7 +75,9 @@ public:
   virtual void finish(int64_t shared_bytes) = 0;
 
   virtual Value* thread_index() = 0; // i32, [0, threads)
-  virtual Value* block_index() = 0;  // i64
+  // The same; LLVM does not know it to be equal, so that what depends on it is not what was computed before.
+  virtual Value* other_thread_index() = 0;
+  virtual Value* block_index() = 0; // i64
 
   // Barrier of the block; memory written before it is visible after it.
   virtual void barrier() = 0;
@@ -142,8 +144,8 @@ public:
   // Waits for the packet, clears it, and yields its payload; zeros if the predicate is false.
   virtual std::vector<Value*> receive(Value* address, Value* predicate) = 0;
 
-  // Stores to `error` that bounds were violated at `site`, if the predicate is true.
-  virtual void report(Value* error, int site, Value* predicate) = 0;
+  // Folds the words of a bad index into the IndexReport at `report`.
+  virtual void report(Value* report, std::span<Value* const> words) = 0;
 
 protected:
   llvm::Module& module_;

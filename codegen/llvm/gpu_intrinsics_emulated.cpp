@@ -112,12 +112,13 @@ public:
       else
         k.params.push_back(argument(i, b_.getIntNTy(static_cast<unsigned>(info(t.dtype).bits))));
     }
-    k.error = argument(kernel.params.size(), ptr);
+    k.report = argument(kernel.params.size(), ptr);
     return k;
   }
   void finish(int64_t) override {}
 
   Value* thread_index() override { return call("tessera_emu_thread_index", b_.getInt32Ty(), {}); }
+  Value* other_thread_index() override { return thread_index(); }
   Value* block_index() override { return call("tessera_emu_block_index", b_.getInt64Ty(), {}); }
 
   void barrier() override { call("tessera_emu_barrier", b_.getVoidTy(), {site()}); }
@@ -251,8 +252,10 @@ public:
     return load_words(b_, payload, i32, 3);
   }
 
-  void report(Value* error, int site, Value* predicate) override {
-    guarded(predicate, [&] { b_.CreateStore(b_.getInt32(static_cast<uint32_t>(site + 1)), error); });
+  void report(Value* report, std::span<Value* const> words) override {
+    for (size_t i = 0; i < words.size(); ++i)
+      b_.CreateAtomicRMW(llvm::AtomicRMWInst::UMax, b_.CreateConstGEP1_64(b_.getInt64Ty(), report, i), words[i],
+                         llvm::Align(8), llvm::AtomicOrdering::Monotonic);
   }
 
 private:

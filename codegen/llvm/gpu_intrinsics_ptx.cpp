@@ -131,7 +131,7 @@ public:
         v = b_.CreateICmpNE(v, b_.getInt8(0));
       k.params.push_back(v);
     }
-    k.error = k.function->getArg(static_cast<unsigned>(kernel.params.size()));
+    k.report = k.function->getArg(static_cast<unsigned>(kernel.params.size()));
     auto* annotations = module_.getOrInsertNamedMetadata("nvvm.annotations");
     auto annotate = [&](const char* what, int value) {
       annotations->addOperand(
@@ -152,6 +152,7 @@ public:
     v->setMetadata(llvm::LLVMContext::MD_range, range(static_cast<uint32_t>(threads_)));
     return v;
   }
+  Value* other_thread_index() override { return assembly(b_, "mov.u32 $0, %tid.x;", "=r", b_.getInt32Ty(), {}, true); }
   Value* block_index() override {
     auto* v = b_.CreateIntrinsic(ID::nvvm_read_ptx_sreg_ctaid_x, {}, {});
     v->setMetadata(llvm::LLVMContext::MD_range, range(0x7fffffff));
@@ -370,9 +371,18 @@ public:
     return numbers;
   }
 
-  void report(Value* error, int site, Value* predicate) override {
-    Value* word = b_.getInt32(static_cast<uint32_t>(site + 1));
-    store("global", error, std::span<Value* const>(&word, 1), predicate);
+  // An atomic update of host memory takes long: none where the report has a lower index.
+  void report(Value* report, std::span<Value* const> words) override {
+    std::string text = "{ .reg .b64 seen; .reg .pred lower; ld.relaxed.gpu.global.u64 seen, [$0]; "
+                       "setp.gt.u64 lower, $1, seen; ";
+    for (size_t i = 0; i < words.size(); ++i)
+      text += "@lower red.relaxed.gpu.global.max.u64 [$0 + " + std::to_string(8 * i) + "], $" + std::to_string(i + 1) +
+              "; ";
+    std::vector<Value*> operands{b_.CreatePtrToInt(report, b_.getInt64Ty())};
+    operands.insert(operands.end(), words.begin(), words.end());
+    std::string registers = "l";
+    for (size_t i = 0; i < words.size(); ++i) registers += ",l";
+    assembly(b_, text + "}", registers, b_.getVoidTy(), operands, true);
   }
 
 private:

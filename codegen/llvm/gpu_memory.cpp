@@ -109,12 +109,6 @@ Status Memory::atomic(const tile::Op& op) {
   return {};
 }
 
-void Memory::report_index(const tile::Op& op) {
-  Value* bad = nullptr;
-  for (auto* v : registers(op.operands[0])) bad = bad ? b_.CreateOr(bad, v) : v;
-  gpu_.report(c_.error, op.site, bad);
-}
-
 void Memory::prefetch(const tile::Op& op) {
   if (accesses_.is_scratch(op.operands[0])) return;
   auto* acts = accesses_.acts_for(op.operands[1]);

@@ -76,7 +76,9 @@ BlockSpace group_axes(const LoopNest& nest, Domain domain, const AxisGroups& gro
     Group group(domain, members);
     if (!group.single()) {
       domain.env.set_axis(group.axis().var, group.axis().extent);
-      each_expression(nest, domain, [&](SymExpr& e) { e = group.rewrite(e, domain.env); });
+      auto rewrite = [&](SymExpr& e) { e = group.rewrite(e, domain.env); };
+      each_expression(nest, domain, rewrite);
+      each_position(nest, domain, rewrite);
     }
     axes.push_back(group.axis());
     return static_cast<int>(axes.size()) - 1;
@@ -98,9 +100,11 @@ void split_axis(const LoopNest& nest, Domain& domain, size_t axis, int64_t by) {
   domain.axes[axis] = high;
   domain.axes.insert(domain.axes.begin() + static_cast<int64_t>(axis) + 1, low);
   Substitution with{{old.var.symbol_id(), high.var * by + low.var}};
-  each_expression(nest, domain, [&](SymExpr& e) {
+  auto rewrite = [&](SymExpr& e) {
     if (e.contains(old.var)) e = domain.env.simplify(e.substitute(with));
-  });
+  };
+  each_expression(nest, domain, rewrite);
+  each_position(nest, domain, rewrite);
   find_dependences(nest, domain);
 }
 

@@ -1,5 +1,6 @@
 #include "codegen/schedule/domain.h"
 #include <algorithm>
+#include <unordered_set>
 
 namespace tessera {
 namespace {
@@ -38,11 +39,11 @@ private:
 
   // Copies the facts of the graph's environment about symbols of this nest.
   void collect_facts() {
-    std::unordered_map<uint64_t, bool> seen;
-    for (const Axis& a : nest_.axes) seen.emplace(a.var.symbol_id(), true); // set_axis_range() knows more of them
+    auto& seen = symbols_;
+    for (const Axis& a : nest_.axes) seen.insert(a.var.symbol_id()); // set_axis_range() knows more of them
     auto take = [&](const SymExpr& e) {
       for (const SymExpr& s : e.symbols()) {
-        if (!seen.emplace(s.symbol_id(), true).second) continue;
+        if (!seen.insert(s.symbol_id()).second) continue;
         d_.env.set_range(s, graph_.env().range(s));
         if (int64_t k = graph_.env().divisor(s); k > 1) d_.env.set_divisor(s, k);
       }
@@ -100,6 +101,12 @@ private:
       }
     }
   }
+  // -1 if it has symbols that are neither axes nor sizes of what the nest reads and writes.
+  [[nodiscard]] SymExpr known_position(const SymExpr& e) const {
+    for (const SymExpr& s : e.symbols())
+      if (!symbols_.contains(s.symbol_id())) return -1;
+    return d_.env.simplify(e);
+  }
   static size_t index_count(const ScalarNode& n) { return n.args.size() - (n.masked ? 1 : 0); }
 
   void accesses() {
@@ -109,6 +116,7 @@ private:
       if (!d_.live[static_cast<size_t>(id)]) continue;
       const ScalarNode& n = nest_.dag[id];
       if (n.op == ScalarOp::Index) d_.sym[static_cast<size_t>(id)] = d_.env.simplify(n.sym);
+      if (n.op == ScalarOp::CheckBounds) d_.sym[static_cast<size_t>(id)] = known_position(n.sym);
       if (n.op == ScalarOp::Reduce) d_.reduces = true;
       if (n.op != ScalarOp::Load) continue;
       Access& a = d_.loads[static_cast<size_t>(id)];
@@ -140,14 +148,16 @@ private:
   }
 
   void substitute(const Substitution& by) {
-    each_expression([&](SymExpr& e) {
-      for (const auto& [id, to] : by)
-        for (const SymExpr& s : e.symbols())
-          if (s.symbol_id() == id) {
-            e = d_.env.simplify(e.substitute(by));
-            return;
-          }
-    });
+    each_expression([&](SymExpr& e) { substitute(e, by); });
+    each_position(nest_, d_, [&](SymExpr& e) { substitute(e, by); });
+  }
+  void substitute(SymExpr& e, const Substitution& by) const {
+    for (const auto& [id, to] : by)
+      for (const SymExpr& s : e.symbols())
+        if (s.symbol_id() == id) {
+          e = d_.env.simplify(e.substitute(by));
+          return;
+        }
   }
   // Without points, no index of theirs varies.
   void none_varies() {
@@ -220,6 +230,11 @@ private:
           if (!good) continue;
           Axis c{SymExpr::symbol(b.var.symbol_name()), d_.env.simplify(a.extent * b.extent), a.role};
           set_axis_range(c);
+          const Substitution apart{{a.var.symbol_id(), floordiv(c.var, b.extent)},
+                                   {b.var.symbol_id(), mod(c.var, b.extent)}};
+          each_position(nest_, d_, [&](SymExpr& e) {
+            if (!sees_as_one(e, a, b)) substitute(e, apart);
+          });
           substitute({{a.var.symbol_id(), 0}, {b.var.symbol_id(), c.var}});
           d_.axes[j] = c;
           d_.axes.erase(d_.axes.begin() + static_cast<int64_t>(i));
@@ -231,7 +246,8 @@ private:
   const Graph& graph_;
   const LoopNest& nest_;
   Domain d_;
-  std::vector<int> load_buffer_; // operand -> parameter
+  std::vector<int> load_buffer_;         // operand -> parameter
+  std::unordered_set<uint64_t> symbols_; // of the nest: axes, and sizes of which d_.env knows the facts
 };
 
 } // namespace
@@ -245,6 +261,11 @@ void each_expression(const LoopNest& nest, Domain& domain, const std::function<v
   }
   for (Access& a : domain.stores) f(a.offset);
   for (SymExpr& c : domain.conditions) f(c);
+}
+
+void each_position(const LoopNest& nest, Domain& domain, const std::function<void(SymExpr&)>& f) {
+  for (size_t i = 0; i < domain.live.size(); ++i)
+    if (domain.live[i] && nest.dag[static_cast<ScalarId>(i)].op == ScalarOp::CheckBounds) f(domain.sym[i]);
 }
 
 void find_dependences(const LoopNest& nest, Domain& domain) {

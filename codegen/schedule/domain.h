@@ -29,7 +29,7 @@ struct Domain {
   std::vector<ValueId> buffers; // parameters: loads in operand order, then stored values; each once
   std::vector<bool> written;
   std::vector<char> live;          // by ScalarId: the value is needed as such, not only inside an offset
-  std::vector<SymExpr> sym;        // by ScalarId: of live Index nodes, over the new axes
+  std::vector<SymExpr> sym;        // by ScalarId: of live Index nodes, over the new axes; of CheckBounds, positions
   std::vector<Access> loads;       // by ScalarId: of live Load nodes
   std::vector<Access> stores;      // by index in nest.stores
   std::vector<SymExpr> conditions; // conditions over the axes that a schedule adds
@@ -53,6 +53,8 @@ struct Domain {
 
 // Every expression over axes that a kernel will compute: offsets and live Index values.
 void each_expression(const LoopNest& nest, Domain& domain, const std::function<void(SymExpr&)>& f);
+// Positions of checked indices: rewritten as expressions are, but no reason for or against anything.
+void each_position(const LoopNest& nest, Domain& domain, const std::function<void(SymExpr&)>& f);
 // Sets row_mask, deps and stage from the axes and expressions.
 void find_dependences(const LoopNest& nest, Domain& domain);
 

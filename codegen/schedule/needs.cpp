@@ -117,29 +117,4 @@ bool depends_on(const LoopNest& nest, ScalarId id, ScalarId on) {
   return reached[static_cast<size_t>(on)];
 }
 
-std::string bounds_text(const Graph& graph, const LoopNest& nest, ScalarId check) {
-  ValueId table;
-  std::string text = "index out of range [0, ";
-  auto extent = nest.dag.as_sym(nest.dag[check].args[1]);
-  text += (extent ? extent->str() : "extent") + ")";
-  for (ScalarId u = 0; u < nest.dag.size(); ++u) {
-    if (nest.dag[u].op != ScalarOp::Load ||
-        std::find(nest.dag[u].args.begin(), nest.dag[u].args.end(), check) == nest.dag[u].args.end())
-      continue;
-    table = nest.loads[static_cast<size_t>(nest.dag[u].operand)];
-    break;
-  }
-  if (table.valid() && !graph.value(table).name.empty()) text += " of '" + graph.value(table).name + "'";
-  // The operator that reads the table, else the kernel's first operator with a name.
-  const Node* source = nullptr;
-  for (NodeId id : nest.sources) {
-    const Node& n = graph.node(id);
-    if (n.location.node.empty()) continue;
-    const bool reads = table.valid() && std::find(n.operands.begin(), n.operands.end(), table) != n.operands.end();
-    if (source == nullptr || reads) source = &n;
-    if (reads) break;
-  }
-  return source == nullptr ? text : text + " in " + source->location.node;
-}
-
 } // namespace tessera

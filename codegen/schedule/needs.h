@@ -28,7 +28,5 @@ struct Needs {
 [[nodiscard]] bool divides_by_row_scalar(const LoopNest& nest, const Domain& domain, const Needs& needs, ScalarId id);
 // True if `id` depends on `on`.
 [[nodiscard]] bool depends_on(const LoopNest& nest, ScalarId id, ScalarId on);
-// The message of a failed CheckBounds: "index out of range [0, 30) of 'table' in Gather_3".
-[[nodiscard]] std::string bounds_text(const Graph& graph, const LoopNest& nest, ScalarId check);
 
 } // namespace tessera

@@ -171,7 +171,7 @@ struct ScheduledKernel {
   // Under which it may be launched: profit only, the last kernel of a nest has none. What they promise stands in the
   // kernel's parameters (multiple_of) and tiles (a row that fits).
   std::vector<SizeCondition> conditions;
-  std::vector<std::string> report_sites; // ReportIndex site -> message ("gather index out of range at node Gather_3")
+  std::vector<IndexCheck> report_sites; // by ReportIndex site, in the order of the graph
 };
 
 // What a kernel must do whatever its schedule is.

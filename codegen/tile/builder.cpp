@@ -247,11 +247,11 @@ void Builder::atomic(ReduceKind kind, ValueId ptr, ValueId offset, ValueId value
   if (mask >= 0) op.operands.push_back(mask);
   emit(std::move(op), {});
 }
-void Builder::report_index(ValueId bad, int site) {
+void Builder::report_index(ValueId bad, ValueId index, ValueId position, int site) {
   Op op;
   op.kind = OpKind::ReportIndex;
   op.site = site;
-  op.operands = {bad};
+  op.operands = {bad, index, position};
   emit(std::move(op), {});
 }
 

@@ -478,13 +478,7 @@ private:
       return {};
     }
     case OpKind::Scratch: return scratch(op);
-    case OpKind::ReportIndex:
-      for (const ScalarValue& v : e(op.operands[0]))
-        if (v.i) {
-          result_.reported_sites.push_back(op.site);
-          break;
-        }
-      return {};
+    case OpKind::ReportIndex: report_index(op); return {};
     case OpKind::Arrive: return arrive(op);
     case OpKind::GridBarrier:
     case OpKind::Exchange:
@@ -494,6 +488,15 @@ private:
     case OpKind::Count_: break;
     }
     TESSERA_UNREACHABLE("tile op kind");
+  }
+  void report_index(const Op& op) {
+    const auto& bad = e(op.operands[0]);
+    auto at = [&](size_t operand, size_t i) {
+      const auto& cells = e(op.operands[operand]);
+      return cells[cells.size() == 1 ? 0 : i].i;
+    };
+    for (size_t i = 0; i < bad.size(); ++i)
+      if (bad[i].i) result_.report.add(op.site, at(2, i), at(1, i));
   }
   Status scratch(const Op& op) {
     int64_t count = e(op.operands[0])[0].i, size = info(k_.type(op.results[0]).dtype).bits / 8;

@@ -199,9 +199,14 @@ Status Parser::operation(Op& op, std::vector<OpId>& ops, int depth) {
   }
   if (word == "report_index") {
     op.kind = OpKind::ReportIndex;
-    TESSERA_ASSIGN(ValueId v, value());
-    op.operands = {v};
-    TESSERA_ASSIGN(int64_t site, attribute("site", 0, 1 << 20));
+    TESSERA_ASSIGN(ValueId bad, value());
+    op.operands = {bad};
+    for (int i = 0; i < 2; ++i) {
+      TESSERA_TRY(punct(','));
+      TESSERA_ASSIGN(ValueId v, value_or(DType::I64, ops));
+      op.operands.push_back(v);
+    }
+    TESSERA_ASSIGN(int64_t site, attribute("site", 0, IndexReport::kSites - 1));
     op.site = static_cast<int>(site);
     return {};
   }

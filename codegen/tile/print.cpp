@@ -160,9 +160,7 @@ private:
       region(op, 1, depth);
       return;
     case OpKind::Scratch: out_ += "scratch " + name(op.operands[0]); break;
-    case OpKind::ReportIndex:
-      out_ += "report_index " + name(op.operands[0]) + " site=" + std::to_string(op.site);
-      break;
+    case OpKind::ReportIndex: out_ += "report_index " + args(op.operands) + " site=" + std::to_string(op.site); break;
     case OpKind::Arrive:
     case OpKind::GridBarrier:
     case OpKind::Exchange:

@@ -316,9 +316,15 @@ Status check_op(const Kernel& k, const Op& op) {
     if (!is_i64_scalar(k.type(op.operands[0]))) return bad("the element count of scratch is an i64 scalar");
     return {};
   case OpKind::ReportIndex:
-    if (op.operands.size() != 1 || !op.results.empty()) return bad("report_index takes one operand");
+    if (op.operands.size() != 3 || !op.results.empty()) return bad("report_index takes three operands");
     if (!is_bool(k.type(op.operands[0]))) return bad("report_index takes bool");
-    if (op.site < 0) return bad("a site is not negative");
+    for (size_t i : {size_t{1}, size_t{2}}) {
+      const Type& t = k.type(op.operands[i]);
+      if (t.kind != Type::Kind::Data || t.dtype != DType::I64) return bad("an index and its position are i64");
+      if (t.is_tile() && t.shape != k.type(op.operands[0]).shape) return bad("an index and its check differ in shape");
+    }
+    if (op.site < 0 || op.site >= IndexReport::kSites)
+      return bad("a site is in [0, " + std::to_string(IndexReport::kSites) + ")");
     return {};
   case OpKind::Arrive:
   case OpKind::GridBarrier:

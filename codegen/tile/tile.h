@@ -21,6 +21,7 @@
 #pragma once
 #include "graph/ops/scalar.h"
 #include "graph/support/result.h"
+#include "runtime/index_check.h"
 #include <map>
 
 namespace tessera::tile {
@@ -60,8 +61,8 @@ enum class OpKind : uint8_t {
   If,      // scalar bool condition; regions then, else; results by yield
   Scratch, // program-private memory: attribute dtype, operand count (elements, i64) -> pointer; contents undefined
   Atomic,  // ReduceKind Sum, Max or Min; pointer, offset, value, optional mask: the element becomes the fold of both
-  ReportIndex, // operands: bool tile or scalar "bad" (true where an index is out of bounds); attribute site: the
-               // launch fails with this site
+  ReportIndex, // operands: bool tile or scalar "bad" (true where an index is out of bounds), i64 index and position of
+               // that shape or scalars; attribute site: the launch fails with the first bad one (runtime/index_check.h)
   // Cooperative programs (cooperation.h). Operands: pointer to counters (i32), offset, rank, count (i64 scalars). Each
   // of the `count` programs arrives once per phase.
   Arrive,      // yields a bool: true in the last program to arrive, which may read what the others wrote before
@@ -176,7 +177,7 @@ public:
   ValueId dot(ValueId a, ValueId b, ValueId acc);
   ValueId scratch(DType dtype, ValueId count);
   void atomic(ReduceKind kind, ValueId ptr, ValueId offset, ValueId value, ValueId mask = -1);
-  void report_index(ValueId bad, int site);
+  void report_index(ValueId bad, ValueId index, ValueId position, int site);
   ValueId arrive(ValueId counters, ValueId offset, ValueId rank, ValueId count);
   void grid_barrier(ValueId counters, ValueId offset, ValueId rank, ValueId count);
   // `size`: elements of each result, at least `count`.
@@ -216,7 +217,7 @@ struct Argument {
   ScalarValue scalar;
 };
 struct InterpretResult {
-  std::vector<int> reported_sites;
+  IndexReport report;
 };
 // Runs programs [0, grid) one after another; cooperative programs all run up to each barrier before any continues. An
 // out-of-bounds access of a pointer argument is an error that names the parameter and the offset.

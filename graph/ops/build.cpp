@@ -154,12 +154,22 @@ ScalarId load(ScalarDag& dag, const Graph& graph, const Node& node, int operand,
   return dag[v].dtype == compute ? v : dag.cast(v, compute);
 }
 
-ScalarId checked_index(ScalarDag& dag, ScalarId raw, const SymExpr& extent) {
+ScalarId load_index(ScalarDag& dag, const Graph& graph, const Node& node, int operand, std::vector<ScalarId> at,
+                    const SymExpr& extent, bool from_end) {
   IndexMath m{dag};
-  ScalarId i = dag[raw].dtype == DType::I64 ? raw : dag.cast(raw, DType::I64);
-  ScalarId n = m.sym(extent);
-  ScalarId wrapped = m.select(m.lt(i, m.sym(0)), m.add(i, n), i);
-  return dag.check_bounds(wrapped, n);
+  const std::vector<SymExpr> strides = contiguous_strides(operand_type(graph, node, operand).shape);
+  ScalarNode check;
+  check.op = ScalarOp::CheckBounds;
+  check.dtype = DType::I64;
+  check.operand = operand;
+  check.masked = from_end;
+  for (size_t d = 0; d < at.size(); ++d) {
+    const auto index = dag.as_sym(at[d]);
+    check.sym = index && !check.sym.is_const(-1) ? check.sym + *index * strides[d] : SymExpr(-1);
+  }
+  const ScalarId i = dag.cast(load(dag, graph, node, operand, std::move(at)), DType::I64), n = m.sym(extent);
+  check.args = {from_end ? m.select(m.lt(i, m.sym(0)), m.add(i, n), i) : i, n};
+  return dag.add(std::move(check));
 }
 
 OpDef composite(std::string_view name, std::string_view summary, std::vector<OperandDef> operands,

@@ -57,8 +57,10 @@ struct IndexMath {
 // Operand's element, in its compute dtype; `predicate` masks.
 [[nodiscard]] ScalarId load(ScalarDag& dag, const Graph& graph, const Node& node, int operand, std::vector<ScalarId> at,
                             ScalarId predicate = -1);
-// An index read from data: cast to i64, negative ones counted from the end, checked against `extent`.
-[[nodiscard]] ScalarId checked_index(ScalarDag& dag, ScalarId raw, const SymExpr& extent);
+// The operand's element at `at` as an index: cast to i64, negative ones counted from the end if `from_end`, checked
+// against `extent`.
+[[nodiscard]] ScalarId load_index(ScalarDag& dag, const Graph& graph, const Node& node, int operand,
+                                  std::vector<ScalarId> at, const SymExpr& extent, bool from_end = true);
 [[nodiscard]] inline const TensorType& operand_type(const Graph& g, const Node& n, int i) {
   return g.type(n.operands[static_cast<size_t>(i)]);
 }

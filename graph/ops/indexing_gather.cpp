@@ -46,7 +46,7 @@ Result<ScalarId> gather_body(ScalarDag& d, int, std::span<const ScalarId> at, co
   std::vector<ScalarId> where(at.begin() + static_cast<std::ptrdiff_t>(axis),
                               at.begin() + static_cast<std::ptrdiff_t>(axis + q));
   std::vector<ScalarId> from(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(axis));
-  from.push_back(checked_index(d, load(d, g, n, 1, std::move(where)), data[axis]));
+  from.push_back(load_index(d, g, n, 1, std::move(where), data[axis]));
   from.insert(from.end(), at.begin() + static_cast<std::ptrdiff_t>(axis + q), at.end());
   return load(d, g, n, 0, std::move(from));
 }
@@ -117,8 +117,7 @@ OpDef gather_elements() {
   def.meaning = Indexing{[](ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
                            std::vector<ScalarId> from(at.begin(), at.end());
                            size_t axis = axis_of(n, at.size());
-                           ScalarId raw = load(d, g, n, 1, from);
-                           from[axis] = checked_index(d, raw, operand_type(g, n, 0).shape[axis]);
+                           from[axis] = load_index(d, g, n, 1, from, operand_type(g, n, 0).shape[axis]);
                            return Result<ScalarId>(load(d, g, n, 0, std::move(from)));
                          },
                          false};
@@ -190,7 +189,7 @@ OpDef gather_nd() {
                            for (size_t k = 0; k < m; ++k) {
                              std::vector<ScalarId> where(at.begin(), at.begin() + lead);
                              where.push_back(d.index(static_cast<int64_t>(k)));
-                             from.push_back(checked_index(d, load(d, g, n, 1, std::move(where)), data[batch + k]));
+                             from.push_back(load_index(d, g, n, 1, std::move(where), data[batch + k]));
                            }
                            from.insert(from.end(), at.begin() + lead, at.end());
                            return Result<ScalarId>(load(d, g, n, 0, std::move(from)));
@@ -280,11 +279,12 @@ OpDef gather_at() {
       std::vector<ScalarId> where(at.end() - static_cast<std::ptrdiff_t>(shape.size()), at.end());
       for (size_t i = 0; i < shape.size(); ++i)
         if (shape[i].is_const(1)) where[i] = m.sym(0);
-      ScalarId p = d.cast(load(d, g, n, static_cast<int>(k) + 1, std::move(where)), DType::I64), size = m.sym(data[k]);
+      const int operand = static_cast<int>(k) + 1;
       if (std::find(zero.begin(), zero.end(), static_cast<int64_t>(k)) == zero.end()) {
-        from.push_back(d.check_bounds(p, size));
+        from.push_back(load_index(d, g, n, operand, std::move(where), data[k], false));
         continue;
       }
+      ScalarId p = d.cast(load(d, g, n, operand, std::move(where)), DType::I64), size = m.sym(data[k]);
       ScalarId in = m.both(m.le(m.sym(0), p), m.lt(p, size));
       inside = inside < 0 ? in : m.both(inside, in);
       from.push_back(p);

@@ -128,13 +128,13 @@ struct ScalarNode {
   ScalarOp op = ScalarOp::Const;
   DType dtype = DType::F32;
   std::vector<ScalarId> args;
-  int32_t operand = -1;     // Load
-  bool masked = false;      // Load
+  int32_t operand = -1;     // Load; CheckBounds: the operand of node `i` that has the indices
+  bool masked = false;      // Load; CheckBounds: negative indices were counted from the end
   bool select_last = false; // Reduce ArgMax / ArgMin
   ReduceKind reduce = ReduceKind::Sum;
   double f = 0;  // Const of float dtype
-  int64_t i = 0; // Const of integer or bool dtype
-  SymExpr sym;   // Index
+  int64_t i = 0; // Const of integer or bool dtype; CheckBounds: node id + 1, 0: unknown
+  SymExpr sym;   // Index; CheckBounds: row-major position in the tensor of indices, -1: unknown
   bool operator==(const ScalarNode&) const = default;
 };
 

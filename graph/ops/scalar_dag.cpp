@@ -11,6 +11,7 @@ namespace {
 uint64_t hash_of(const ScalarNode& n) {
   uint64_t h = hash_combine(static_cast<uint64_t>(n.op), static_cast<uint64_t>(n.dtype));
   for (ScalarId a : n.args) h = hash_combine(h, static_cast<uint64_t>(a));
+  if (n.op == ScalarOp::CheckBounds) return h;
   h = hash_combine(h, static_cast<uint64_t>(static_cast<uint32_t>(n.operand)));
   h = hash_combine(h, (n.masked ? 1u : 0u) | (n.select_last ? 2u : 0u) | static_cast<uint64_t>(n.reduce) << 2);
   h = hash_combine(h, std::bit_cast<uint64_t>(n.f));
@@ -18,8 +19,10 @@ uint64_t hash_of(const ScalarNode& n) {
   return n.op == ScalarOp::Index ? hash_combine(h, n.sym.hash()) : h;
 }
 
-// Literals by their bits: 0.0 is not -0.0, and NaN is itself.
+// Literals by their bits: 0.0 is not -0.0, and NaN is itself. Checks by what they check: where an index comes from is for
+// errors only.
 bool same(const ScalarNode& a, const ScalarNode& b) {
+  if (a.op == ScalarOp::CheckBounds) return b.op == a.op && a.args == b.args;
   return a.op == b.op && a.dtype == b.dtype && a.args == b.args && a.operand == b.operand && a.masked == b.masked &&
          a.select_last == b.select_last && a.reduce == b.reduce &&
          std::bit_cast<uint64_t>(a.f) == std::bit_cast<uint64_t>(b.f) && a.i == b.i &&
@@ -124,6 +127,7 @@ ScalarId ScalarDag::check_bounds(ScalarId i, ScalarId extent) {
   ScalarNode n;
   n.op = ScalarOp::CheckBounds;
   n.dtype = DType::I64;
+  n.sym = -1;
   n.args = {i, extent};
   return add(std::move(n));
 }
@@ -237,7 +241,12 @@ ScalarId ScalarDag::add(ScalarNode n) {
   }
   uint64_t h = hash_of(n);
   for (auto [it, end] = by_hash_.equal_range(h); it != end; ++it)
-    if (same((*this)[it->second], n)) return it->second;
+    if (same((*this)[it->second], n)) {
+      ScalarNode& there = nodes_[static_cast<size_t>(it->second)];
+      // An error names the first operator that checks the index.
+      if (n.op == ScalarOp::CheckBounds && n.i > 0 && (there.i == 0 || n.i < there.i)) there = std::move(n);
+      return it->second;
+    }
   nodes_.push_back(std::move(n));
   by_hash_.emplace(h, size() - 1);
   return size() - 1;

@@ -27,8 +27,10 @@ ValueId scatter(B& b, ValueId data, SymShape view, ValueId targets, ValueId upda
   return b.op("scatter", {data, targets, updates},
               {{"reduction", reduction}, {"unique", int64_t{unique ? 1 : 0}}, {"view", std::move(view)}});
 }
-ValueId checked(B& b, ValueId indices, const SymExpr& extent, bool wrap = true) {
-  return b.op("checked_index", {indices}, {{"extent", SymShape{extent}}, {"wrap", int64_t{wrap ? 1 : 0}}});
+// `component`: of tuples, which of their numbers `indices` are; -1: they are no tuples.
+ValueId checked(B& b, ValueId indices, const SymExpr& extent, bool wrap = true, int64_t component = -1) {
+  return b.op("checked_index", {indices},
+              {{"extent", SymShape{extent}}, {"wrap", int64_t{wrap ? 1 : 0}}, {"component", component}});
 }
 SymExpr product(const SymShape& shape, size_t from, size_t to) {
   SymExpr n = 1;
@@ -154,7 +156,8 @@ Result<std::vector<ValueId>> decompose_scatter_nd(Graph& g, const Node& n, int) 
   const ValueId tuples = reshape(b, indices, {rows, size.back()});
   ValueId targets;
   for (size_t d = 0; d < depth; ++d) {
-    ValueId at = checked(b, squeeze(b, slice(b, tuples, 1, SymExpr(static_cast<int64_t>(d)), 1), {1}), shape[d]);
+    const auto component = static_cast<int64_t>(d);
+    ValueId at = checked(b, squeeze(b, slice(b, tuples, 1, SymExpr(component), 1), {1}), shape[d], true, component);
     at = mul(b, at, b.size(product(shape, d + 1, depth), DType::I64));
     targets = targets.valid() ? add(b, targets, at) : at;
   }

@@ -14,19 +14,20 @@ OpDef checked_index_record() {
   def.name = "checked_index";
   def.summary = "indices as i64 in [0, extent): one outside is an error; with `wrap`, negative ones count from the end";
   def.operands = {{"indices", TypeSet::Index}};
-  def.attributes = {{"extent", AttrKind::Dims, true}, {"wrap", AttrKind::Int, false, int64_t{1}}};
+  def.attributes = {{"extent", AttrKind::Dims, true},
+                    {"wrap", AttrKind::Int, false, int64_t{1}},
+                    {"component", AttrKind::Int, false, int64_t{-1}}};
   def.infer = [](InferContext& c) -> Status {
     if (c.node.attributes.dims("extent").size() != 1)
       return c.error(ErrorCode::BadAttribute, "an index has one extent");
     return set_result(c, DType::I64, c.shape(0));
   };
-  def.meaning = Indexing{[](ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
-                           const SymExpr extent = n.attributes.dims("extent")[0];
-                           ScalarId raw = load(d, g, n, 0, {at.begin(), at.end()});
-                           if (n.attributes.i("wrap") != 0) return Result<ScalarId>(checked_index(d, raw, extent));
-                           return Result<ScalarId>(d.check_bounds(d.cast(raw, DType::I64), d.index(extent)));
-                         },
-                         false};
+  def.meaning = Indexing{
+      [](ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
+        const SymExpr extent = n.attributes.dims("extent")[0];
+        return Result<ScalarId>(load_index(d, g, n, 0, {at.begin(), at.end()}, extent, n.attributes.i("wrap") != 0));
+      },
+      false};
   def.reference = [](ReferenceContext& c) -> Status {
     TESSERA_ASSIGN(Dims extent, c.dims("extent"));
     Dims out = to_i64(c.operands[0]);

@@ -116,6 +116,7 @@ public:
     variant_ = &call.variant;
     table_ = &call.table;
     stats_ = &call.stats;
+    sizes_ = &call.sizes;
     marks_.clear();
     std::copy(variant_->constant_pointers.begin(), variant_->constant_pointers.end(), table_->pointers.begin());
     for (size_t i = 0; i < call.inputs.size(); ++i)
@@ -238,19 +239,19 @@ private:
     const auto& k = *step.kernel;
     for (size_t i = 0; i < k.buffers.size(); ++i) args_[i] = pointer(k.buffers[i]);
     place_shared(step);
-    int32_t error = 0;
+    IndexReport report;
     struct Frame {
       HostKernelFn function;
       void* const* args;
       const int64_t* sizes;
       std::byte* const* scratch;
-      int32_t* error;
+      IndexReport* report;
     };
-    Frame frame{k.function, args_.data(), plan_->numbers.data() + step.sizes, worker_pointers_.data(), &error};
+    Frame frame{k.function, args_.data(), plan_->numbers.data() + step.sizes, worker_pointers_.data(), &report};
     pool_->parallel_for(step.grid, step.grain, [&frame](int64_t begin, int64_t end, int worker) {
-      frame.function(frame.args, frame.sizes, begin, end, frame.scratch[worker], frame.error);
+      frame.function(frame.args, frame.sizes, begin, end, frame.scratch[worker], frame.report);
     });
-    return error == 0 ? Status() : reported_violation(k, error);
+    return report.any() ? bad_index(k, report, variant_->symbol_values(sizes_->values, sizes_->bound)) : Status();
   }
 
   // Memory that programs share: one step runs at a time.
@@ -268,14 +269,14 @@ private:
   }
 
   Status library(const StepForm& form, const CpuStep& step) {
-    int32_t error = 0;
+    IndexReport report;
     std::atomic<int> failure{0};
     LibraryRun run;
     run.pool = pool_.get();
     run.pointers = table_->pointers.data();
     run.step_scratch = step_scratch_.data();
     run.worker_scratch = worker_pointers_.data();
-    run.error = &error;
+    run.report = &report;
     run.failure = &failure;
     if (step.epilogue) {
       const auto& buffers = step.epilogue->buffers;
@@ -285,7 +286,8 @@ private:
     }
     step.library->run(run);
     if (failure.load() != 0) return library_error(failure.load(), name_of(*form.step));
-    return error == 0 ? Status() : reported_violation(form.epilogue->source->kernel, error);
+    if (!report.any()) return {};
+    return bad_index(form.epilogue->source->kernel, report, variant_->symbol_values(sizes_->values, sizes_->bound));
   }
 
   Status copy(const CopyStep& c) {
@@ -307,6 +309,7 @@ private:
   const Variant* variant_ = nullptr;
   BufferTable* table_ = nullptr;
   RunStats* stats_ = nullptr;
+  const Variant::CallState* sizes_ = nullptr;
   const SegmentPlan* plan_ = nullptr;
   std::vector<void*> args_;
   std::vector<double> marks_; // host_clock_ms(), before and behind every step
@@ -314,10 +317,11 @@ private:
 
 } // namespace
 
-Diagnostic reported_violation(const KernelLaunch& kernel, int32_t error) {
-  auto site = static_cast<size_t>(error - 1);
-  Diagnostic d(ErrorCode::BadInput,
-               error > 0 && site < kernel.report_sites.size() ? kernel.report_sites[site] : "an index is out of range");
+Diagnostic bad_index(const KernelLaunch& kernel, const IndexReport& report,
+                     const std::unordered_map<uint64_t, int64_t>& sizes) {
+  const auto site = static_cast<size_t>(report.site());
+  const IndexCheck check = site < kernel.report_sites.size() ? kernel.report_sites[site] : IndexCheck();
+  Diagnostic d(ErrorCode::BadInput, index_error(check, report.position(), report.value(), sizes));
   d.note("found by kernel '" + kernel.name + "'");
   return d;
 }

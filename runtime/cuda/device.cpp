@@ -23,19 +23,15 @@ class CudaDevice;
 
 struct CudaVariant final : DeviceVariant {
   CudaVariant(CudaDevice& owner, const Variant& v, BufferTable& t, std::shared_ptr<LoadedExecutable> c)
-      : device(owner), variant(v), table(t), code(std::move(c)), words(v) {}
+      : device(owner), variant(v), table(t), code(std::move(c)), reports(v) {}
   ~CudaVariant() override;
   CudaDevice& device;
   const Variant& variant;
   BufferTable& table;
   std::shared_ptr<LoadedExecutable> code;
-  ErrorWords words;
+  Reports reports;
   // Of the first run on.
   std::unique_ptr<DeviceConstants> constants;
-  // Error words lie in host memory that kernels write into: nothing is copied for what hardly ever happens. Complete
-  // when the stream has been waited for.
-  int32_t* word_memory = nullptr;
-  bool words_stale = true; // a run was given up: whatever it reported is of no interest
 };
 
 class CudaDevice final : public Device {
@@ -73,8 +69,8 @@ public:
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
-    TESSERA_TRY(
-        prepare_steps(context_, variant, segment, call, *l.code, l.table, l.words, memory_.resting(), plan, l.refused));
+    TESSERA_TRY(prepare_steps(context_, variant, segment, call, *l.code, l.table, l.reports, memory_.resting(), plan,
+                              l.refused));
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
   }
@@ -105,7 +101,8 @@ public:
             &call.table,
             &call.stats,
             call.on_device ? static_cast<CUstream>(call.stream) : own_stream_->handle(),
-            call.on_device};
+            call.on_device,
+            &call.sizes};
     times_.clear();
     first_step_ = last_step_ = -1;
     // What was started before used the same memory. A call that waits anyway reports it first.
@@ -114,7 +111,7 @@ public:
     TESSERA_TRY(attributed(pending_.follow(run_.stream)));
     inner_.release(run_.stream);
     if (!l.constants) TESSERA_TRY(first_run(l));
-    if (l.words_stale) TESSERA_TRY(clear_words(l));
+    if (l.reports.stale) TESSERA_TRY(clear_reports(l));
     return place_inputs(call.inputs);
   }
 
@@ -173,7 +170,7 @@ public:
     last_step_ = last;
     for (size_t s = 0; s < plan.steps.size(); ++s)
       if (const auto* kernel = plan.steps[s].kernel.kernel)
-        run_.loaded->words.launched[static_cast<size_t>(plan.first_step) + s] = kernel;
+        run_.loaded->reports.launched[static_cast<size_t>(plan.first_step) + s] = kernel;
     return true;
   }
 
@@ -271,7 +268,7 @@ public:
 
   void abandon() override {
     staging_.abandon();
-    if (run_.loaded) run_.loaded->words_stale = true;
+    if (run_.loaded) run_.loaded->reports.stale = true;
     // Steps may still be running: the next run comes after them. If even this fails, it will fail, too.
     (void)leave_pending();
   }
@@ -286,7 +283,7 @@ public:
   void variant_goes(CudaVariant& l) {
     Context::Current current(*context_);
     quiesce();
-    if (l.word_memory) driver().cuMemFreeHost(l.word_memory);
+    if (l.reports.memory()) driver().cuMemFreeHost(l.reports.memory());
     std::erase(unread_, &l);
     if (run_.loaded == &l) run_ = {};
   }
@@ -325,17 +322,17 @@ private:
     if (own_stream_) (void)driver().cuStreamSynchronize(own_stream_->handle());
   }
 
-  // The variant's constants and error words.
+  // The variant's constants and reports.
   Status first_run(CudaVariant& l) {
-    if (!l.word_memory) {
-      void* words = nullptr;
-      TESSERA_CUDA_TRY(*this, "", cuMemHostAlloc, &words, l.words.count() * sizeof(int32_t),
+    if (!l.reports.memory()) {
+      void* reports = nullptr;
+      TESSERA_CUDA_TRY(*this, "", cuMemHostAlloc, &reports, l.reports.count() * sizeof(IndexReport),
                        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-      l.word_memory = static_cast<int32_t*>(words);
+      l.reports.place(static_cast<IndexReport*>(reports), 0);
     }
     CUdeviceptr seen_by_gpu = 0;
-    TESSERA_CUDA_TRY(*this, "", cuMemHostGetDevicePointer, &seen_by_gpu, l.word_memory, 0);
-    l.words.place(seen_by_gpu);
+    TESSERA_CUDA_TRY(*this, "", cuMemHostGetDevicePointer, &seen_by_gpu, l.reports.memory(), 0);
+    l.reports.place(l.reports.memory(), seen_by_gpu);
     TESSERA_ASSIGN(auto constants, DeviceConstants::upload(context_, l.variant, staging_, run_.stream));
     const auto& addresses = constants->addresses();
     for (size_t b = 0; b < addresses.size(); ++b)
@@ -379,7 +376,7 @@ private:
   }
 
   Status launch(PreparedLaunch& l, int index) {
-    run_.loaded->words.launched[static_cast<size_t>(index)] = l.kernel;
+    run_.loaded->reports.launched[static_cast<size_t>(index)] = l.kernel;
     for (size_t w = 0; w < l.workspaces.size(); ++w) l.addresses[w] = memory_.scratch() + l.workspaces[w];
     if (l.alone) [[unlikely]]
       return context_->launch_alone(run_.stream, [&] { return start(l); });
@@ -429,34 +426,35 @@ private:
   Status leave_pending() {
     if (!run_.loaded) return {};
     TESSERA_TRY(attributed(pending_.leave(run_.stream)));
-    if (run_.on_device && std::find(unread_.begin(), unread_.end(), run_.loaded) == unread_.end())
-      unread_.push_back(run_.loaded);
-    return {};
-  }
-
-  // Once nothing runs that may write them.
-  Status clear_words(CudaVariant& l) {
-    TESSERA_TRY(pending_.wait());
-    std::fill_n(l.word_memory, l.words.count(), 0);
-    l.words_stale = false;
-    return {};
-  }
-
-  // The first violation among those that have been reported, by step. The words are then cleared.
-  Status violation(CudaVariant& l) {
-    for (size_t w = 1; w < l.words.count(); ++w) {
-      auto word = *static_cast<volatile int32_t*>(l.word_memory + w); // the GPU may be at it
-      if (word == 0) continue;
-      TESSERA_TRY(clear_words(l));
-      return reported_violation(*l.words.launched[static_cast<size_t>(l.words.step(w))], word);
+    if (run_.on_device) {
+      const bool fresh = std::find(unread_.begin(), unread_.end(), run_.loaded) == unread_.end();
+      if (fresh) unread_.push_back(run_.loaded);
+      run_.loaded->reports.note(*run_.sizes, fresh);
     }
     return {};
   }
 
+  // Once nothing runs that may write them.
+  Status clear_reports(CudaVariant& l) {
+    TESSERA_TRY(pending_.wait());
+    l.reports.clear();
+    return {};
+  }
+
+  // The first of the bad indices that have been reported, in the run or, `earlier`, in calls on the device. The reports
+  // are then cleared.
+  Status violation(CudaVariant& l, bool earlier = false) {
+    if (!l.reports.any()) return {};
+    TESSERA_TRY(pending_.wait());
+    Diagnostic error =
+        earlier ? l.reports.first_noted().note("in an earlier call on the GPU") : l.reports.first(*run_.sizes);
+    l.reports.clear();
+    return error;
+  }
+
   // Violations of earlier calls on the device, as far as they have come back.
   Status tell_earlier() {
-    for (auto* l : unread_)
-      if (auto s = violation(*l); !s.ok()) return std::move(s).take_error().note("in an earlier call on the GPU");
+    for (auto* l : unread_) TESSERA_TRY(violation(*l, true));
     if (!pending_.any()) unread_.clear();
     return {};
   }
@@ -474,7 +472,7 @@ private:
   std::vector<void*> addresses_; // of a replay
   bool wait_for_plans_ = false;
   bool plans_are_made_ = false;      // in the background
-  std::vector<CudaVariant*> unread_; // whose error words of calls on the device have not all been looked at
+  std::vector<CudaVariant*> unread_; // whose reports of calls on the device have not all been looked at
 
   struct Run {
     const Variant* variant = nullptr;
@@ -483,6 +481,7 @@ private:
     RunStats* stats = nullptr;
     CUstream stream = nullptr;
     bool on_device = false;
+    const Variant::CallState* sizes = nullptr;
   };
   Run run_;
   int first_step_ = -1, last_step_ = -1; // started since the GPU was last waited for

@@ -7,24 +7,12 @@ namespace tessera::cuda {
 
 namespace {
 
-// The kernel that a step launches, if there is one.
-const KernelLaunch* kernel_of(const Step& step) {
-  if (const auto* k = std::get_if<KernelLaunch>(&step)) return k;
-  if (const auto* l = std::get_if<LibraryStep>(&step))
-    if (const auto& epilogue = *operands_of(*l).epilogue) return &epilogue->kernel;
-  return nullptr;
-}
-
-bool reports(const KernelLaunch& kernel) {
-  return !kernel.report_sites.empty() || std::any_of(kernel.alternatives.begin(), kernel.alternatives.end(), reports);
-}
-
 class Preparer {
 public:
   Preparer(const std::shared_ptr<Context>& context, const Variant& variant, const Variant::CallState& call,
-           LoadedExecutable& code, BufferTable& table, ErrorWords& words, RestingMemory& resting, SegmentPlan& plan)
-      : context_(context), variant_(variant), call_(call), code_(code), table_(table), words_(words), resting_(resting),
-        plan_(plan) {}
+           LoadedExecutable& code, BufferTable& table, Reports& reports, RestingMemory& resting, SegmentPlan& plan)
+      : context_(context), variant_(variant), call_(call), code_(code), table_(table), reports_(reports),
+        resting_(resting), plan_(plan) {}
 
   Status run(int segment, std::vector<std::string>& refused) {
     Status first_refusal;
@@ -103,7 +91,7 @@ private:
     if (!k.counters.is_const(0)) out.params.push_back(&resting_.counters);
     if (!k.boxes.is_const(0)) out.params.push_back(&resting_.boxes);
     for (size_t i = 0; i < k.sizes.size(); ++i) out.params.push_back(sizes + i);
-    out.params.push_back(words_.argument(step));
+    out.params.push_back(reports_.argument(step));
     return {};
   }
 
@@ -151,27 +139,13 @@ private:
   const Variant::CallState& call_;
   LoadedExecutable& code_;
   BufferTable& table_;
-  ErrorWords& words_;
+  Reports& reports_;
   RestingMemory& resting_;
   SegmentPlan& plan_;
   bool refused_ = false; // why the last library call has no plan: the library does not compute it
 };
 
 } // namespace
-
-ErrorWords::ErrorWords(const Variant& variant) : steps_{-1} {
-  for (size_t s = 0; s < variant.exe->steps.size(); ++s) {
-    const auto* kernel = kernel_of(variant.exe->steps[s]);
-    words_.push_back(kernel && reports(*kernel) ? steps_.size() : 0);
-    if (words_.back() != 0) steps_.push_back(static_cast<int>(s));
-  }
-  arguments_.resize(words_.size());
-  launched.resize(words_.size());
-}
-
-void ErrorWords::place(CUdeviceptr base) {
-  for (size_t s = 0; s < words_.size(); ++s) arguments_[s] = base + words_[s] * sizeof(int32_t);
-}
 
 Status choose_steps(Context& context, const Variant& variant, int segment, const Variant::CallState& call,
                     SegmentPlan& plan, bool wait) {
@@ -203,9 +177,9 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
 }
 
 Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
-                     const Variant::CallState& call, LoadedExecutable& code, BufferTable& table, ErrorWords& words,
+                     const Variant::CallState& call, LoadedExecutable& code, BufferTable& table, Reports& reports,
                      RestingMemory& resting, SegmentPlan& plan, std::vector<std::string>& refused) {
-  return Preparer(context, variant, call, code, table, words, resting, plan).run(segment, refused);
+  return Preparer(context, variant, call, code, table, reports, resting, plan).run(segment, refused);
 }
 
 } // namespace tessera::cuda

@@ -3,12 +3,13 @@
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/module.h"
 #include "runtime/cuda/replay.h"
+#include "runtime/cuda/reports.h"
 #include "runtime/device.h"
 
 namespace tessera::cuda {
 
 // A kernel at given sizes. `params` are addresses of its arguments: entries of the variant's table of pointers, numbers
-// of the plan (or `sizes`), and the address of its error word. They are read when it is launched.
+// of the plan (or `sizes`), and the address of its report. They are read when it is launched.
 struct PreparedLaunch {
   CUfunction function = nullptr;
   unsigned grid = 0, threads = 0, shared_bytes = 0; // grid 0: nothing to do
@@ -34,27 +35,6 @@ struct CudaPlan final : DevicePlan {
   std::unique_ptr<Replays> replays; // null where they cannot be put on a stream as one
 };
 
-// Error words: one i32 for each step whose kernel can report a violation, so that it is known which one did; word 0 is
-// for all others, which never write.
-class ErrorWords {
-public:
-  explicit ErrorWords(const Variant& variant);
-  [[nodiscard]] size_t count() const { return steps_.size(); } // words; word w belongs to steps_[w]
-  [[nodiscard]] bool any() const { return count() > 1; }
-  [[nodiscard]] int step(size_t word) const { return steps_[word]; }
-  // Sets where the words are, and with that the argument of every launch.
-  void place(CUdeviceptr base);
-  // The argument of a step's kernel; stays in place.
-  [[nodiscard]] CUdeviceptr* argument(int step) { return &arguments_[static_cast<size_t>(step)]; }
-  // The kernel, of several for a step, that was launched last: it knows what its word means.
-  std::vector<const KernelLaunch*> launched; // by step
-
-private:
-  std::vector<int> steps_;             // by word
-  std::vector<size_t> words_;          // by step
-  std::vector<CUdeviceptr> arguments_; // by step
-};
-
 // Memory that kernels of cooperative blocks leave as they find it (KernelLaunch::counters, boxes): plans' launches look
 // here for it. 0: there is none yet.
 struct RestingMemory {
@@ -64,13 +44,13 @@ struct RestingMemory {
 // Device::choose for a segment whose attentions the library may take.
 [[nodiscard]] Status choose_steps(Context& context, const Variant& variant, int segment, const Variant::CallState& call,
                                   SegmentPlan& plan, bool wait);
-// Fills plan.device with a CudaPlan, and plan.step_scratch with what its library calls need. `table` and `words` are
+// Fills plan.device with a CudaPlan, and plan.step_scratch with what its library calls need. `table` and `reports` are
 // those of all runs of the variant; `resting` will hold addresses when steps run. Errors: those of
 // LoadedExecutable::function and of planning library calls; SizeOverflow for a grid that is too large. `refused` gets
 // the names of all library calls that no library computes; the error is then the first one's.
 [[nodiscard]] Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
                                    const Variant::CallState& call, LoadedExecutable& code, BufferTable& table,
-                                   ErrorWords& words, RestingMemory& resting, SegmentPlan& plan,
+                                   Reports& reports, RestingMemory& resting, SegmentPlan& plan,
                                    std::vector<std::string>& refused);
 
 } // namespace tessera::cuda

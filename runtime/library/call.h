@@ -30,9 +30,9 @@ struct EpiloguePlan {
   size_t sizes_per_box = 0;
   std::vector<int64_t> sizes, grids; // box after box
   int64_t scratch_bytes = 0;
-  void run(int64_t box, void* const* args, std::byte* scratch, int32_t* error) const {
+  void run(int64_t box, void* const* args, std::byte* scratch, IndexReport* report) const {
     auto i = static_cast<size_t>(box);
-    if (grids[i] > 0) function(args, sizes.data() + i * sizes_per_box, 0, grids[i], scratch, error);
+    if (grids[i] > 0) function(args, sizes.data() + i * sizes_per_box, 0, grids[i], scratch, report);
   }
 };
 
@@ -44,7 +44,7 @@ struct LibraryRun {
   std::byte* const* worker_scratch = nullptr; // by worker: LibraryPlan::worker_scratch bytes, then the epilogue's
   const EpiloguePlan* epilogue = nullptr;     // null: none
   void* const* epilogue_args = nullptr;
-  int32_t* error = nullptr;            // index violations of the epilogue: site + 1
+  IndexReport* report = nullptr;       // of the epilogue
   std::atomic<int>* failure = nullptr; // status of a library function that failed
 };
 
@@ -68,7 +68,8 @@ public:
 protected:
   // Runs the epilogue of a box that has just been computed.
   void finish(const LibraryRun& run, int64_t box, int worker) const {
-    if (run.epilogue) run.epilogue->run(box, run.epilogue_args, run.worker_scratch[worker] + worker_scratch, run.error);
+    if (run.epilogue)
+      run.epilogue->run(box, run.epilogue_args, run.worker_scratch[worker] + worker_scratch, run.report);
   }
 };
 

@@ -94,7 +94,7 @@ TEST_F(ControlOnGpu, AViolationInABodyIsAnErrorOfTheCall) {
   auto r = e->run({{"x", ramp(8, -3)}});
   ASSERT_FALSE(r.ok());
   EXPECT_EQ(r.error().code, ErrorCode::BadInput);
-  EXPECT_EQ(r.error().message, "a negative element");
+  EXPECT_TRUE(r.error().message.ends_with(" of 'x' is out of range in checked")) << r.error().message;
   auto fine = e->run({{"x", ramp(8, 1)}});
   EXPECT_TRUE(fine.ok()) << fine.error().str();
 }

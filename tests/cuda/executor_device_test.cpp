@@ -77,7 +77,7 @@ TEST_F(OnGpu, ViolationsOnTheDeviceAreToldLater) {
   auto told = e->wait();
   ASSERT_FALSE(told.ok());
   EXPECT_EQ(told.error().code, ErrorCode::BadInput);
-  EXPECT_EQ(told.error().message, "a negative element");
+  EXPECT_TRUE(told.error().message.ends_with(" of 'x' is out of range in checked")) << told.error().message;
   EXPECT_TRUE(e->wait().ok()) << "once";
   ASSERT_TRUE(call(1).ok());
   ASSERT_TRUE(e->wait().ok());
@@ -85,7 +85,7 @@ TEST_F(OnGpu, ViolationsOnTheDeviceAreToldLater) {
   gpu.run_all();
   auto next = call(1);
   ASSERT_FALSE(next.ok());
-  EXPECT_EQ(next.error().message, "a negative element");
+  EXPECT_TRUE(next.error().message.ends_with(" of 'x' is out of range in checked")) << next.error().message;
   ASSERT_TRUE(call(1).ok());
   ASSERT_TRUE(e->wait().ok());
   EXPECT_EQ(at_address(y, n), expected(ramp(n, 1)));

@@ -110,7 +110,7 @@ TEST_F(OnGpu, ViolationsAreTheInputsFaultAndNameTheKernel) {
     auto r = e->run({{"x", ramp(4, -100)}});
     ASSERT_FALSE(r.ok());
     EXPECT_EQ(r.error().code, ErrorCode::BadInput);
-    EXPECT_EQ(r.error().message, "a negative element");
+    EXPECT_TRUE(r.error().message.ends_with(" of 'x' is out of range in checked")) << r.error().message;
     EXPECT_EQ(r.error().notes, std::vector<std::string>{"found by kernel 'the kernel checked'"});
     EXPECT_TRUE(e->run({{"x", ramp(4)}}).ok()) << "it is not told again";
   }

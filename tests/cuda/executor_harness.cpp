@@ -18,7 +18,7 @@ OnGpu::OnGpu() {
     auto* y = gpu.at<float>(l.args[1], n);
     for (int64_t i = 0; i < n; ++i) {
       y[i] = 2 * x[i] + static_cast<float>(n);
-      if (x[i] < 0) *gpu.at<int32_t>(l.args[3], 1) = 2;
+      if (x[i] < 0) gpu.at<IndexReport>(l.args[3], 1)->add(1, i, static_cast<int64_t>(x[i]));
     }
     return CUDA_SUCCESS;
   });

@@ -23,7 +23,7 @@ protected:
     k.threads = 64;
     k.object = static_cast<int>(b.exe->objects.size());
     b.exe->objects.push_back(object(symbol));
-    if (symbol == "checked") k.report_sites = {"never", "a negative element"};
+    if (symbol == "checked") k.report_sites = {{}, {"", "x", "checked"}};
     return k;
   }
   void kernel(Builder& b, const std::string& symbol, BufferId in, BufferId out, SymExpr n) {

@@ -17,8 +17,8 @@ namespace {
 using namespace cuda;
 using test::Builder;
 
-// y[i] = 2 x[i] + n for i in [0, n), 64 threads a block; then `more`, with x[i] in %f1 and the error word's address in
-// %d4.
+// y[i] = 2 x[i] + n for i in [0, n), 64 threads a block; then `more`, with x[i] in %f1 and the address of its report
+// in %d4.
 std::string ptx(const std::string& symbol, const std::string& more = "") {
   return ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry " + symbol +
          "(.param .u64 x, .param .u64 y, .param .u64 n, .param .u64 error)\n{\n"
@@ -32,8 +32,15 @@ std::string ptx(const std::string& symbol, const std::string& more = "") {
          "  st.global.f32 [%d9], %f3;\n" +
          more + "  ret;\n}\n";
 }
-const char* const kCheck =
-    "  setp.ge.f32 %p2, %f1, 0f00000000;\n  mov.u32 %r4, 2;\n  @!%p2 st.global.u32 [%d4], %r4;\n";
+// Reports index -5 at position 7 of site 1 for each negative element.
+const std::string kCheck = [] {
+  std::string text = "  setp.ge.f32 %p2, %f1, 0f00000000;\n";
+  const auto words = IndexReport::words(1, 7, -5);
+  for (size_t w = 0; w < words.size(); ++w)
+    text += "  mov.u64 %d11, " + std::to_string(words[w]) + "U;\n  @!%p2 red.global.max.u64 [%d4+" +
+            std::to_string(8 * w) + "], %d11;\n";
+  return text;
+}();
 const char* const kBreak = "  mov.u64 %d10, 64;\n  st.global.f32 [%d10], %f3;\n";
 
 class RealGpu : public ::testing::Test {
@@ -59,7 +66,7 @@ protected:
     auto k = Builder::launch(symbol, nullptr, {in}, {out}, {n}, ceildiv(n, 64));
     k.threads = 64;
     k.object = static_cast<int>(b.exe->objects.size());
-    k.report_sites = {"never", "a negative element"};
+    k.report_sites = {{}, {"", "x", symbol, 4, false, {8}}};
     b.exe->objects.push_back(encode(o));
     b.exe->steps.emplace_back(std::move(k));
   }
@@ -218,7 +225,7 @@ TEST_F(RealGpu, ViolationsAreTheInputsFault) {
   auto r = e->run({{"x", ramp(500, -2000)}});
   ASSERT_FALSE(r.ok());
   EXPECT_EQ(r.error().code, ErrorCode::BadInput);
-  EXPECT_EQ(r.error().message, "a negative element");
+  EXPECT_TRUE(r.error().message.starts_with("index -5 at [7] of 'x' is out of range [0, 4)")) << r.error().message;
   EXPECT_TRUE(e->run({{"x", ramp(500)}}).ok());
 }
 
@@ -255,7 +262,8 @@ TEST_F(RealGpu, CallsOnTheDeviceOfTheCaller) {
   ASSERT_TRUE(e->run_on_device({{"x", {DType::F32, {n}, x.data()}}}, given, stream->handle()).ok());
   auto told = e->wait();
   ASSERT_FALSE(told.ok());
-  EXPECT_EQ(told.error().message, "a negative element");
+  EXPECT_TRUE(told.error().message.starts_with("index -5 at [7] of 'x' is out of range [0, 4)"))
+      << told.error().message;
   x.release(*context, stream->handle());
   y.release(*context, stream->handle());
 }

@@ -20,7 +20,7 @@ protected:
       for (int64_t i = 0; i < n; ++i) {
         y[i] = x[i] + 1;
         if (x[i] >= kBreaks) return CUDA_ERROR_ILLEGAL_ADDRESS;
-        if (x[i] < 0) *gpu.at<int32_t>(l.args[3], 1) = 1;
+        if (x[i] < 0) gpu.at<IndexReport>(l.args[3], 1)->add(0, i, static_cast<int64_t>(x[i]));
       }
       return CUDA_SUCCESS;
     });
@@ -50,7 +50,7 @@ protected:
       kernel.name = "kernel " + std::to_string(k);
       kernel.threads = 64;
       kernel.object = 0;
-      kernel.report_sites = {"a negative element"};
+      kernel.report_sites = {{"", "x", "more"}};
       b.exe->steps.emplace_back(kernel);
       from = to;
     }
@@ -127,7 +127,7 @@ TEST_F(Repeated, ViolationsAreFound) {
   for (int round = 0; round < 4; ++round) {
     auto r = e->run({{"x", ramp(4, -3)}});
     ASSERT_FALSE(r.ok());
-    EXPECT_EQ(r.error().message, "a negative element");
+    EXPECT_TRUE(r.error().message.ends_with(" of 'x' is out of range in more")) << r.error().message;
     EXPECT_EQ(r.error().notes, std::vector<std::string>{"found by kernel 'kernel 0'"});
     run(*e, 4);
   }

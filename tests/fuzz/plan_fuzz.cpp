@@ -13,11 +13,11 @@ constexpr int64_t kBlock = 8; // elements of a program
 float* f(void* p) { return static_cast<float*>(p); }
 
 // y[i] = 2 x[i]. Sizes: n.
-void twice(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, int32_t*) {
+void twice(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, IndexReport*) {
   for (int64_t i = begin * kBlock; i < std::min(end * kBlock, s[0]); ++i) f(b[1])[i] = 2 * f(b[0])[i];
 }
 // y[r] = sum over c of x[r, c], by way of scratch memory. Sizes: columns.
-void sum_rows(void* const* b, const int64_t* s, int64_t begin, int64_t end, void* scratch, int32_t*) {
+void sum_rows(void* const* b, const int64_t* s, int64_t begin, int64_t end, void* scratch, IndexReport*) {
   for (int64_t r = begin; r < end; ++r) {
     float sum = 0;
     for (int64_t c = 0; c < s[0]; ++c) f(scratch)[c] = f(b[0])[r * s[0] + c];
@@ -26,22 +26,22 @@ void sum_rows(void* const* b, const int64_t* s, int64_t begin, int64_t end, void
   }
 }
 // y[i] = x[at[i]]. Sizes: elements of x, of at.
-void gather(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, int32_t* error) {
+void gather(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, IndexReport* report) {
   for (int64_t i = begin * kBlock; i < std::min(end * kBlock, s[1]); ++i) {
     int64_t at = static_cast<const int64_t*>(b[1])[i];
     if (at < 0 || at >= s[0])
-      *error = 1;
+      report->add(0, i, at);
     else
       f(b[2])[i] = f(b[0])[at];
   }
 }
 // y = t + bias over a box. Sizes: columns, first row, first column, columns of the box; programs: rows of the box.
-void add_bias(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, int32_t*) {
+void add_bias(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, IndexReport*) {
   for (int64_t r = s[1] + begin; r < s[1] + end; ++r)
     for (int64_t c = s[2]; c < s[2] + s[3]; ++c) f(b[2])[r * s[0] + c] = f(b[0])[r * s[0] + c] + f(b[1])[c];
 }
 // y[i] = x[i] / sum of x: programs add to a workspace, the last one to count itself divides. Sizes: n, programs.
-void normalize(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, int32_t*) {
+void normalize(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, IndexReport*) {
   auto* counter = static_cast<int32_t*>(b[3]);
   for (int64_t p = begin; p < end; ++p) {
     f(b[2])[p] = 0;
@@ -146,7 +146,7 @@ PlanModel dynamic() {
             "  %y = nonzero(%x) : i64[1, n]\n}\n",
             {{n, 0, 1}});
   auto k = Builder::launch("gather", gather, {x, at}, {flat}, {s, n}, ceildiv(n, kBlock), kBlock);
-  k.report_sites = {"an index is out of range"};
+  k.report_sites = {{"x", "at", "gather", SymExpr(4), false, {3}}};
   m.exe->steps.emplace_back(m.made(std::move(k), {at_least(s, 0), at_least(n, 0)}));
   m.twice_of(flat, y, n);
   m.exe->steps.emplace_back(CopyStep{"copy", at, z});

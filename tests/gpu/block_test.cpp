@@ -26,7 +26,7 @@ struct HandLaunch {
     std::vector<tile::Argument> args;
     for (auto& d : data) args.push_back({std::as_writable_bytes(std::span(d)), {}});
     TESSERA_ASSIGN(auto memory, GlobalMemory::make(kernel, args));
-    int32_t error = 0, *report = &error;
+    IndexReport bad, *report = &bad;
     auto arguments = memory.launch_arguments(report);
     emu::Launch launch;
     launch.kernel = kernel.name;
@@ -360,7 +360,7 @@ TEST(EmulatedBlocks, ArgumentsThatShareMemoryStaySo) {
   std::vector<tile::Argument> args = {{bytes, {}}, {bytes.subspan(16, 128), {}}};
   auto m = GlobalMemory::make(s.kernel, args);
   ASSERT_TRUE(m.ok());
-  int32_t* report = nullptr;
+  IndexReport* report = nullptr;
   auto arguments = m->launch_arguments(report);
   EXPECT_EQ(pointer(arguments.data(), 1) - pointer(arguments.data(), 0), 4);
   pointer(arguments.data(), 1)[2] = 100;

@@ -36,13 +36,12 @@ const EmulatedProgram* compiled(const tile::Kernel& kernel, std::optional<Diagno
 
 int emulated_runs() { return runs; }
 
-Result<std::vector<int>> run_on_emulator(const tile::Kernel& kernel, std::span<const tile::Argument> args,
-                                         int64_t grid) {
+Result<IndexReport> run_on_emulator(const tile::Kernel& kernel, std::span<const tile::Argument> args, int64_t grid) {
   std::optional<Diagnostic> error;
   const auto* program = compiled(kernel, error);
   if (!program) return std::move(*error);
   TESSERA_ASSIGN(auto result, program->run(args, grid, {.seed = static_cast<uint64_t>(++runs % 50)}));
-  return result.reported_sites;
+  return result.report;
 }
 
 namespace {
@@ -94,10 +93,11 @@ Result<std::vector<Tensor>> run_emulated(const Graph& graph, const ScheduledKern
       args.push_back({{}, {0, v}});
     }
     TESSERA_ASSIGN(int64_t grid, k.grid.eval(symbols));
-    TESSERA_ASSIGN(auto sites, run_on_emulator(k.kernel, args, grid));
+    TESSERA_ASSIGN(auto report, run_on_emulator(k.kernel, args, grid));
     if (!shared.at_rest()) return Diagnostic(ErrorCode::Internal, "a counter is not at rest");
-    if (!sites.empty())
-      return Diagnostic(ErrorCode::BadInput, "reported: " + k.report_sites.at(static_cast<size_t>(sites[0])));
+    if (report.any())
+      return Diagnostic(ErrorCode::BadInput, index_error(k.report_sites.at(static_cast<size_t>(report.site())),
+                                                         report.position(), report.value(), symbols));
   }
   std::vector<Tensor> out;
   for (ValueId v : wanted) {

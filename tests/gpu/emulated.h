@@ -6,10 +6,10 @@
 
 namespace tessera::test {
 
-// Runs a kernel; yields the reported sites. Kernels are compiled once for many sizes, some with another number of warps
+// Runs a kernel; yields its report of bad indices. Kernels are compiled once for many sizes, some with another number of warps
 // than they ask for; each run has another order of threads.
-[[nodiscard]] Result<std::vector<int>> run_on_emulator(const tile::Kernel& kernel, std::span<const tile::Argument> args,
-                                                       int64_t grid);
+[[nodiscard]] Result<IndexReport> run_on_emulator(const tile::Kernel& kernel, std::span<const tile::Argument> args,
+                                                  int64_t grid);
 // So far.
 [[nodiscard]] int emulated_runs();
 

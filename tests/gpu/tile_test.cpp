@@ -227,7 +227,7 @@ TEST(GpuMemory, GatherScatterAndReports) {
   auto mask = m.lt(at, n);
   auto ix = m.b.load(index, at, mask);
   auto good = m.op(ScalarOp::And, {m.op(ScalarOp::Ge, {ix, m.i(0)}), m.lt(ix, size)});
-  m.b.report_index(m.op(ScalarOp::And, {mask, m.op(ScalarOp::Not, {good})}), 6);
+  m.b.report_index(m.op(ScalarOp::And, {mask, m.op(ScalarOp::Not, {good})}), ix, at, 6);
   auto v = m.b.load(x, ix, m.op(ScalarOp::And, {mask, good}));
   m.b.store(y, m.b.load(order, at, mask), v, mask);
   for (bool bad : {false, true}) {
@@ -238,7 +238,11 @@ TEST(GpuMemory, GatherScatterAndReports) {
       run.buffers[1].set_i64(i, (i * 7) % 50);
       run.buffers[2].set_i64(i, (i * 77) % 150);
     }
-    if (bad) run.buffers[1].set_i64(101, -1);
+    if (bad) {
+      run.buffers[1].set_i64(101, -1);
+      run.buffers[1].set_i64(77, int64_t{1} << 60);
+      run.buffers[1].set_i64(149, 50);
+    }
     run.scalars = {150, 50};
     run.grid = 3;
     run.may_report = bad;

@@ -191,7 +191,7 @@ tile.kernel @mixed(%x: ptr<f32>, %ids: ptr<i64>, %where: ptr<i64> written, %y: p
   %low = lt(%id, 0)                       : tile<[8], bool>
   %high = ge(%id, %n)                     : tile<[8], bool>
   %bad = or(%low, %high)                  : tile<[8], bool>
-  report_index %bad site=0
+  report_index %bad, %id, %r site=0
   %safe = select(%bad, 0, %id)            : tile<[8], i64>
   %id1 = expand_dims(%safe) axis=1        : tile<[8, 1], i64>
   %ats = mul(%id1, 128)                   : tile<[8, 1], i64>

@@ -66,12 +66,12 @@ struct Buffers {
   }
 };
 
-void run(HostKernelFn fn, Buffers& b, int64_t grid, int32_t* error = nullptr) {
+void run(HostKernelFn fn, Buffers& b, int64_t grid, IndexReport* report = nullptr) {
   auto p = b.pointers();
-  int32_t dummy = 0;
+  IndexReport unused;
   std::vector<std::byte> scratch(1 << 16);
   void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-  fn(p.data(), b.sizes.data(), 0, grid, aligned, error ? error : &dummy);
+  fn(p.data(), b.sizes.data(), 0, grid, aligned, report ? report : &unused);
 }
 
 void set(std::vector<std::byte>& to, DType d, int64_t i, double v) {
@@ -506,7 +506,7 @@ TEST(HostGather, MasksGatherScatterAndReports) {
         auto mask = op(ScalarOp::Lt, {at, n});
         auto ix = b.load(index, at, mask);
         auto good = op(ScalarOp::And, {op(ScalarOp::Ge, {ix, b.const_i(DType::I64, 0)}), op(ScalarOp::Lt, {ix, size})});
-        b.report_index(op(ScalarOp::And, {mask, op(ScalarOp::Not, {good})}), 6);
+        b.report_index(op(ScalarOp::And, {mask, op(ScalarOp::Not, {good})}), ix, at, 6);
         b.store(y, at, b.load(x, ix, op(ScalarOp::And, {mask, good})), mask);
         return {};
       });
@@ -521,17 +521,20 @@ TEST(HostGather, MasksGatherScatterAndReports) {
   for (int i = 0; i < 10; ++i) set(data.data[0], DType::F32, i, i * 1.5);
   for (int i = 0; i < 21; ++i) set(data.data[1], DType::I64, i, (i * 7) % 10);
   data.sizes = {21, 10};
-  int32_t error = 0;
-  run(fn, data, 1, &error);
-  EXPECT_EQ(error, 0);
+  IndexReport report;
+  run(fn, data, 1, &report);
+  EXPECT_FALSE(report.any());
   for (int i = 0; i < 21; ++i) {
     float v;
     std::memcpy(&v, &data.data[2][static_cast<size_t>(i) * 4], 4);
     EXPECT_EQ(v, ((i * 7) % 10) * 1.5f);
   }
   set(data.data[1], DType::I64, 20, 10);
-  run(fn, data, 1, &error);
-  EXPECT_EQ(error, 7);
+  set(data.data[1], DType::I64, 17, -1e15);
+  run(fn, data, 1, &report);
+  IndexReport expected;
+  expected.add(6, 17, -1'000'000'000'000'000);
+  EXPECT_EQ(report, expected);
 }
 
 // Logic of masks, some of which LLVM's instruction selection does not come to an end with on vectors of booleans.

@@ -97,7 +97,7 @@ inline Tensor narrowed(Tensor& values, DType dtype) {
 }
 
 // y = 2 x + size[0], elementwise; one program an element.
-inline void twice_plus(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, int32_t*) {
+inline void twice_plus(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, IndexReport*) {
   for (int64_t i = begin; i < end; ++i)
     static_cast<float*>(b[1])[i] = 2 * static_cast<const float*>(b[0])[i] + static_cast<float>(s[0]);
 }

@@ -106,7 +106,7 @@ TEST(Contract, MemoryIsTakenOverWhereTheCodeAllowsIt) {
   EXPECT_GE(arena(false), 8000);
 }
 
-void writes_behind(void* const* b, const int64_t*, int64_t, int64_t end, void*, int32_t*) {
+void writes_behind(void* const* b, const int64_t*, int64_t, int64_t end, void*, IndexReport*) {
   for (int64_t i = 0; i <= end; ++i) static_cast<float*>(b[1])[i] = 1;
 }
 TEST(Contract, PoisonNoticesWritesBehindABuffer) {

@@ -22,7 +22,7 @@ std::shared_ptr<const Executable> body(bool condition) {
   if (condition)
     b.kernel(
         "below",
-        [](void* const* p, const int64_t*, int64_t begin, int64_t end, void*, int32_t*) {
+        [](void* const* p, const int64_t*, int64_t begin, int64_t end, void*, IndexReport*) {
           if (begin < end) *static_cast<bool*>(p[1]) = *static_cast<const float*>(p[0]) < 50;
         },
         {out}, {on}, {}, 1);
@@ -119,7 +119,7 @@ TEST(Control, BodiesComeBackFromAFile) {
     return Result<LinkedCode>(LinkedCode{nullptr, [](const std::string& name) -> HostKernelFn {
                                            if (name.starts_with("twice")) return twice_plus;
                                            return [](void* const* p, const int64_t*, int64_t begin, int64_t end, void*,
-                                                     int32_t*) {
+                                                     IndexReport*) {
                                              if (begin < end)
                                                *static_cast<bool*>(p[1]) = *static_cast<const float*>(p[0]) < 50;
                                            };

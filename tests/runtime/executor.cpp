@@ -191,20 +191,20 @@ TEST(Executor, OutputsStayAsTheyAreWhenLaterRunsReuseMemory) {
   EXPECT_EQ(again.as<float>()[7], 50006);
 }
 
-void reports_site(void* const*, const int64_t*, int64_t begin, int64_t, void*, int32_t* error) {
-  if (begin == 0) *error = 2;
+void reports_site(void* const*, const int64_t*, int64_t begin, int64_t, void*, IndexReport* report) {
+  if (begin == 0) report->add(1, 3, -9);
 }
 TEST(Executor, IndexViolationsAreTheInputsFault) {
   Builder b;
   auto s = b.symbol("s");
   auto x = b.input("x", {s}), y = b.output("y", {s});
   auto k = Builder::launch("gather", reports_site, {x}, {y}, {}, s);
-  k.report_sites = {"first", "gather index out of range at node Gather_3"};
+  k.report_sites = {{}, {"table", "ids", "Gather_3", s + 1, true, {s, 2}}};
   b.exe->steps.emplace_back(k);
   auto r = Executor::create({b.done()}, options()).value()->run({{"x", filled({4}, 0)}});
   ASSERT_FALSE(r.ok());
   EXPECT_EQ(r.error().code, ErrorCode::BadInput);
-  EXPECT_EQ(r.error().message, "gather index out of range at node Gather_3");
+  EXPECT_EQ(r.error().message, "index -9 at [1, 1] of 'ids' is out of range [-5, 5) of 'table' in Gather_3");
 }
 
 TEST(Executor, HostStepsDefineSizesForWhatFollows) {

@@ -35,7 +35,7 @@ StridedOperand operand(BufferId b, const Layout& l) {
 
 // out[dense] = c[strided] * 2 + bias[n] over a box of up to 4 dims (missing ones of size 1).
 // sizes: 4 dims of out, 4 strides of c, offset of c, begin x 4, count x 4.
-void box_epilogue(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, int32_t*) {
+void box_epilogue(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, IndexReport*) {
   const auto* c = static_cast<const float*>(b[0]);
   const auto* bias = static_cast<const float*>(b[1]);
   auto* out = static_cast<float*>(b[2]);

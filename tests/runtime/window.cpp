@@ -58,7 +58,7 @@ int64_t at(const Layout& l, const Dims& index) {
 }
 
 // Doubles the result in place over a box of up to 5 dims: sizes are strides, begin, count (5 each), offset.
-void double_box(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, int32_t*) {
+void double_box(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, IndexReport*) {
   auto* y = static_cast<float*>(b[0]);
   for (int64_t p = begin; p < end; ++p)
     for (int64_t c = 0; c < s[11]; ++c)

@@ -79,9 +79,9 @@ Problem problem(std::string_view declarations, std::string_view nest) {
 
 KernelRunner& kernel_runner() {
   static KernelRunner runner{
-      [](const tile::Kernel& kernel, std::span<const tile::Argument> args, int64_t grid) -> Result<std::vector<int>> {
+      [](const tile::Kernel& kernel, std::span<const tile::Argument> args, int64_t grid) -> Result<IndexReport> {
         TESSERA_ASSIGN(auto r, tile::interpret(kernel, args, grid));
-        return r.reported_sites;
+        return r.report;
       }};
   return runner;
 }
@@ -106,7 +106,7 @@ bool SharedMemory::at_rest() const {
 
 std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k,
                                          const std::map<std::string, Tensor>& inputs, const Sizes& sizes,
-                                         std::vector<int>* sites, bool in_place) {
+                                         IndexReport* report, bool in_place) {
   auto by = bind(p.graph, sizes);
   std::map<std::string, Tensor> results;
   std::vector<std::vector<std::byte>> memory;
@@ -140,7 +140,7 @@ std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel
   auto r = kernel_runner().run(k.kernel, args, k.grid.eval(by).value());
   EXPECT_TRUE(r.ok()) << r.error().str() << tile::print(k.kernel);
   EXPECT_TRUE(shared.at_rest());
-  if (r.ok() && sites) *sites = *r;
+  if (r.ok() && report) *report = *r;
   return results;
 }
 
@@ -232,9 +232,9 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
         bool can =
             std::any_of(k.may_overwrite.begin(), k.may_overwrite.end(), [](const auto& l) { return !l.empty(); });
         if (in_place && !(kernel_runner().also_in_place && can)) continue;
-        std::vector<int> sites;
-        auto actual = run_kernel(p, k, inputs, at, &sites, in_place);
-        EXPECT_TRUE(sites.empty());
+        IndexReport report;
+        auto actual = run_kernel(p, k, inputs, at, &report, in_place);
+        EXPECT_FALSE(report.any());
         for (size_t i = 0; i < p.nest.stores.size(); ++i) {
           const std::string& name = p.graph.value(p.nest.stores[i].value).name;
           Comparison c = compare(actual.at(name), expected.value()[i], options.tolerance, options.tolerance);

@@ -26,9 +26,9 @@ struct RunOptions {
 // conditions hold, against interpret(nest).
 void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOptions& options = {});
 // How these tests run a tile kernel: by the interpreter, until a test program sets something else (tests/gpu runs what
-// is for blocks of threads on the emulator). `run` yields the reported sites.
+// is for blocks of threads on the emulator). `run` yields the report of bad indices.
 struct KernelRunner {
-  std::function<Result<std::vector<int>>(const tile::Kernel&, std::span<const tile::Argument>, int64_t grid)> run;
+  std::function<Result<IndexReport>(const tile::Kernel&, std::span<const tile::Argument>, int64_t grid)> run;
   bool blocks_only = false; // schedules for hosts are left out
   // Each kernel once more with outputs in the memory of inputs, where may_overwrite allows it.
   bool also_in_place = false;
@@ -47,10 +47,10 @@ struct SharedMemory {
   void add_to(std::vector<tile::Argument>& args);
   [[nodiscard]] bool at_rest() const; // every counter and box
 };
-// Runs one kernel; inputs by buffer name. Reported sites come back in *sites. `in_place`: outputs lie where inputs were
+// Runs one kernel; inputs by buffer name. Bad indices come back in *report. `in_place`: outputs lie where inputs were
 // that they may overwrite.
 std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k,
                                          const std::map<std::string, Tensor>& inputs, const Sizes& sizes,
-                                         std::vector<int>* sites = nullptr, bool in_place = false);
+                                         IndexReport* report = nullptr, bool in_place = false);
 
 } // namespace tessera::test

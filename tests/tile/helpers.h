@@ -20,7 +20,7 @@ struct Outcome {
   std::vector<std::vector<double>> arrays; // contents, in and out
   std::vector<int64_t> scalars;
   std::string error; // empty when it ran
-  std::vector<int> sites;
+  IndexReport report;
 };
 inline Outcome run(const Kernel& k, std::vector<std::vector<double>> arrays, std::vector<int64_t> scalars = {},
                    int64_t grid = 1) {
@@ -47,7 +47,7 @@ inline Outcome run(const Kernel& k, std::vector<std::vector<double>> arrays, std
   }
   Result<InterpretResult> result = interpret(k, args, grid);
   if (result.ok())
-    r.sites = result->reported_sites;
+    r.report = result->report;
   else
     r.error = result.error().message;
   for (const Tensor& t : tensors) {

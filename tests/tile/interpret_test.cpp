@@ -178,11 +178,14 @@ TEST(Interpret, PrefetchMayLieOutsideAndChangesNothing) {
   EXPECT_EQ(r.error, "");
   EXPECT_EQ(r.arrays[1][0], 7);
 }
-TEST(Interpret, ReportsSites) {
+TEST(Interpret, ReportsTheFirstBadIndexOfTheFirstSite) {
   Kernel k = read("tile.kernel @t(%n: i64) {\n%r = range 4 : tile<[4], i64>\n%b = lt(%n, %r) : tile<[4], "
-                  "bool>\nreport_index %b site=3\n}");
-  EXPECT_EQ(run(k, {}, {2}).sites, std::vector<int>{3});
-  EXPECT_TRUE(run(k, {}, {3}).sites.empty());
+                  "bool>\n%v = sub(%r, 70000) : tile<[4], i64>\nreport_index %b, 5, 0 site=4\n"
+                  "report_index %b, %v, %r site=3\n}");
+  IndexReport expected;
+  expected.add(3, 2, -69998);
+  EXPECT_EQ(run(k, {}, {1}).report, expected);
+  EXPECT_FALSE(run(k, {}, {3}).report.any());
 }
 
 // ---- errors while running

@@ -42,7 +42,7 @@ constexpr const char* kEverything =
   %27 = const 0 : tile<[4, 4], f32>
   %28 = const 0 : tile<[8, 4], f32>
   %29 = dot(%26, %27, %28) : tile<[8, 4], f32>
-  report_index %23 site=7
+  report_index %23, %1, %2 site=7
 }
 )";
 

@@ -45,9 +45,11 @@ Result<WindowAxes> spread_window(const LoopNest& nest, Domain& d, const Schedule
     d.env.set_axis(o.var, count);
     const SymExpr position = blocks.var * SymExpr(count) + o.var;
     d.axes[static_cast<size_t>(axis)] = blocks;
-    each_expression(nest, d, [&](SymExpr& e) {
+    auto rewrite = [&](SymExpr& e) {
       if (e.contains(old.var)) e = d.env.simplify(e.substitute({{old.var.symbol_id(), position}}));
-    });
+    };
+    each_expression(nest, d, rewrite);
+    each_position(nest, d, rewrite);
     if (!whole) {
       o.inside = static_cast<int>(d.conditions.size());
       d.conditions.push_back(sym_lt(position, old.extent));

@@ -1,12 +1,16 @@
 #include "codegen/schedule/lower/nest_values.h"
+#include "codegen/schedule/index_sites.h"
 #include <algorithm>
 #include <array>
 
 namespace tessera {
 
 NestValues::NestValues(KernelContext& context, Memo& memo)
-    : DagValues(context.nest.dag, context.d, memo), kernel_(context), sites_(context.d.live.size(), -1),
-      reported_(context.d.live.size(), -2) {}
+    : DagValues(context.nest.dag, context.d, memo), kernel_(context), reported_(context.d.live.size(), -2) {
+  const IndexSites sites = index_sites(kernel_.graph, kernel_.nest, domain_);
+  sites_ = sites.of;
+  kernel_.out.report_sites = sites.checks;
+}
 
 void NestValues::hoist(uint64_t axes) {
   for (ScalarId id = 0; id < dag_.size(); ++id) {
@@ -88,13 +92,25 @@ tile::ValueId NestValues::may_read(ScalarId load) {
   return a.predicate < 0 ? mask : conjunction(kernel_.b, mask, value(a.predicate));
 }
 
-int NestValues::site(ScalarId id) {
-  int& s = sites_[static_cast<size_t>(id)];
-  if (s < 0) {
-    s = static_cast<int>(kernel_.out.report_sites.size());
-    kernel_.out.report_sites.push_back(bounds_text(kernel_.graph, kernel_.nest, id));
+// The index as the model has it, and where it stands. Axes on which the check does not depend are at 0.
+void NestValues::report(ScalarId check, V bad, V below, V index) {
+  tile::Builder& b = kernel_.b;
+  const ScalarNode& n = dag_[check];
+  if (n.masked) {
+    const V before = tessera::pointwise(b, ScalarOp::Sub, std::array{index, value(n.args[1])});
+    index = tessera::pointwise(b, ScalarOp::Select, std::array{below, before, index});
   }
-  return s;
+  SymExpr at = domain_.sym[static_cast<size_t>(check)];
+  std::unordered_map<uint64_t, SymExpr> fixed;
+  for (size_t a = 0; a < domain_.axes.size(); ++a)
+    if ((domain_.deps[static_cast<size_t>(check)] >> a & 1) == 0) fixed.emplace(domain_.axes[a].var.symbol_id(), 0);
+  at = at.is_const(-1) ? SymExpr(IndexReport::kNoPosition) : here(domain_.env.simplify(at.substitute(fixed)));
+  const std::vector<int> shape = b.kernel().type(bad).shape;
+  V position = kernel_.sizes.number(at);
+  if (common_shape(b.kernel(), std::array{bad, position}) != shape)
+    position = kernel_.sizes.constant(IndexReport::kNoPosition);
+  auto spread = [&](V v) { return b.kernel().type(v).is_tile() ? b.broadcast(v, shape) : v; };
+  b.report_index(bad, spread(index), spread(position), sites_[static_cast<size_t>(check)]);
 }
 
 tile::ValueId NestValues::check_bounds(ScalarId id) {
@@ -125,7 +141,7 @@ tile::ValueId NestValues::check_bounds(ScalarId id) {
       where = conjunction(b, where, row_has_points(id));
       const auto shape = where < 0 ? b.kernel().type(bad).shape : common_shape(b.kernel(), std::array{bad, where});
       where = conjunction(b, inside(shape), where);
-      b.report_index(conjunction(b, bad, where), site(id));
+      report(id, conjunction(b, bad, where), below, i);
     }
   }
   return tessera::pointwise(b, ScalarOp::Select, std::array{bad, zero, i});

@@ -42,10 +42,10 @@ private:
   // per row replaces a division per element. docs/schedules.md explains the accuracy and the option against it.
   [[nodiscard]] bool divides_by_row_scalar(ScalarId id) const;
   V reciprocal(ScalarId divisor);
-  int site(ScalarId id);
+  void report(ScalarId check, V bad, V below, V index);
 
   KernelContext& kernel_;
-  std::vector<int> sites_;    // site of each CheckBounds; -1: none yet
+  std::vector<int> sites_;    // by ScalarId: site of a live CheckBounds
   std::vector<int> reported_; // the stage that reports; -2: none
 };
 
