@@ -50,7 +50,9 @@ TEST_F(OnGpu, MemoryLimitsAreKept) {
   EXPECT_TRUE(e->run({{"x", ramp(1000)}}).ok());
   auto r = e->run({{"x", ramp(1 << 20)}});
   ASSERT_FALSE(r.ok());
-  EXPECT_EQ(r.error().message, "this shape needs 4194304 bytes for intermediate results, the limit is 1048576");
+  EXPECT_EQ(
+      r.error().message,
+      "this shape needs 8388608 bytes, 4194304 for intermediate results and 4194304 for outputs; the limit is 1048576");
   EXPECT_TRUE(e->run({{"x", ramp(1000)}}).ok());
 }
 
