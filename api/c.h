@@ -17,7 +17,7 @@
  *   a struct that begins with struct_size grows at its end. The caller sets struct_size to sizeof of the struct and the
  *   rest to zero before it sets fields. A library takes the fields that it knows; a field of a later version that is not
  *   zero is an error;
- *   tessera_tensor and tessera_io stay as they are: they stand in arrays, and a size for each element would be checked
+ *   tessera_tensor, tessera_io and tessera_item stay as they are: they stand in arrays, and a size for each element would be checked
  *   for each input of each call. What they lack would come as another function;
  *   a struct that the library alone makes and shows by a pointer, as tessera_error, grows at its end. */
 #pragma once
@@ -180,7 +180,7 @@ const char* tessera_output_sizes(tessera_session* session, const tessera_tensor*
  * tessera_run_fresh() alone can compute them. */
 int32_t tessera_sizes_known(const tessera_session* session);
 
-/* Inputs and outputs in host memory; each input once, and all outputs, of the sizes that the inputs lead to. The memory
+/* Inputs and outputs in host memory, which is complete when this returns, so that no stream is given; each input once, and all outputs, of the sizes that the inputs lead to. The memory
  * of an output overlaps no other output's and no input's. */
 const char* tessera_run(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                         const tessera_tensor* outputs, int32_t output_count);
