@@ -259,8 +259,8 @@ typedef struct {
   uint64_t latency[TESSERA_LATENCY_BUCKETS];
 } tessera_metrics;
 const char* tessera_get_metrics(const tessera_session* session, tessera_metrics* metrics);
-/* Why a variant did not fit the last call of any context that found none at once: the condition, the sizes, what came
- * of it. Null text: it never happened. Good until this context's next request or its close. */
+/* Why no variant that there was fitted the last call, of any context, of which that is so: the condition, the sizes, what
+ * came of it. Null text: it never happened. Good until this context's next request or its close. */
 const char* tessera_last_miss(tessera_session* session, const char** text);
 
 /* Memory for output `output` of a call, once its element type and sizes are known; null: there is none, which ends the

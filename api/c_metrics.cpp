@@ -20,8 +20,8 @@ std::string explained(const RunStats& stats) {
   if (!miss.sizes.empty()) text += ", with " + sizes_text(miss.sizes);
   if (!miss.where.empty()) text += "; needed by " + miss.where;
   text += stats.recompiles > 0
-              ? "; a variant was compiled in " + std::to_string(static_cast<int64_t>(stats.recompile_ms)) + " ms"
-              : "; no variant was compiled";
+              ? "; another variant was ready after " + std::to_string(static_cast<int64_t>(stats.recompile_ms)) + " ms"
+              : "; there is no variant that fits";
   return text;
 }
 
@@ -75,6 +75,7 @@ void ContextMetrics::add(Kind kind, const RunStats& stats, bool ok, double us) {
   if (stats.new_shape) count(new_shapes_, 1);
   if (stats.misses.empty()) return;
   count(guard_misses_, stats.misses.size());
+  if (ok && stats.recompiles == 0) return; // a variant that there was took the call
   std::string text = explained(stats);
   std::lock_guard lock(shared_->mutex_);
   shared_->last_miss_ = std::move(text);

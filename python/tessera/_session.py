@@ -140,7 +140,7 @@ class Model:
         return self._session.metrics()
 
     def last_miss(self) -> str | None:
-        """Why a variant did not fit the last call that found none at once, and what came of it. None: it never happened."""
+        """Why no variant that there was fitted the last call of which that is so, and what came of it. None: it never happened."""
         return self._session.last_miss()
 
     def __repr__(self) -> str:

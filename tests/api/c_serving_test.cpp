@@ -252,11 +252,18 @@ TEST(CServing, MetricsCountWhatHappens) {
   ASSERT_EQ(other.run(s.session), nullptr);
   ASSERT_EQ(tessera_last_miss(s.session, &text), nullptr);
   ASSERT_NE(text, nullptr);
-  for (const char* part : {"k = 1", "n = 4", "broadcast", "a variant was compiled"})
+  for (const char* part : {"k = 1", "n = 4", "broadcast", "another variant was ready"})
     EXPECT_NE(std::string(text).find(part), std::string::npos) << text;
+  const std::string first = text;
+  ASSERT_EQ(equal.run(s.session), nullptr); // the second variant misses it, and the first one takes it
+  ASSERT_EQ(tessera_last_miss(s.session, &text), nullptr);
+  EXPECT_EQ(text, first);
   EXPECT_NE(wrong.run(s.session), nullptr);
+  ASSERT_EQ(tessera_last_miss(s.session, &text), nullptr);
+  for (const char* part : {"k = 3", "no variant that fits"})
+    EXPECT_NE(std::string(text).find(part), std::string::npos) << text;
   auto m = metrics_of(s.session);
-  EXPECT_EQ(m.calls, 5u);
+  EXPECT_EQ(m.calls, 6u);
   EXPECT_EQ(m.errors, 1u);
   EXPECT_EQ(m.new_shapes, 2u);
   EXPECT_GE(m.guard_misses, 2u);
@@ -269,11 +276,11 @@ TEST(CServing, MetricsCountWhatHappens) {
   tessera_session* clone = nullptr;
   ASSERT_EQ(tessera_clone(s.session, &clone), nullptr);
   ASSERT_EQ(equal.run(clone), nullptr);
-  EXPECT_EQ(metrics_of(clone).calls, 6u);
+  EXPECT_EQ(metrics_of(clone).calls, 7u);
   EXPECT_EQ(metrics_of(s.session).contexts, 2u);
   tessera_close(clone);
   m = metrics_of(s.session);
-  EXPECT_EQ(m.calls, 6u);
+  EXPECT_EQ(m.calls, 7u);
   EXPECT_EQ(m.contexts, 1u);
 
   says(tessera_get_metrics(nullptr, &m), "a session");

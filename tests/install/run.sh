@@ -8,7 +8,7 @@ rm -rf "$work"
 cmake --install "$1" --prefix "$work/prefix" >/dev/null
 # project NAME SOURCE FOLDER: builds a folder of the source as a project of its own.
 project() {
-  cmake -S "$2/$3" -B "$work/$1" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_FLAGS="-fuse-ld=mold -Wall -Wextra -Werror" \
+  cmake --no-warn-unused-cli -S "$2/$3" -B "$work/$1" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_FLAGS="-fuse-ld=mold -Wall -Wextra -Werror" \
     -DCMAKE_CXX_FLAGS="-fuse-ld=mold -Wall -Wextra -Werror -Wno-missing-field-initializers" >/dev/null
   cmake --build "$work/$1"
 }
