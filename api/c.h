@@ -220,7 +220,7 @@ const char* tessera_run_items(tessera_session* session, const tessera_item* inpu
 /* Binds inputs and outputs in the memory of the session's device, for tessera_run_bound(): as tessera_run() takes them,
  * by name or place. What they point to must stay until they are bound anew, or no longer (tessera_unbind()); the values
  * may change between runs. A variant that the sizes need is compiled here. Sizes of outputs that depend on values must
- * be what each run yields. */
+ * be what each run yields. After an error nothing is bound. */
 const char* tessera_bind(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                          const tessera_tensor* outputs, int32_t output_count);
 /* Runs on what is bound: nothing is looked up by name or checked again. `stream` as of tessera_run_on_device(), null on
