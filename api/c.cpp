@@ -1,4 +1,5 @@
-#include "api/c_session.h"
+#include "api/c_struct.h"
+#include "api/c_tensors.h"
 #include "api/device.h"
 #include "api/variant.h"
 #include "codegen/driver/compile.h"
@@ -6,14 +7,9 @@
 #include "frontend/fx/importer.h"
 #include "graph/support/guarded.h"
 #include "graph/support/text.h"
-#include "runtime/cuda/memory.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-
-struct tessera_memory {
-  std::unique_ptr<tessera::cuda::SharedBlock> block;
-};
 
 namespace tessera {
 namespace {
@@ -49,131 +45,6 @@ const char* record_error(const Diagnostic& error) noexcept {
 }
 
 namespace {
-enum class Side : uint8_t { Input, Output };
-enum class Memory : uint8_t { Needed, Ignored };
-
-// A tensor of the caller's that was looked at: nothing that it points to is read before that is known to be there.
-struct Checked {
-  const IoInfo* io;
-  DType dtype;
-  Dims dims;
-  size_t bytes;
-  void* data;
-};
-
-Diagnostic unknown_input(const std::vector<IoInfo>& known, const std::string& name) {
-  Diagnostic d(ErrorCode::UnknownInput, "the model has no input '" + name + "'");
-  std::string names;
-  for (const auto& io : known) names += (names.empty() ? "'" : ", '") + io.name + "'";
-  return std::move(d).note(names.empty() ? "it has no inputs" : "its inputs are " + names);
-}
-
-Status check_memory(const std::string& what, DType dtype, size_t bytes, const void* data) {
-  if (bytes == 0) return {};
-  if (data == nullptr) return usage(what + " has no memory");
-  const auto at = reinterpret_cast<uintptr_t>(data);
-  const auto alignment = static_cast<uintptr_t>(std::clamp(info(dtype).bits / 8, 1, 8));
-  if (at % alignment != 0)
-    return usage(what + " lies at an address that is no multiple of " + std::to_string(alignment) +
-                 ", the size of its elements");
-  if (at + bytes < at)
-    return usage(what + " of " + std::to_string(bytes) + " bytes reaches beyond the end of the address space");
-  return {};
-}
-
-Result<Checked> check(const tessera_tensor& t, const IoInfo& io, const std::string& what, Memory memory) {
-  auto dtype = dtype_from_onnx(t.dtype);
-  if (!dtype || !has_bytes(*dtype))
-    return usage(what + " has the element type " + std::to_string(t.dtype) + ", which cannot be passed as memory");
-  // The model's rank says how many dimensions there are to be read.
-  if (t.rank < 0 || static_cast<size_t>(t.rank) != io.shape.size())
-    return Diagnostic(ErrorCode::BadInput, what + " has rank " + std::to_string(t.rank) + ", the model declares rank " +
-                                               std::to_string(io.shape.size()));
-  if (t.rank > 0 && t.dims == nullptr) return usage(what + " has no dimensions");
-  Dims dims(t.dims, t.dims + t.rank);
-  for (size_t d = 0; d < dims.size(); ++d)
-    if (dims[d] < 0)
-      return usage(what + " has dimension " + std::to_string(d) + " of " + std::to_string(dims[d]) +
-                   ", a size is 0 or more");
-  auto elements = element_count(dims);
-  if (!elements.ok()) return Diagnostic(elements.error().code, what + ": " + elements.error().message);
-  const auto bytes = static_cast<size_t>(byte_size(*dtype, *elements));
-  if (memory == Memory::Needed) TESSERA_TRY(check_memory(what, *dtype, bytes, t.data));
-  return Checked{&io, *dtype, std::move(dims), bytes, t.data};
-}
-
-// All tensors of one side of a call.
-Result<std::vector<Checked>> check_all(const tessera_session& s, Side side, const tessera_tensor* tensors,
-                                       int32_t count, Memory memory) {
-  const bool input = side == Side::Input;
-  const auto& known = input ? s.inputs : s.outputs;
-  const std::string kind = input ? "input" : "output";
-  // More inputs than the model has are not looked at; a missing one is an error of the call, by name.
-  const bool wrong =
-      count < 0 || (input ? static_cast<size_t>(count) > known.size() : static_cast<size_t>(count) != known.size());
-  if (wrong)
-    return usage("the model has " + std::to_string(known.size()) + " " + kind + "s, and the number given is " +
-                 std::to_string(count));
-  if (count > 0 && tensors == nullptr) return usage("the " + kind + "s are null");
-  std::vector<Checked> out;
-  std::vector<bool> given(known.size());
-  for (int32_t i = 0; i < count; ++i) {
-    const tessera_tensor& t = tensors[i];
-    auto index = static_cast<size_t>(i);
-    if (input) {
-      if (t.name != nullptr) {
-        auto it = s.input_named.find(std::string_view(t.name));
-        if (it == s.input_named.end()) return unknown_input(known, t.name);
-        index = it->second;
-      }
-      if (given[index]) return usage("input '" + known[index].name + "' is given twice");
-      given[index] = true;
-    }
-    TESSERA_ASSIGN(auto checked, check(t, known[index], kind + " '" + known[index].name + "'", memory));
-    out.push_back(std::move(checked));
-  }
-  return out;
-}
-
-// The caller's memory outlives the call, so that nothing owns it here.
-Tensor view(Checked& t) {
-  static const std::byte nothing{};
-  const auto* data = t.data ? static_cast<const std::byte*>(t.data) : &nothing;
-  return Tensor::view(t.dtype, std::move(t.dims), {nullptr, data, t.bytes});
-}
-DeviceTensor on_device(Checked& t) { return {t.dtype, std::move(t.dims), t.data}; }
-
-template <class To>
-auto by_name(std::vector<Checked>& tensors, const To& to) {
-  std::map<std::string, decltype(to(tensors.front()))> out;
-  for (auto& t : tensors) out.emplace(t.io->name, to(t));
-  return out;
-}
-template <class To>
-auto in_order(std::vector<Checked>& tensors, const To& to) {
-  std::vector<decltype(to(tensors.front()))> out;
-  for (auto& t : tensors) out.push_back(to(t));
-  return out;
-}
-
-bool is_same(const DeviceTensor& known, const tessera_tensor& t) {
-  return known.data == t.data && info(known.dtype).onnx == t.dtype && t.dims != nullptr &&
-         std::equal(known.dims.begin(), known.dims.end(), t.dims, t.dims + std::max(t.rank, 0));
-}
-
-// All inputs in order, as called_with. Those that the last call gave, as weights are, were looked at then.
-Status take_inputs(tessera_session& s, const tessera_tensor* inputs) {
-  auto last = std::exchange(s.called_with, {});
-  last.resize(s.inputs.size());
-  for (size_t i = 0; i < last.size(); ++i) {
-    if (is_same(last[i], inputs[i]) && last[i].data != nullptr) continue;
-    TESSERA_ASSIGN(auto checked, check(inputs[i], s.inputs[i], "input '" + s.inputs[i].name + "'", Memory::Needed));
-    last[i] = on_device(checked);
-  }
-  s.called_with = std::move(last);
-  return {};
-}
-
 void show(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
   for (const IoInfo& io : all) {
     auto& dims = shown.dims.emplace_back();
@@ -186,52 +57,6 @@ void show(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
   for (size_t i = 0; i < all.size(); ++i)
     shown.ios.push_back({all[i].name.c_str(), info(all[i].dtype).onnx, static_cast<int32_t>(all[i].shape.size()),
                          shown.texts[i].data()});
-}
-
-// Of: DeviceTensor or Tensor. Data: of one of them, the address that is shown.
-template <class Of, class Data>
-void show_outputs(tessera_session& s, const std::vector<Of>& outputs, const std::vector<DType>& dtypes,
-                  std::vector<Dims> dims, const Data& data) {
-  s.dims = std::move(dims);
-  s.sizes.clear();
-  for (size_t i = 0; i < outputs.size(); ++i)
-    s.sizes.push_back({s.outputs[i].name.c_str(), info(dtypes[i]).onnx, static_cast<int32_t>(s.dims[i].size()),
-                       s.dims[i].data(), data(outputs[i])});
-}
-
-Status output_sizes(tessera_session& s, const tessera_tensor* inputs, int32_t input_count) {
-  TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Ignored));
-  const auto given = by_name(in, on_device);
-  TESSERA_ASSIGN(auto sizes, s.executor ? s.executor->output_sizes(given) : s.session->output_sizes(given));
-  std::vector<DType> dtypes;
-  std::vector<Dims> dims;
-  for (auto& t : sizes) {
-    dtypes.push_back(t.dtype);
-    dims.push_back(std::move(t.dims));
-  }
-  show_outputs(s, sizes, dtypes, std::move(dims), [](const DeviceTensor&) -> void* { return nullptr; });
-  return {};
-}
-
-Status run_fresh(tessera_session& s, const tessera_tensor* inputs, int32_t input_count) {
-  TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Needed));
-  const auto given = by_name(in, view);
-  s.sizes.clear();
-  s.fresh.clear();
-  TESSERA_ASSIGN(s.fresh, s.executor ? s.executor->run(given) : s.session->run(given));
-  std::vector<DType> dtypes;
-  std::vector<Dims> dims;
-  for (size_t i = 0; i < s.fresh.size(); ++i) {
-    if (!has_bytes(s.fresh[i].dtype()))
-      return Diagnostic(ErrorCode::UnsupportedType, "output '" + s.outputs[i].name + "' holds " +
-                                                        std::string(name(s.fresh[i].dtype())) +
-                                                        "s, which are no memory of a fixed layout");
-    dtypes.push_back(s.fresh[i].dtype());
-    dims.push_back(s.fresh[i].dims());
-  }
-  show_outputs(s, s.fresh, dtypes, std::move(dims),
-               [](const Tensor& t) { return static_cast<void*>(const_cast<std::byte*>(t.data())); });
-  return {};
 }
 
 // What a session's interface shows, from the session itself.
@@ -249,6 +74,30 @@ void describe(tessera_session& s) {
       for (const SymExpr& symbol : d.symbols()) s.sizes_known = s.sizes_known && bound.contains(symbol.symbol_id());
   show(s.inputs, s.shown_inputs);
   show(s.outputs, s.shown_outputs);
+}
+
+constexpr size_t kOptionsBytes = TESSERA_BYTES_WITH(tessera_options, allocator);
+constexpr size_t kProgramBytes = TESSERA_BYTES_WITH(tessera_program, strided);
+
+Result<std::shared_ptr<MemoryAccount>> account_of(const tessera_options& given) {
+  if (given.memory_limit > static_cast<uint64_t>(INT64_MAX))
+    return usage("memory_limit is " + std::to_string(given.memory_limit) + ", and no memory has so many bytes");
+  MemoryAccount::Functions functions;
+  if (given.allocator != nullptr) {
+    TESSERA_ASSIGN(auto allocator,
+                   take_struct("tessera_allocator", *given.allocator, TESSERA_BYTES_WITH(tessera_allocator, context)));
+    if (allocator.allocate == nullptr || allocator.release == nullptr)
+      return usage("tessera_allocator: the function `" + std::string(allocator.allocate ? "release" : "allocate") +
+                   "` is null");
+    functions = {allocator.allocate, allocator.release, allocator.context};
+  }
+  return std::make_shared<MemoryAccount>(static_cast<int64_t>(given.memory_limit), functions);
+}
+
+// What the caller says, or the defaults.
+Result<tessera_options> options_of(const tessera_options* options) {
+  if (options == nullptr) return tessera_options{};
+  return take_struct("tessera_options", *options, kOptionsBytes);
 }
 
 // Open: (SessionOptions) -> Result<std::unique_ptr<Session>>
@@ -269,7 +118,9 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
     TESSERA_ASSIGN(options.compile.plan, read_plan_file(given.plan));
   }
   if (given.tune_share != 0) options.tune_share = std::max(given.tune_share, 0.0);
+  TESSERA_ASSIGN(options.executor.memory, account_of(given));
   auto out = std::make_unique<tessera_session>();
+  out->metrics = std::make_unique<ContextMetrics>(std::make_shared<SharedMetrics>(options.executor.memory));
   out->device = choice.device;
   out->gpu = choice.gpu;
   TESSERA_ASSIGN(out->session, open(std::move(options)));
@@ -277,7 +128,8 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
   return out;
 }
 
-Result<ProgramSource> source_of(const tessera_program& program) {
+Result<ProgramSource> source_of(const tessera_program& given) {
+  TESSERA_ASSIGN(const tessera_program program, take_struct("tessera_program", given, kProgramBytes));
   if (program.json == nullptr) return usage("the program has no JSON");
   if (program.weight_count < 0 || (program.weight_count > 0 && program.weights == nullptr))
     return usage("the program's weights are null");
@@ -289,7 +141,7 @@ Result<ProgramSource> source_of(const tessera_program& program) {
     const tessera_tensor& w = program.weights[i];
     if (w.name == nullptr) return usage("weight " + std::to_string(i) + " has no name");
     const IoInfo any{w.name, DType::F32, SymShape(static_cast<size_t>(std::max(w.rank, 0)))};
-    TESSERA_ASSIGN(Checked checked, check(w, any, "weight '" + any.name + "'", Memory::Needed));
+    TESSERA_ASSIGN(Checked checked, check(w, any, "weight '" + any.name + "'", DataUse::Needed));
     source.weights.insert_or_assign(any.name, view(checked));
   }
   return source;
@@ -301,7 +153,10 @@ Result<ProgramSource> source_of(const tessera_program& program) {
 using namespace tessera;
 
 const char* tessera_open(const char* model, const char* device, int32_t threads, tessera_session** session) {
-  const tessera_options options{device, threads, 0};
+  tessera_options options{};
+  options.struct_size = sizeof options;
+  options.device = device;
+  options.threads = threads;
   return tessera_open_with(model, &options, session);
 }
 
@@ -309,8 +164,8 @@ const char* tessera_open_with(const char* model, const tessera_options* options,
   if (session == nullptr) return record_error(usage("nowhere to put the session"));
   auto opened = guarded("opening a model", [&]() -> Result<std::unique_ptr<tessera_session>> {
     if (model == nullptr) return usage("a model is needed");
-    return open_session(options ? *options : tessera_options{},
-                        [&](SessionOptions o) { return Session::open(model, std::move(o)); });
+    TESSERA_ASSIGN(auto given, options_of(options));
+    return open_session(given, [&](SessionOptions o) { return Session::open(model, std::move(o)); });
   });
   if (!opened.ok()) return record_error(opened.error());
   *session = opened->release();
@@ -323,7 +178,8 @@ const char* tessera_open_program(const tessera_program* program, const tessera_o
   if (program == nullptr) return record_error(usage("a program is needed"));
   auto opened = guarded("opening a program", [&]() -> Result<std::unique_ptr<tessera_session>> {
     TESSERA_ASSIGN(ProgramSource source, source_of(*program));
-    return open_session(options ? *options : tessera_options{},
+    TESSERA_ASSIGN(auto given, options_of(options));
+    return open_session(given,
                         [&](SessionOptions o) { return Session::open_program(std::move(source), std::move(o)); });
   });
   if (!opened.ok()) return record_error(opened.error());
@@ -362,6 +218,7 @@ const char* tessera_clone(tessera_session* session, tessera_session** clone) {
     out->session = session->session;
     out->device = session->device;
     out->gpu = session->gpu;
+    out->metrics = std::make_unique<ContextMetrics>(session->metrics->shared());
     TESSERA_ASSIGN(out->executor, session->session->new_executor());
     describe(*out);
     return out;
@@ -412,94 +269,4 @@ void tessera_kernels(const tessera_session* session, int32_t* needed, int32_t* c
 
 const char* tessera_device(const tessera_session* session) { return session ? session->device.c_str() : nullptr; }
 
-const char* tessera_output_sizes(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
-                                 const tessera_tensor** outputs, int32_t* output_count) {
-  if (outputs == nullptr || output_count == nullptr) return record_error(usage("nowhere to put the outputs"));
-  return call(session, "finding the outputs' sizes", [&](tessera_session& s) -> Status {
-    TESSERA_TRY(output_sizes(s, inputs, input_count));
-    *outputs = s.sizes.data();
-    *output_count = static_cast<int32_t>(s.sizes.size());
-    return {};
-  });
-}
-
 int32_t tessera_sizes_known(const tessera_session* session) { return session && session->sizes_known ? 1 : 0; }
-
-const char* tessera_run_fresh(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
-                              const tessera_tensor** outputs, int32_t* output_count) {
-  if (outputs == nullptr || output_count == nullptr) return record_error(usage("nowhere to put the outputs"));
-  return call(session, "running the model", [&](tessera_session& s) -> Status {
-    TESSERA_TRY(run_fresh(s, inputs, input_count));
-    *outputs = s.sizes.data();
-    *output_count = static_cast<int32_t>(s.sizes.size());
-    return {};
-  });
-}
-
-const char* tessera_run(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
-                        const tessera_tensor* outputs, int32_t output_count) {
-  return call(session, "running the model", [&](tessera_session& s) -> Status {
-    TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Needed));
-    TESSERA_ASSIGN(auto out, check_all(s, Side::Output, outputs, output_count, Memory::Needed));
-    auto given = in_order(out, view);
-    const auto named = by_name(in, view);
-    TESSERA_TRY(s.executor ? s.executor->run(named, nullptr, &given) : s.session->run(named, nullptr, &given));
-    return {};
-  });
-}
-
-const char* tessera_run_on_device(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
-                                  const tessera_tensor* outputs, int32_t output_count, void* stream) {
-  return call(session, "running the model", [&](tessera_session& s) -> Status {
-    TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Needed));
-    TESSERA_ASSIGN(auto out, check_all(s, Side::Output, outputs, output_count, Memory::Needed));
-    const auto named = by_name(in, on_device);
-    const auto made = in_order(out, on_device);
-    return s.executor ? s.executor->run_on_device(named, made, stream) : s.session->run_on_device(named, made, stream);
-  });
-}
-
-const char* tessera_call(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
-                         tessera_allocate allocate, void* context, void* stream) {
-  return call(session, "running the model", [&](tessera_session& s) -> Status {
-    if (allocate == nullptr) return usage("the function that gives memory for outputs is null");
-    if (input_count < 0 || static_cast<size_t>(input_count) != s.inputs.size())
-      return usage("the model has " + std::to_string(s.inputs.size()) + " inputs, and the number given is " +
-                   std::to_string(input_count));
-    if (input_count > 0 && inputs == nullptr) return usage("the inputs are null");
-    TESSERA_TRY(take_inputs(s, inputs));
-    OutputAllocator give = [&](size_t output, DType dtype, const Dims& dims) -> Result<void*> {
-      return allocate(context, static_cast<int32_t>(output), info(dtype).onnx, static_cast<int32_t>(dims.size()),
-                      dims.data());
-    };
-    return s.executor ? s.executor->call(s.called_with, give, stream) : s.session->call(s.called_with, give, stream);
-  });
-}
-
-const char* tessera_memory_create(const tessera_session* session, size_t bytes, void* stream, tessera_memory** memory,
-                                  void** data) {
-  if (session == nullptr || memory == nullptr || data == nullptr)
-    return record_error(usage("a session, and places for the memory and its address, are needed"));
-  auto made = guarded("allocating memory", [&]() -> Result<std::unique_ptr<tessera_memory>> {
-    if (session->device != "cuda") return usage("the session runs on the CPU, and has no memory of a GPU");
-    if (bytes > static_cast<size_t>(INT64_MAX)) return usage("no memory has " + std::to_string(bytes) + " bytes");
-    TESSERA_ASSIGN(auto context, cuda::Context::open(session->gpu));
-    auto out = std::make_unique<tessera_memory>();
-    TESSERA_ASSIGN(out->block,
-                   cuda::SharedBlock::create(std::move(context), std::max<int64_t>(static_cast<int64_t>(bytes), 1),
-                                             static_cast<CUstream>(stream), "a result"));
-    return out;
-  });
-  if (!made.ok()) return record_error(made.error());
-  *memory = made->release();
-  *data = (*memory)->block->data();
-  return nullptr;
-}
-
-const char* tessera_memory_wait(tessera_memory* memory, void* stream) {
-  if (memory == nullptr) return record_error(usage("the memory is null"));
-  auto outcome = guarded("waiting for memory", [&] { return memory->block->wait_on(static_cast<CUstream>(stream)); });
-  return outcome.ok() ? nullptr : record_error(outcome.error());
-}
-
-void tessera_memory_free(tessera_memory* memory) { delete memory; }

@@ -1,5 +1,5 @@
 /* The embedding interface in plain C, for programs in other languages: a session opened from a model, run on memory
- * that the caller owns. session.h says what a session is; what needs more than this is done in C++.
+ * that the caller owns. session.h says what a session is; tessera.hpp has the same as classes of C++.
  *
  *   tessera_session* s;
  *   const char* error = tessera_open("model.onnx", "auto", 0, &s);
@@ -9,7 +9,17 @@
  * thread calls again. Null pointers, counts and ranks that are not the model's, sizes that no memory has, misaligned or
  * overlapping memory are such errors, as far as a pointer shows it: that there is memory where it leads to is for the
  * caller to see to. A session is used by one thread at a time; a call that comes into another thread's is an error, but
- * closing a session that is in use is not noticed. */
+ * closing a session that is in use is not noticed.
+ *
+ * Stability. A program that was built with this header runs with every later library of the same TESSERA_ABI_VERSION,
+ * the number in the library's soname (libtessera.so.1) and in the symbols' version (TESSERA_1). Within it
+ *   functions and constants are added, and none is changed or removed;
+ *   a struct that begins with struct_size grows at its end. The caller sets struct_size to sizeof of the struct and the
+ *   rest to zero before it sets fields. A library takes the fields that it knows; a field of a later version that is not
+ *   zero is an error;
+ *   tessera_tensor, tessera_io and tessera_item stay as they are: they stand in arrays, and a size for each element would be checked
+ *   for each input of each call. What they lack would come as another function;
+ *   a struct that the library alone makes and shows by a pointer, as tessera_error, grows at its end. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -18,7 +28,16 @@
 extern "C" {
 #endif
 
+#define TESSERA_ABI_VERSION 1
+
 typedef struct tessera_session tessera_session;
+
+/* Of the library. A program may compare `abi` with TESSERA_ABI_VERSION, which it was built with. */
+typedef struct {
+  int32_t major, minor, patch;
+  int32_t abi;
+} tessera_version_numbers;
+const tessera_version_numbers* tessera_version(void);
 
 /* The error that the last failed function of this thread returned, in its parts: its exact texts, not escaped for a
  * terminal. Good until the same thread calls again; null where none has failed. */
@@ -72,8 +91,19 @@ typedef struct {
   void* data;
 } tessera_tensor;
 
-/* All zero: what tessera_open() takes where nothing is said. */
+/* Where the host's memory for intermediate results and for the outputs of tessera_run_fresh() and tessera_run_items()
+ * comes from. Both functions are called from any thread, also several at a time, until the session and its clones are
+ * closed; they must not call Tessera. */
 typedef struct {
+  size_t struct_size;                                               /* sizeof(tessera_allocator) */
+  void* (*allocate)(void* context, size_t bytes, size_t alignment); /* null: there is no memory, which ends the call */
+  void (*release)(void* context, void* data, size_t bytes);
+  void* context;
+} tessera_allocator;
+
+/* All zero but for struct_size: what tessera_open() takes where nothing is said. */
+typedef struct {
+  size_t struct_size; /* sizeof(tessera_options) */
   const char* device; /* "cpu", "cuda", "cuda:1" (the second GPU) or "auto", the default */
   int32_t threads;    /* of the host, 0 for all cores */
   /* Tune kernels during the calls, in at most this share of the time: 0.05 is 5 %. 0: what the variable
@@ -84,6 +114,11 @@ typedef struct {
   /* A plan file (docs/steering.md), which `tessera compile --save-plan` wrote; null: none. What of it does not fit is
    * decided anew. */
   const char* plan;
+  /* Most bytes that the session and its clones hold together for runs: intermediate results, copies of inputs on the
+   * GPU, outputs that the library allocates. 0: any number. A call that needs more is an error (TES-4001) before it
+   * begins. Weights and code are not counted. */
+  uint64_t memory_limit;
+  const tessera_allocator* allocator; /* null: the library's own */
 } tessera_options;
 
 /* `options` may be null. A variable of the environment, TESSERA_CACHE_DIR, names the folder of compiled kernels and of
@@ -96,7 +131,8 @@ const char* tessera_open(const char* model, const char* device, int32_t threads,
  * `strided`: inputs and outputs lie in memory as the program's strides say (session.h, ProgramSource), else they are
  * contiguous. */
 typedef struct {
-  const char* name; /* of the model, for messages; may be null */
+  size_t struct_size; /* sizeof(tessera_program) */
+  const char* name;   /* of the model, for messages; may be null */
   const char* json;
   size_t json_bytes;
   const tessera_tensor* weights;
@@ -110,8 +146,9 @@ const char* tessera_open_program(const tessera_program* program, const tessera_o
 const char* tessera_survey_program(const tessera_program* program, const char** refusals);
 void tessera_close(tessera_session* session); /* null is allowed */
 
-/* Another session over the same compiled code and weights, for another thread: calls of both run at the same time. It
- * has memory for intermediate results of its own. Each is closed by itself, in any order. */
+/* Another context of the same session, for another thread: calls of both run at the same time. Compiled code, weights,
+ * memory_limit and metrics are the session's; plans of sizes, memory for intermediate results and what functions return
+ * are the context's own. What was opened is a context as any other. Each is closed by itself, in any order. */
 const char* tessera_clone(tessera_session* session, tessera_session** clone);
 
 /* "cpu" or "cuda": what "auto" came to. Good as long as the session; null for a null session. */
@@ -143,7 +180,7 @@ const char* tessera_output_sizes(tessera_session* session, const tessera_tensor*
  * tessera_run_fresh() alone can compute them. */
 int32_t tessera_sizes_known(const tessera_session* session);
 
-/* Inputs and outputs in host memory; each input once, and all outputs, of the sizes that the inputs lead to. The memory
+/* Inputs and outputs in host memory, which is complete when this returns, so that no stream is given; each input once, and all outputs, of the sizes that the inputs lead to. The memory
  * of an output overlaps no other output's and no input's. */
 const char* tessera_run(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                         const tessera_tensor* outputs, int32_t output_count);
@@ -180,6 +217,52 @@ const char* tessera_list_type(const tessera_session* session, int32_t is_output,
 const char* tessera_run_items(tessera_session* session, const tessera_item* inputs, int32_t input_count,
                               const tessera_item** outputs, int32_t* output_count);
 
+/* Binds inputs and outputs in the memory of the session's device, for tessera_run_bound(): as tessera_run() takes them,
+ * by name or place. What they point to must stay until they are bound anew, or no longer (tessera_unbind()); the values
+ * may change between runs. A variant that the sizes need is compiled here. Sizes of outputs that depend on values must
+ * be what each run yields. After an error nothing is bound. */
+const char* tessera_bind(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
+                         const tessera_tensor* outputs, int32_t output_count);
+/* Runs on what is bound: nothing is looked up by name or checked again. `stream` as of tessera_run_on_device(), null on
+ * the host. */
+const char* tessera_run_bound(tessera_session* session, void* stream);
+void tessera_unbind(tessera_session* session); /* null is allowed */
+
+/* Makes ready for calls of these sizes: compiles what they need, plans them, and waits for libraries' choices, by a run
+ * with inputs of zeros. An input with data is used as it is, which a model may need whose values have to be valid. Other
+ * contexts have the compiled code, too, and plan by themselves. */
+const char* tessera_warmup(tessera_session* session, const tessera_tensor* inputs, int32_t input_count);
+
+/* What a session and its contexts have done since it was opened, and what they hold. Read by any thread at any time. */
+#define TESSERA_LATENCY_BUCKETS 32
+typedef struct {
+  size_t struct_size; /* sizeof(tessera_metrics) */
+  uint64_t calls;     /* of the functions that run the model; those of tessera_warmup() are counted apart */
+  uint64_t errors;    /* calls that ended with one */
+  uint64_t warmups;
+  uint64_t new_shapes;      /* calls and warm-ups of sizes that their context had no plan for */
+  uint64_t guard_misses;    /* a variant did not fit a call; see tessera_last_miss() */
+  uint64_t variants;        /* that there are */
+  uint64_t compiles;        /* of variants */
+  uint64_t failed_compiles; /* another variant served the call, or it was an error */
+  uint64_t kernels;         /* that the compiles needed */
+  uint64_t cached_kernels;  /* those of them that the cache folder had */
+  double compile_ms;        /* of all compiles, imports of the model included */
+  uint64_t contexts;        /* that are open */
+  uint64_t memory_limit;    /* bytes; 0: none */
+  uint64_t host_bytes;      /* held for runs now: see tessera_options.memory_limit */
+  uint64_t device_bytes;    /* of a GPU, likewise */
+  uint64_t peak_bytes;      /* most of both together */
+  uint64_t latency_us;      /* of all calls together */
+  /* Calls by their time on the host in microseconds: the first of less than 1, number i of 2^(i-1) to below 2^i, the
+   * last of all that took longer. A call that only puts work on a stream is as long as that takes. */
+  uint64_t latency[TESSERA_LATENCY_BUCKETS];
+} tessera_metrics;
+const char* tessera_get_metrics(const tessera_session* session, tessera_metrics* metrics);
+/* Why no variant that there was fitted the last call, of any context, of which that is so: the condition, the sizes, what
+ * came of it. Null text: it never happened. Good until this context's next request or its close. */
+const char* tessera_last_miss(tessera_session* session, const char** text);
+
 /* Memory for output `output` of a call, once its element type and sizes are known; null: there is none, which ends the
  * call. `context` is the caller's. */
 typedef void* (*tessera_allocate)(void* context, int32_t output, int32_t dtype, int32_t rank, const int64_t* dims);
@@ -199,6 +282,23 @@ const char* tessera_memory_create(const tessera_session* session, size_t bytes, 
 const char* tessera_memory_wait(tessera_memory* memory, void* stream);
 /* Gives it back after what was put on all of its streams before. Null is allowed. */
 void tessera_memory_free(tessera_memory* memory);
+
+/* The log of the process: what TESSERA_LOG writes to standard error, to a function instead. */
+typedef enum {
+  TESSERA_LOG_WARNING = 1, /* of models, caches and files */
+  TESSERA_LOG_INFO = 2,    /* what is seldom: variants that are compiled */
+  TESSERA_LOG_DEBUG = 3    /* everything */
+} tessera_log_level;
+typedef struct {
+  size_t struct_size;   /* sizeof(tessera_logger) */
+  int32_t level;        /* a tessera_log_level: that and those before it */
+  const char* channels; /* "guards,recompiles": these instead, as in TESSERA_LOG; null: those of the level */
+  /* From any thread, one at a time; must not call Tessera. The texts are good during the call. */
+  void (*write)(void* context, int32_t level, const char* channel, const char* text);
+  void* context;
+} tessera_logger;
+/* Null: as before, what TESSERA_LOG says. The function before is not called any more when this returns. */
+const char* tessera_set_logger(const tessera_logger* logger);
 
 #ifdef __cplusplus
 }

@@ -1,15 +1,17 @@
 // A session of the C interface, and calls of it.
 #pragma once
-#include "api/c.h"
+#include "api/c_metrics.h"
 #include "api/last_error.h"
 #include "api/session.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
+#include "graph/support/stopwatch.h"
 #include <deque>
 
 struct tessera_session {
   std::shared_ptr<tessera::Session> session;
   std::unique_ptr<tessera::Executor> executor; // of a clone; the first one runs by the session's own
+  std::unique_ptr<tessera::ContextMetrics> metrics;
   std::string device;
   int gpu = 0;                                  // of device "cuda"
   bool sizes_known = true;                      // of outputs, from those of inputs
@@ -18,6 +20,10 @@ struct tessera_session {
   tessera::InUse in_use;
   std::vector<tessera::DeviceTensor> called_with; // inputs of the last tessera_call(), all of them looked at
   std::vector<tessera::Tensor> fresh;             // what tessera_run_fresh() shows
+  struct Bound {                                  // by place
+    std::vector<tessera::DeviceTensor> inputs, outputs;
+  };
+  std::optional<Bound> bound; // by tessera_bind()
   // What tessera_output_sizes() and tessera_run_fresh() show.
   std::vector<tessera::Dims> dims;
   std::vector<tessera_tensor> sizes;
@@ -28,7 +34,7 @@ struct tessera_session {
     std::vector<tessera_io> ios;
   };
   Shown shown_inputs, shown_outputs;
-  std::string report;
+  std::string report, last_miss;
   // What tessera_run_items() shows: a deque, as items point to each other.
   std::vector<tessera::Tensor> yielded;
   std::deque<std::vector<tessera_item>> items;
@@ -49,6 +55,28 @@ const char* call(tessera_session* session, const Doing& doing, const Body& body)
     return body(*session);
   });
   return outcome.ok() ? nullptr : record_error(outcome.error());
+}
+
+// The same of a call that runs the model, or would: body(session, stats), which is counted.
+template <class Body>
+const char* counted_call(tessera_session* session, ContextMetrics::Kind kind, const Doing& doing, const Body& body) {
+  return call(session, doing, [&](tessera_session& s) -> Status {
+    const Stopwatch watch;
+    RunStats stats;
+    Status outcome = guarded(doing, [&] { return body(s, stats); });
+    s.metrics->add(kind, stats, outcome.ok(), watch.us());
+    return outcome;
+  });
+}
+template <class Body>
+const char* run_call(tessera_session* session, const Body& body) {
+  return counted_call(session, ContextMetrics::Kind::Call, "running the model", body);
+}
+
+// Does the same by the context's executor: the session's own, or that of a clone.
+template <class Use>
+auto on_executor(tessera_session& s, const Use& use) {
+  return s.executor ? use(*s.executor) : use(*s.session);
 }
 
 } // namespace tessera

@@ -133,7 +133,7 @@ tessera_item shown(tessera_session& s, const Tensor& t, std::span<const int32_t>
   return out;
 }
 
-Status run_items(tessera_session& s, const tessera_item* inputs, int32_t input_count) {
+Status run_items(tessera_session& s, const tessera_item* inputs, int32_t input_count, RunStats& stats) {
   if (input_count < 0 || static_cast<size_t>(input_count) > s.inputs.size())
     return usage("the model has " + std::to_string(s.inputs.size()) + " inputs, and the number given is " +
                  std::to_string(input_count));
@@ -152,7 +152,7 @@ Status run_items(tessera_session& s, const tessera_item* inputs, int32_t input_c
     if (!given.emplace(io.name, std::move(t)).second) return usage("input '" + io.name + "' is given twice");
   }
   clear(s);
-  TESSERA_ASSIGN(s.yielded, s.executor ? s.executor->run(given) : s.session->run(given));
+  TESSERA_ASSIGN(s.yielded, on_executor(s, [&](auto& e) { return e.run(given, &stats); }));
   std::vector<tessera_item> outputs;
   for (size_t i = 0; i < s.yielded.size(); ++i)
     outputs.push_back(shown(s, s.yielded[i], kinds_of(s.outputs[i].list), s.outputs[i].name.c_str()));
@@ -173,8 +173,8 @@ const char* tessera_list_type(const tessera_session* session, int32_t is_output,
 const char* tessera_run_items(tessera_session* session, const tessera_item* inputs, int32_t input_count,
                               const tessera_item** outputs, int32_t* output_count) {
   if (outputs == nullptr || output_count == nullptr) return record_error(usage("nowhere to put the outputs"));
-  return call(session, "running the model", [&](tessera_session& s) -> Status {
-    TESSERA_TRY(run_items(s, inputs, input_count));
+  return run_call(session, [&](tessera_session& s, RunStats& stats) -> Status {
+    TESSERA_TRY(run_items(s, inputs, input_count, stats));
     *outputs = s.items.back().data();
     *output_count = static_cast<int32_t>(s.items.back().size());
     return {};

@@ -14,6 +14,7 @@
 #include "graph/support/stopwatch.h"
 #include "report/report.h"
 #include "runtime/guards.h"
+#include "runtime/memory_account.h"
 #include <algorithm>
 #include <mutex>
 #include <set>
@@ -89,6 +90,8 @@ struct Session::Impl {
   InUse in_use;                        // of calls: run(), run_on_device(), output_sizes()
   mutable std::mutex mutex;            // of variants: executors on several threads may recompile
   std::vector<std::shared_ptr<SessionVariant>> variants;
+  mutable std::mutex totals_mutex; // not held while anything is compiled
+  CompileTotals totals;
   std::shared_ptr<const Executable> generic; // of the first variant
   // Of the thread that the session belongs to:
   std::unique_ptr<Executor> executor;
@@ -116,9 +119,25 @@ struct Session::Impl {
     return out;
   }
 
-  // Imports anew (a graph is consumed by its compile) and compiles, with the sizes of the requesting call as hints. The
-  // mutex is held, except by open().
+  // Another variant, counted. The mutex is held, except by open().
   Result<std::shared_ptr<SessionVariant>> make(const Sizes& sizes, const Wanted* specialization, bool of_call) {
+    const Stopwatch watch;
+    auto made = make_variant(sizes, specialization, of_call);
+    std::lock_guard lock(totals_mutex);
+    totals.variants = static_cast<int64_t>(variants.size());
+    totals.failures += made.ok() ? 0 : 1;
+    if (made.ok() && (*made)->compiled.graph) {
+      ++totals.compiles;
+      const CompileReport& report = (*made)->compiled.report;
+      totals.kernels += report.cache_hits + report.cache_misses;
+      totals.cached_kernels += report.cache_hits;
+    }
+    totals.ms += watch.ms();
+    return made;
+  }
+
+  // Imports anew (a graph is consumed by its compile) and compiles, with the sizes of the requesting call as hints.
+  Result<std::shared_ptr<SessionVariant>> make_variant(const Sizes& sizes, const Wanted* specialization, bool of_call) {
     const Stopwatch watch;
     if (!program && is_compiled_file(path)) {
       if (!options.allow_compiled_file)
@@ -190,6 +209,9 @@ struct Session::Impl {
     if (tuned) // a folder that neither can use is reported once
       for (auto& w : tuned->warnings())
         if (std::find(warnings.begin(), warnings.end(), w) == warnings.end()) warnings.push_back(std::move(w));
+    if (variants.empty())
+      for (const std::string& w : this->warnings) TESSERA_LOGF(LogChannel::Warnings, w);
+    for (const std::string& w : warnings) TESSERA_LOGF(LogChannel::Warnings, w);
     variants.push_back(variant);
     return variant;
   }
@@ -439,8 +461,10 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   impl.path = path;
   impl.program = std::move(program);
   impl.options = std::move(options);
-  if (!impl.options.executor.pool) impl.options.executor.pool = ThreadPool::create(impl.options.compile.threads);
-  impl.options.compile.threads = impl.options.executor.pool->threads();
+  ExecutorOptions& run = impl.options.executor;
+  if (!run.memory) run.memory = std::make_shared<MemoryAccount>(run.memory_limit);
+  if (!run.pool) run.pool = ThreadPool::create(impl.options.compile.threads);
+  impl.options.compile.threads = run.pool->threads();
   CompileOptions& compile = impl.options.compile;
   compile.records = impl.options.use_tuned;
   if (impl.options.use_tuned && !compile.tuned)
@@ -510,10 +534,17 @@ Status Session::call(std::span<const DeviceTensor> inputs, const OutputAllocator
   return impl_->executor->call(inputs, outputs, stream, stats);
 }
 
-Result<std::vector<DeviceTensor>> Session::output_sizes(const std::map<std::string, DeviceTensor>& inputs) {
+Result<std::vector<DeviceTensor>> Session::output_sizes(const std::map<std::string, DeviceTensor>& inputs,
+                                                        RunStats* stats) {
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
   TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->output_sizes(inputs);
+  return impl_->executor->output_sizes(inputs, stats);
+}
+
+Status Session::wait() {
+  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
+  return impl_->executor->wait();
 }
 
 std::vector<std::shared_ptr<const SessionVariant>> Session::variants() const {
@@ -536,5 +567,9 @@ Status Session::save(const std::string& path, bool embed_weights, const std::map
 const ModelInfo& Session::model_info() const { return impl_->info; }
 const std::vector<std::string>& Session::model_warnings() const { return impl_->warnings; }
 double Session::import_ms() const { return impl_->import_ms; }
+CompileTotals Session::compile_totals() const {
+  std::lock_guard lock(impl_->totals_mutex);
+  return impl_->totals;
+}
 
 } // namespace tessera

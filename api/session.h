@@ -35,7 +35,8 @@ struct Specialization {
 struct SessionOptions {
   CompileOptions compile;
   ImportOptions import;
-  ExecutorOptions executor;                         // `recompile` is set by the session
+  // `recompile` is set by the session, and `memory` where it is empty: the executors of a session share memory_limit.
+  ExecutorOptions executor;
   std::map<std::string, Specialization> specialize; // by symbolic dimension ("batch"); empty: no specialized variants
   // A call that no specialized variant fits: compile one for it, or (once there is one) take the generic one.
   enum class OnMiss : uint8_t { Compile, Generic } on_miss = OnMiss::Compile;
@@ -59,6 +60,14 @@ struct IoInfo {
   SymShape shape;                    // as the model declares it
   std::vector<SymExpr> indexed = {}; // of an input of integers: extents of the dimensions that they index
   std::string list = {};             // of a List: what it is, "sequence f32[?, 4]", "map i64 f32[]", "optional i64[]"
+};
+
+// What a session has compiled so far.
+struct CompileTotals {
+  int64_t variants = 0;                    // that it has; one, of a compiled file
+  int64_t compiles = 0, failures = 0;      // of variants, imports included
+  int64_t kernels = 0, cached_kernels = 0; // that these needed; those of them that the cache folder had
+  double ms = 0;                           // of all compiles
 };
 
 class Session {
@@ -87,7 +96,10 @@ public:
   [[nodiscard]] Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs,
                             void* stream = nullptr, RunStats* stats = nullptr);
   // What memory run_on_device() wants for its outputs: see Executor::output_sizes.
-  [[nodiscard]] Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs);
+  [[nodiscard]] Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs,
+                                                               RunStats* stats = nullptr);
+  // See Executor::wait.
+  [[nodiscard]] Status wait();
   // Another executor over the same code and weights, for another thread. It has the variants of this moment and gets
   // others when a call needs them; it must not be used after the session is gone, except for calls that its variants
   // fit.
@@ -106,6 +118,8 @@ public:
   [[nodiscard]] Status save(const std::string& path, bool embed_weights,
                             const std::map<std::string, int64_t>& sizes = {}) const;
   [[nodiscard]] double import_ms() const; // of open()
+  // Does not wait for a compile.
+  [[nodiscard]] CompileTotals compile_totals() const;
   // Until the tuner in the background has nothing to do; returns at once where there is none.
   void settle_tuning();
 

@@ -2,7 +2,7 @@
 # from its root ("graph/support/result.h"); installed they do so as their users do (<tessera/graph/support/result.h>), so that no other
 # folder need be on the include path. Run by `cmake --install`, with `source` and `include` set.
 cmake_minimum_required(VERSION 3.25)
-set(waiting api/session.h api/device.h api/c.h api/operators.h api/operators.hpp)
+set(waiting api/session.h api/device.h api/c.h api/tessera.hpp api/operators.h api/operators.hpp)
 set(seen)
 while(waiting)
   list(POP_FRONT waiting header)

@@ -4,6 +4,7 @@
 #include "graph/support/stopwatch.h"
 #include "runtime/cuda/nvtx.h"
 #include "runtime/loaded_variant.h"
+#include "runtime/memory_account.h"
 #include <algorithm>
 
 namespace tessera {
@@ -56,7 +57,8 @@ public:
     });
   }
 
-  Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs) override {
+  Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs,
+                                                 RunStats* stats) override {
     return guarded("finding the outputs' sizes", [&]() -> Result<std::vector<DeviceTensor>> {
       auto typed = inputs;
       static std::byte never_read{};
@@ -74,7 +76,7 @@ public:
             sizes = std::move(*known);
             return Result<std::vector<Tensor>>(std::vector<Tensor>());
           },
-          nullptr));
+          stats));
       return sizes;
     });
   }
@@ -461,6 +463,7 @@ Result<std::unique_ptr<Executor>> Executor::create(std::vector<std::shared_ptr<c
     for (const auto& v : variants)
       if (!v) return Diagnostic(ErrorCode::Usage, "an executable is missing");
     if (!options.pool) options.pool = ThreadPool::create();
+    if (!options.memory) options.memory = std::make_shared<MemoryAccount>(options.memory_limit);
     if (!options.ranges && cuda::nvtx_wanted()) {
       TESSERA_ASSIGN(options.ranges, cuda::nvtx_ranges());
     }

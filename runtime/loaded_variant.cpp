@@ -2,6 +2,7 @@
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
+#include "runtime/memory_account.h"
 #include <atomic>
 #include <cstring>
 
@@ -166,11 +167,15 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
                                          " bytes, packed weights " + std::to_string(plan->packed_bytes) + " bytes");
   }
   arena_bytes_ += plan->arena_bytes + plan->step_scratch;
-  auto needed = arena_bytes_ + plan->worker_scratch * device_.workers();
-  if (options_.memory_limit != 0 && static_cast<size_t>(needed) > options_.memory_limit)
-    return Diagnostic(ErrorCode::OutOfMemory, "this shape needs " + std::to_string(needed) +
-                                                  " bytes for intermediate results, the limit is " +
-                                                  std::to_string(options_.memory_limit));
+  if (options_.memory->limit() != 0) {
+    int64_t outputs = 0; // that are allocated here
+    if (!arguments.outputs && !arguments.allocator)
+      for (const auto& o : v.exe->outputs)
+        if (const auto id = static_cast<size_t>(o.buffer);
+            v.buffer_segment[id] <= segment && has_bytes(v.exe->buffers[id].dtype))
+          outputs += plan->bytes[id];
+    TESSERA_TRY(options_.memory->check_call(arena_bytes_ + plan->worker_scratch * device_.workers(), outputs));
+  }
   for (size_t b = 0; b < v.exe->buffers.size(); ++b)
     if (v.buffer_segment[b] <= segment) {
       table_.dims[b] = &plan->dims[b];
@@ -226,12 +231,13 @@ Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
     given_[o] = Tensor::view(info.dtype, dims, Storage{spare, spare.get(), room});
     return {};
   }
-  auto allocated = allocate_bytes(bytes);
+  if (spare.use_count() == 1) spare.reset(); // its room first
+  auto allocated = options_.memory->allocate(bytes, "outputs");
   if (!allocated.ok())
     return Diagnostic(allocated.error().code, allocated.error().message + " for output '" + binding.name + "'");
   auto block = std::move(*allocated);
   given_[o] = Tensor::view(info.dtype, dims, Storage{block, block.get(), bytes});
-  if (bytes >= kWorthKeeping) {
+  if (bytes >= kWorthKeeping && options_.memory->limit() == 0) {
     spare = std::move(block);
     room = bytes;
   }

@@ -11,6 +11,7 @@
 namespace tessera {
 
 struct Executable;
+class MemoryAccount; // runtime/memory_account.h
 
 namespace cuda {
 class Context; // runtime/cuda/context.h
@@ -73,7 +74,10 @@ public:
 struct ExecutorOptions {
   std::shared_ptr<ThreadPool> pool; // created when empty
   RecompileFn recompile;            // empty: a guard miss with no fitting variant is an error
-  size_t memory_limit = 0;          // bytes of arena; 0 = none
+  // Most bytes that this executor may hold for its runs, 0 for any number; or the account that executors share, with a
+  // limit of its own.
+  int64_t memory_limit = 0;
+  std::shared_ptr<MemoryAccount> memory;
   // For tests: arena and outputs are filled with NaN patterns before each run; on the host, a step that writes outside
   // its temporaries or scratch memory is an error.
   bool poison = false;
@@ -175,7 +179,7 @@ public:
   // where one is missing. Errors: UnknownInput, MissingInput, BadInput, GuardFailed, SizeOverflow; UnsupportedFeature
   // where a size depends on values, as NonZero's does.
   [[nodiscard]] virtual Result<std::vector<DeviceTensor>>
-  output_sizes(const std::map<std::string, DeviceTensor>& inputs) = 0;
+  output_sizes(const std::map<std::string, DeviceTensor>& inputs, RunStats* stats = nullptr) = 0;
   // Until all that run_on_device() started is done, and no library's plan is being made in the background for a shape
   // that was run. Errors of it that have not been reported yet: DeviceError, BadInput.
   [[nodiscard]] virtual Status wait() = 0;

@@ -14,17 +14,20 @@ namespace tessera {
 namespace {
 struct ChannelInfo {
   LogChannel channel;
+  LogLevel level;
   std::string_view name, help;
 };
 constexpr std::array kChannels = {
-    ChannelInfo{LogChannel::Fusion, "fusion", "what was fused, what was not, and why"},
-    ChannelInfo{LogChannel::Guards, "guards", "guards as they are added and as they are checked"},
-    ChannelInfo{LogChannel::Recompiles, "recompiles", "guard misses, and what they compiled or ran"},
-    ChannelInfo{LogChannel::OutputCode, "output_code", "tile kernels and the LLVM IR made of them"},
-    ChannelInfo{LogChannel::Passes, "passes", "graph passes: what changed, time"},
-    ChannelInfo{LogChannel::Cache, "cache", "hits, misses and writes of the kernel cache"},
-    ChannelInfo{LogChannel::Memory, "memory", "the arena's plan, allocations"},
-    ChannelInfo{LogChannel::Perf, "perf", "times of compile stages and of steps"},
+    ChannelInfo{LogChannel::Warnings, LogLevel::Warning, "warnings",
+                "what a model says and is not so, caches that cannot be used"},
+    ChannelInfo{LogChannel::Fusion, LogLevel::Debug, "fusion", "what was fused, what was not, and why"},
+    ChannelInfo{LogChannel::Guards, LogLevel::Debug, "guards", "guards as they are added and as they are checked"},
+    ChannelInfo{LogChannel::Recompiles, LogLevel::Info, "recompiles", "guard misses, and what they compiled or ran"},
+    ChannelInfo{LogChannel::OutputCode, LogLevel::Debug, "output_code", "tile kernels and the LLVM IR made of them"},
+    ChannelInfo{LogChannel::Passes, LogLevel::Debug, "passes", "graph passes: what changed, time"},
+    ChannelInfo{LogChannel::Cache, LogLevel::Debug, "cache", "hits, misses and writes of the kernel cache"},
+    ChannelInfo{LogChannel::Memory, LogLevel::Debug, "memory", "the arena's plan, allocations"},
+    ChannelInfo{LogChannel::Perf, LogLevel::Debug, "perf", "times of compile stages and of steps"},
 };
 static_assert(kChannels.size() == static_cast<size_t>(LogChannel::Count_));
 
@@ -110,6 +113,24 @@ void set_log_sink(LogSink sink, void* user) {
 }
 
 std::string set_log_channels(std::string_view names) { return logger().enable(names); }
+
+LogLevel log_level(std::string_view channel) {
+  for (const ChannelInfo& c : kChannels)
+    if (c.name == channel) return c.level;
+  return LogLevel::Debug;
+}
+
+void set_log_level(LogLevel most) {
+  uint32_t mask = 0;
+  for (const ChannelInfo& c : kChannels)
+    if (c.level <= most) mask |= 1u << static_cast<unsigned>(c.channel);
+  logger().enabled.store(mask, std::memory_order_relaxed);
+}
+
+void reset_log_channels() {
+  const char* names = std::getenv("TESSERA_LOG");
+  (void)logger().enable(names ? names : ""); // that a name is unknown has been said
+}
 
 bool dump_enabled() { return !logger().dump_dir.empty(); }
 

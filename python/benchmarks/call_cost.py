@@ -62,11 +62,11 @@ class Tensor(ctypes.Structure):
 
 
 class Program(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("json", ctypes.c_char_p), ("json_bytes", ctypes.c_size_t), ("weights", ctypes.c_void_p), ("weight_count", ctypes.c_int32), ("strided", ctypes.c_int32)]
+    _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("json", ctypes.c_char_p), ("json_bytes", ctypes.c_size_t), ("weights", ctypes.c_void_p), ("weight_count", ctypes.c_int32), ("strided", ctypes.c_int32)]
 
 
 class Options(ctypes.Structure):
-    _fields_ = [("device", ctypes.c_char_p), ("threads", ctypes.c_int32), ("tune_share", ctypes.c_double), ("tf32", ctypes.c_char_p), ("plan", ctypes.c_char_p)]
+    _fields_ = [("struct_size", ctypes.c_size_t), ("device", ctypes.c_char_p), ("threads", ctypes.c_int32), ("tune_share", ctypes.c_double), ("tf32", ctypes.c_char_p), ("plan", ctypes.c_char_p), ("memory_limit", ctypes.c_uint64), ("allocator", ctypes.c_void_p)]
 
 
 def library() -> ctypes.CDLL:
@@ -98,7 +98,7 @@ def main() -> int:
     assert (model(x) == x + x).all()
 
     c, session = library(), ctypes.c_void_p()
-    given, options = Program(b"x + x", text, len(text), None, 0, 0), Options(b"cpu", 1, 0, None)
+    given, options = Program(ctypes.sizeof(Program), b"x + x", text, len(text), None, 0, 0), Options(ctypes.sizeof(Options), b"cpu", 1)
     if error := c.tessera_open_program(ctypes.byref(given), ctypes.byref(options), ctypes.byref(session)):
         print(error.decode(), file=sys.stderr)
         return 1

@@ -107,6 +107,89 @@ PyObject* report(PyObject* self, PyObject*) {
   });
 }
 
+// ---- what a server asks for
+bool put(PyObject* dict, const char* name, PyObject* owned) {
+  Ref value(owned);
+  return value && PyDict_SetItemString(dict, name, value.get()) == 0;
+}
+
+PyObject* metrics(PyObject* self, PyObject*) {
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    tessera_metrics m{};
+    m.struct_size = sizeof m;
+    if (const char* error = tessera_get_metrics(model_of(self).lanes.front()->session, &m))
+      return raise_last_error(error);
+    const std::pair<const char*, uint64_t> counts[] = {{"calls", m.calls},
+                                                       {"errors", m.errors},
+                                                       {"warmups", m.warmups},
+                                                       {"new_shapes", m.new_shapes},
+                                                       {"guard_misses", m.guard_misses},
+                                                       {"variants", m.variants},
+                                                       {"compiles", m.compiles},
+                                                       {"failed_compiles", m.failed_compiles},
+                                                       {"kernels", m.kernels},
+                                                       {"cached_kernels", m.cached_kernels},
+                                                       {"contexts", m.contexts},
+                                                       {"memory_limit", m.memory_limit},
+                                                       {"host_bytes", m.host_bytes},
+                                                       {"device_bytes", m.device_bytes},
+                                                       {"peak_bytes", m.peak_bytes},
+                                                       {"latency_us", m.latency_us}};
+    Ref out(PyDict_New());
+    if (!out || !put(out.get(), "compile_ms", PyFloat_FromDouble(m.compile_ms))) return nullptr;
+    for (const auto& [name, value] : counts)
+      if (!put(out.get(), name, PyLong_FromUnsignedLongLong(value))) return nullptr;
+    Ref latency(PyList_New(0));
+    for (const uint64_t calls : m.latency) {
+      Ref number(PyLong_FromUnsignedLongLong(calls));
+      if (!latency || !number || PyList_Append(latency.get(), number.get()) != 0) return nullptr;
+    }
+    return put(out.get(), "latency", latency.release()) ? out.release() : nullptr;
+  });
+}
+
+PyObject* last_miss(PyObject* self, PyObject*) {
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    Using lane(model_of(self));
+    if (!lane.take()) return nullptr;
+    const char* miss = nullptr;
+    if (const char* error = tessera_last_miss(lane->session, &miss)) return raise_last_error(error);
+    return miss ? text(miss).release() : Ref::borrow(Py_None).release();
+  });
+}
+
+// warmup(shapes)
+PyObject* warmup(PyObject* self, PyObject* shapes) {
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    Model& model = model_of(self);
+    Ref all(PySequence_Tuple(shapes));
+    if (!all) return nullptr;
+    if (static_cast<size_t>(PyTuple_Size(all.get())) != model.inputs.size())
+      return raise_error("InputTypeError", "the model has " + counted(model.inputs.size(), "input") +
+                                               ", and the number of shapes given is " +
+                                               std::to_string(PyTuple_Size(all.get())));
+    std::vector<std::vector<int64_t>> dims(model.inputs.size());
+    std::vector<tessera_tensor> inputs;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      Ref sizes(PySequence_Tuple(PyTuple_GetItem(all.get(), static_cast<Py_ssize_t>(i))));
+      if (!sizes) return nullptr;
+      for (Py_ssize_t d = 0; d < PyTuple_Size(sizes.get()); ++d) {
+        dims[i].push_back(PyLong_AsLongLong(PyTuple_GetItem(sizes.get(), d)));
+        if (dims[i].back() == -1 && PyErr_Occurred()) return nullptr;
+      }
+      inputs.push_back({nullptr, model.inputs[i].dtype, static_cast<int32_t>(dims[i].size()), dims[i].data(), nullptr});
+    }
+    Using lane(model);
+    if (!lane.take()) return nullptr;
+    const char* error = nullptr;
+    {
+      WithoutLock others;
+      error = tessera_warmup(lane->session, inputs.data(), static_cast<int32_t>(inputs.size()));
+    }
+    return error ? raise_last_error(error) : Ref::borrow(Py_None).release();
+  });
+}
+
 // call(args, make, stream)
 PyObject* session_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   if (count != 3) {
@@ -148,6 +231,11 @@ PyMethodDef methods[] = {
      "make(output, sizes): a tensor with data_ptr() for that output, sizes being a tuple of int.\n"
      "stream: of the GPU, as an int; 0 is the default stream. Not looked at on the host.\n"
      "Returns the list of what make returned. Other threads run meanwhile. Raises tessera.Error."},
+    {"metrics", metrics, METH_NOARGS, "metrics()\n--\n\nThe fields of tessera_metrics (api/c.h), as a dict."},
+    {"last_miss", last_miss, METH_NOARGS, "last_miss()\n--\n\nThe text of tessera_last_miss(), or None."},
+    {"warmup", warmup, METH_O,
+     "warmup(shapes, /)\n--\n\n"
+     "Makes ready for calls of these sizes, one sequence of int for each input. Raises tessera.Error."},
     {"report", report, METH_NOARGS,
      "report()\n--\n\nWhat `tessera explain --format json` shows, as text. Raises tessera.Error."},
     {nullptr, nullptr, 0, nullptr}};
@@ -175,11 +263,14 @@ PyType_Spec spec = {"tessera._native.Session", sizeof(SessionObject), 0, Py_TPFL
 struct Options {
   const char *device = "auto", *tf32 = "conv", *plan = "";
   int threads = 0;
+  unsigned long long memory_limit = 0;
   [[nodiscard]] tessera_options c() const {
     tessera_options o{};
+    o.struct_size = sizeof o;
     o.device = device;
     o.threads = threads;
     o.tf32 = tf32;
+    o.memory_limit = memory_limit;
     if (*plan) o.plan = plan;
     return o;
   }
@@ -199,11 +290,12 @@ PyObject* open_with(const Options& options, Ref weights, const Open& open) {
 }
 
 PyObject* open_model(PyObject*, PyObject* args, PyObject* keywords) {
-  static const char* names_of[] = {"path", "device", "threads", "tf32", "plan", nullptr};
+  static const char* names_of[] = {"path", "device", "threads", "tf32", "plan", "memory_limit", nullptr};
   PyObject* path = nullptr;
   Options options;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sizy:open", const_cast<char**>(names_of), PyUnicode_FSConverter,
-                                   &path, &options.device, &options.threads, &options.tf32, &options.plan))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sizyK:open", const_cast<char**>(names_of), PyUnicode_FSConverter,
+                                   &path, &options.device, &options.threads, &options.tf32, &options.plan,
+                                   &options.memory_limit))
     return nullptr;
   Ref bytes(path);
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
@@ -259,7 +351,8 @@ struct Program {
         weights[i].dims = dims[i].data();
       }
     }
-    c = {name, text, static_cast<size_t>(bytes), weights.data(), static_cast<int32_t>(weights.size()), strided ? 1 : 0};
+    c = {sizeof c,       name, text, static_cast<size_t>(bytes), weights.data(), static_cast<int32_t>(weights.size()),
+         strided ? 1 : 0};
     return true;
   }
 };

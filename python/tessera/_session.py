@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +122,27 @@ class Model:
 
         return text(self._file, self.device, sizes)
 
+    def warmup(self, *shapes: Sequence[int], **named: Sequence[int]) -> None:
+        """Makes ready for calls of these sizes, one shape for each input, by position or by name: compiles and plans what they
+        need, by a run on zeros. Threads that call at the same time later plan by themselves; they do not compile again.
+
+        Raises as a call does.
+        """
+        self._session.warmup(self._in_order(shapes, named) if named else shapes)
+
+    def metrics(self) -> dict[str, Any]:
+        """What the model has done since it was loaded, and what it holds: the fields of tessera_metrics in api/c.h by name.
+
+        "calls", "errors", "warmups", "new_shapes", "guard_misses", "variants", "compiles", "failed_compiles", "kernels",
+        "cached_kernels", "contexts"; "compile_ms"; "memory_limit", "host_bytes", "device_bytes", "peak_bytes"; "latency_us", of all
+        calls together, and "latency", calls by time: below 1 us, then from 2**(i-1) to below 2**i for each i.
+        """
+        return self._session.metrics()
+
+    def last_miss(self) -> str | None:
+        """Why no variant that there was fitted the last call of which that is so, and what came of it. None: it never happened."""
+        return self._session.last_miss()
+
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self._inputs))
         outputs = ", ".join(map(str, self._outputs))
@@ -134,6 +156,7 @@ def load(
     threads: int = 0,
     tf32: str = "conv",
     plan: str | bytes | os.PathLike[str] | None = None,
+    memory_limit: int = 0,
 ) -> Model:
     """Reads and compiles a model.
 
@@ -143,7 +166,9 @@ def load(
     threads: of the host; 0 for all cores that this process may use.
     tf32: which float32 operations on a GPU may round operands to TF32: "off", "conv" or "all".
     plan: a file of `tessera compile --save-plan`: fusion, schedules and routes are as it says; what does not fit is decided anew.
+    memory_limit: most bytes that calls may hold together for intermediate results and for outputs that the library allocates; a call
+    that needs more raises OutOfMemoryError before it begins. 0: any number.
 
     Raises FileError, ModelError, UnsupportedError, UsageError, OutOfMemoryError, RunError; all are tessera.Error.
     """
-    return Model(_native.open(path, device, threads, tf32, b"" if plan is None else os.fsencode(plan)), os.fsdecode(path))
+    return Model(_native.open(path, device, threads, tf32, b"" if plan is None else os.fsencode(plan), memory_limit), os.fsdecode(path))

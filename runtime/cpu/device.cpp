@@ -2,6 +2,7 @@
 #include "graph/support/stopwatch.h"
 #include "runtime/cpu/plan.h"
 #include "runtime/cpu/red_zones.h"
+#include "runtime/memory_account.h"
 #include <cstring>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
@@ -23,30 +24,45 @@ public:
     auto wanted = static_cast<size_t>(bytes);
     if (wanted <= bytes_) return {};
     release();
-    constexpr size_t kPage = 4096, kHuge = size_t{4} << 20;
     wanted = (wanted + kPage - 1) / kPage * kPage;
-    void* p = ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
+    TESSERA_TRY(account_->take(MemoryAccount::Where::Host, static_cast<int64_t>(wanted), "intermediate results"));
+    data_ = account_->has_functions() ? account_->call_allocate(wanted, kPage) : map(wanted);
+    if (data_ == nullptr) {
+      account_->give(MemoryAccount::Where::Host, static_cast<int64_t>(wanted));
       return Diagnostic(ErrorCode::OutOfMemory,
                         "cannot allocate " + std::to_string(bytes) + " bytes for intermediate results");
-    if (wanted >= kHuge) (void)::madvise(p, wanted, MADV_HUGEPAGE);
-    data_ = static_cast<std::byte*>(p);
+    }
     bytes_ = wanted;
     return {};
   }
   void release() {
-    if (data_) ::munmap(data_, bytes_);
+    if (data_ == nullptr) return;
+    if (account_->has_functions())
+      account_->call_release(data_, bytes_);
+    else
+      ::munmap(data_, bytes_);
+    account_->give(MemoryAccount::Where::Host, static_cast<int64_t>(bytes_));
     data_ = nullptr;
     bytes_ = 0;
   }
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] size_t size() const { return bytes_; }
-  Block() = default;
-  Block(Block&& o) noexcept : data_(std::exchange(o.data_, nullptr)), bytes_(std::exchange(o.bytes_, 0)) {}
+  explicit Block(std::shared_ptr<MemoryAccount> account) : account_(std::move(account)) {}
+  Block(Block&& o) noexcept
+      : account_(o.account_), data_(std::exchange(o.data_, nullptr)), bytes_(std::exchange(o.bytes_, 0)) {}
   Block& operator=(Block&&) = delete;
   ~Block() { release(); }
 
 private:
+  static constexpr size_t kPage = 4096, kHuge = size_t{4} << 20;
+  static std::byte* map(size_t bytes) {
+    void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return nullptr;
+    if (bytes >= kHuge) (void)::madvise(p, bytes, MADV_HUGEPAGE);
+    return static_cast<std::byte*>(p);
+  }
+
+  std::shared_ptr<MemoryAccount> account_;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
 };
@@ -54,11 +70,12 @@ private:
 // The host's memory is everyone's.
 class CpuInnerRuns final : public InnerRuns {
 public:
-  explicit CpuInnerRuns(std::shared_ptr<ThreadPool> pool) : pool_(std::move(pool)) {}
+  CpuInnerRuns(std::shared_ptr<ThreadPool> pool, std::shared_ptr<MemoryAccount> memory)
+      : pool_(std::move(pool)), memory_(std::move(memory)) {}
   [[nodiscard]] ExecutorOptions options(ExecutorOptions outer) const override { return outer; }
   [[nodiscard]] void* stream() const override { return nullptr; }
   Result<std::shared_ptr<std::byte>> allocate(int64_t bytes) override {
-    return allocate_bytes(static_cast<size_t>(bytes));
+    return memory_->allocate(static_cast<size_t>(bytes), "values of control flow");
   }
   Status move(void* to, const void* from, int64_t bytes) override {
     if (bytes <= 0 || to == from) return {};
@@ -79,19 +96,21 @@ public:
 
 private:
   std::shared_ptr<ThreadPool> pool_;
+  std::shared_ptr<MemoryAccount> memory_;
 };
 
 class CpuDevice final : public Device {
 public:
   explicit CpuDevice(const ExecutorOptions& options)
-      : pool_(options.pool), inner_(options.pool), poison_(options.poison) {
-    worker_scratch_.resize(static_cast<size_t>(pool_->threads()));
+      : pool_(options.pool), account_(options.memory), inner_(options.pool, options.memory), poison_(options.poison),
+        step_scratch_(account_) {
+    for (int w = 0; w < pool_->threads(); ++w) worker_scratch_.emplace_back(account_);
     worker_pointers_.resize(worker_scratch_.size());
   }
 
   Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable&) override {
     args_.resize(std::max(args_.size(), variant.max_kernel_pointers));
-    while (arenas_.size() + 1 < variant.segment_begin.size()) arenas_.emplace_back();
+    while (arenas_.size() + 1 < variant.segment_begin.size()) arenas_.emplace_back(account_);
     return std::make_unique<DeviceVariant>();
   }
   Status choose(const Variant&, int, const Variant::CallState&, SegmentPlan&) override { return {}; }
@@ -295,6 +314,7 @@ private:
   }
 
   std::shared_ptr<ThreadPool> pool_;
+  std::shared_ptr<MemoryAccount> account_;
   CpuInnerRuns inner_;
   bool poison_;
   RedZones zones_; // with poison_

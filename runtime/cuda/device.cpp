@@ -296,13 +296,14 @@ public:
 
 private:
   CudaDevice(std::shared_ptr<Context> context, const ExecutorOptions& options)
-      : context_(std::move(context)), pool_(options.pool), memory_(context_), pending_(context_), times_(context_, options.profile_submitted),
-        staging_(context_, pool_.get()), inner_(
-                                             context_, staging_, [this] { return run_.stream; },
-                                             [this](const std::string& doing) -> Status {
-                                               TESSERA_TRY(synchronize(doing));
-                                               return violation(*run_.loaded);
-                                             }),
+      : context_(std::move(context)), pool_(options.pool), memory_(context_, options.memory), pending_(context_),
+        times_(context_, options.profile_submitted), staging_(context_, pool_.get()),
+        inner_(
+            context_, options.memory, staging_, [this] { return run_.stream; },
+            [this](const std::string& doing) -> Status {
+              TESSERA_TRY(synchronize(doing));
+              return violation(*run_.loaded);
+            }),
         poison_(options.poison), synchronize_launches_(options.synchronize_launches) {
     wait_for_plans_ = options.wait_for_plans;
     const char* text = std::getenv("TESSERA_CUDA_SYNC");

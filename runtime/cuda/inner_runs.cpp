@@ -13,7 +13,13 @@ ExecutorOptions CudaInnerRuns::options(ExecutorOptions outer) const {
 
 Result<std::shared_ptr<std::byte>> CudaInnerRuns::allocate(int64_t bytes) {
   auto block = std::make_unique<DeviceBlock>();
-  TESSERA_TRY(block->reserve(*context_, rounded_bytes(bytes), stream_(), "values of control flow"));
+  constexpr const char* kWhat = "values of control flow";
+  const int64_t room = DeviceBlock::room_for(rounded_bytes(bytes));
+  TESSERA_TRY(account_->take(MemoryAccount::Where::Device, room, kWhat));
+  if (auto reserved = block->reserve(*context_, room, stream_(), kWhat); !reserved.ok()) {
+    account_->give(MemoryAccount::Where::Device, room);
+    return std::move(reserved).take_error();
+  }
   std::byte* data = block->data();
   // The owner may go while the GPU still works on the memory.
   return std::shared_ptr<std::byte>(data, [this, owned = block.release()](std::byte*) {
@@ -41,7 +47,10 @@ Status CudaInnerRuns::write(void* to, const void* from, int64_t bytes) {
 }
 
 void CudaInnerRuns::release(CUstream stream) {
-  for (auto& block : retired_) block.release(*context_, stream);
+  for (auto& block : retired_) {
+    account_->give(MemoryAccount::Where::Device, block.bytes());
+    block.release(*context_, stream);
+  }
   retired_.clear();
 }
 

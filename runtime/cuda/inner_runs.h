@@ -2,15 +2,17 @@
 #pragma once
 #include "runtime/cuda/memory.h"
 #include "runtime/device.h"
+#include "runtime/memory_account.h"
 
 namespace tessera::cuda {
 
 class CudaInnerRuns final : public InnerRuns {
 public:
   // `stream`: of the current run. `arrive`: until the stream has got here; errors of what was on it.
-  CudaInnerRuns(std::shared_ptr<Context> context, Staging& staging, std::function<CUstream()> stream,
-                std::function<Status(const std::string& doing)> arrive)
-      : context_(std::move(context)), staging_(staging), stream_(std::move(stream)), arrive_(std::move(arrive)) {}
+  CudaInnerRuns(std::shared_ptr<Context> context, std::shared_ptr<MemoryAccount> account, Staging& staging,
+                std::function<CUstream()> stream, std::function<Status(const std::string& doing)> arrive)
+      : context_(std::move(context)), account_(std::move(account)), staging_(staging), stream_(std::move(stream)),
+        arrive_(std::move(arrive)) {}
   ~CudaInnerRuns() override = default;
   CudaInnerRuns(const CudaInnerRuns&) = delete;
   CudaInnerRuns& operator=(const CudaInnerRuns&) = delete;
@@ -26,6 +28,7 @@ public:
 
 private:
   std::shared_ptr<Context> context_;
+  std::shared_ptr<MemoryAccount> account_;
   Staging& staging_;
   std::function<CUstream()> stream_;
   std::function<Status(const std::string& doing)> arrive_;

@@ -7,9 +7,7 @@ namespace tessera::cuda {
 
 Status DeviceBlock::reserve(Context& context, int64_t bytes, CUstream stream, const std::string& what) {
   if (bytes <= bytes_) return {};
-  // Whole pages of the GPU: a shape that is a little larger than the last does not allocate again.
-  constexpr int64_t kPage = 2 << 20;
-  if (bytes > kPage / 2) bytes = (bytes + kPage - 1) / kPage * kPage;
+  bytes = room_for(bytes);
   release(context, stream); // first, so that its room can be used again
   TESSERA_ASSIGN(address_, context.allocate(bytes, stream, what));
   bytes_ = bytes;

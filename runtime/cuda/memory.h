@@ -18,6 +18,12 @@ public:
   // At least `bytes` at data(), whose contents are lost if it has to grow; ordered on `stream`, as is what used it
   // before. Error OutOfMemory (Context::allocate): the block is then empty, and may be reserved again.
   [[nodiscard]] Status reserve(Context& context, int64_t bytes, CUstream stream, const std::string& what);
+  // What reserve() allocates for so many bytes: whole pages of the GPU, so that a shape that is a little larger than the
+  // last does not allocate again.
+  [[nodiscard]] static int64_t room_for(int64_t bytes) {
+    constexpr int64_t kPage = 2 << 20;
+    return bytes > kPage / 2 ? (bytes + kPage - 1) / kPage * kPage : bytes;
+  }
   // Gives the memory back after what is on `stream`.
   void release(Context& context, CUstream stream);
   [[nodiscard]] std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }

@@ -2,16 +2,18 @@
 #pragma once
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/plan.h"
+#include "runtime/memory_account.h"
 
 namespace tessera::cuda {
 
 class RunMemory {
 public:
-  explicit RunMemory(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  RunMemory(std::shared_ptr<Context> context, std::shared_ptr<MemoryAccount> account)
+      : context_(std::move(context)), account_(std::move(account)) {}
   void add_segments(size_t count); // so that there are at least as many
   void release(CUstream stream);
 
-  // At least so many bytes, ordered on `stream`; what they held may be lost.
+  // At least so many bytes, ordered on `stream`; what they held may be lost. Error OutOfMemory, the account's too.
   [[nodiscard]] Result<std::byte*> arena(int segment, int64_t bytes, CUstream stream);
   [[nodiscard]] Result<std::byte*> outputs(int segment, int64_t bytes, CUstream stream);
   [[nodiscard]] Result<std::byte*> inputs(int64_t bytes, CUstream stream);
@@ -26,10 +28,12 @@ public:
   void append_addresses(std::vector<void*>& to) const;
 
 private:
+  [[nodiscard]] Status grow(DeviceBlock& block, int64_t bytes, CUstream stream, const char* what);
   [[nodiscard]] Result<std::byte*> reserve(DeviceBlock& block, int64_t bytes, CUstream stream, const char* what);
   [[nodiscard]] Status rest(DeviceBlock& block, CUdeviceptr& where, int64_t words, CUstream stream, const char* what);
 
   std::shared_ptr<Context> context_;
+  std::shared_ptr<MemoryAccount> account_;
   std::vector<DeviceBlock> arenas_, outputs_; // per segment
   DeviceBlock scratch_, inputs_, counters_, boxes_;
   RestingMemory resting_; // of counters_ and boxes_ once they are clear

@@ -100,6 +100,7 @@ TEST(C, SizesThatDependOnValuesAreNotKnownBefore) {
 TEST(C, OpensWithOptions) {
   for (double share : {-1.0, 0.0, 0.1}) {
     tessera_options options{};
+    options.struct_size = sizeof options;
     options.tf32 = "off";
     options.device = "cpu";
     options.threads = 1;
@@ -123,6 +124,7 @@ TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
   says(tessera_open("m.onnx", "cpu", -1, &none), "threads");
   says(tessera_open(nullptr, "cpu", 1, &none), "model");
   tessera_options much{};
+  much.struct_size = sizeof much;
   much.device = "cpu";
   for (double share : {2.0, std::nan("")}) {
     much.tune_share = share;

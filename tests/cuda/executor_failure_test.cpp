@@ -1,5 +1,6 @@
 // The executor on the fake GPU where something fails: memory, every call of the driver, kernels.
 #include "executor_harness.h"
+#include "runtime/memory_account.h"
 #include <cstdlib>
 
 namespace tessera {
@@ -45,13 +46,22 @@ TEST_F(OnGpu, EveryAllocationMayFailForGood) {
 }
 
 TEST_F(OnGpu, MemoryLimitsAreKept) {
-  options.memory_limit = 1 << 20;
+  options.memory = std::make_shared<MemoryAccount>(1 << 20);
+  auto held = [&](MemoryAccount::Where where) { return options.memory->held(where); };
   auto e = executor(chain());
   EXPECT_TRUE(e->run({{"x", ramp(1000)}}).ok());
+  const int64_t of_small = held(MemoryAccount::Where::Device);
+  EXPECT_GT(of_small, 0);
   auto r = e->run({{"x", ramp(1 << 20)}});
   ASSERT_FALSE(r.ok());
-  EXPECT_EQ(r.error().message, "this shape needs 4194304 bytes for intermediate results, the limit is 1048576");
+  EXPECT_EQ(r.error().code, ErrorCode::OutOfMemory);
+  EXPECT_NE(r.error().message.find("bytes for inputs are needed"), std::string::npos) << r.error().message;
+  EXPECT_NE(r.error().message.find("the limit is 1048576"), std::string::npos) << r.error().message;
   EXPECT_TRUE(e->run({{"x", ramp(1000)}}).ok());
+  EXPECT_EQ(held(MemoryAccount::Where::Device), of_small);
+  e.reset();
+  EXPECT_EQ(held(MemoryAccount::Where::Device), 0);
+  EXPECT_EQ(held(MemoryAccount::Where::Host), 0);
 }
 
 // Whatever call of the driver fails, and however late: an error that names it, and the next call works.

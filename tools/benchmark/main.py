@@ -39,7 +39,7 @@ def arguments(argv):
     p.add_argument("--no-time", action="store_true", help="only check")
     p.add_argument("--list", action="store_true", help="name the cases and end")
     p.add_argument("--write", metavar="FOLDER", help="write the cases as ONNX models into this folder and end (a corpus for tessera tune --corpus)")
-    p.add_argument("--library", help="libtessera.so.0 (default: of build/, or of the bundle)")
+    p.add_argument("--library", help="libtessera.so (default: of build/, or of the bundle)")
     p.add_argument("--json", metavar="FILE")
     p.add_argument("--markdown", metavar="FILE")
     return p.parse_args(argv)

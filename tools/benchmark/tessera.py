@@ -1,5 +1,5 @@
 """Tessera in this process, through its C interface (api/c.h)."""
-import ctypes, os
+import ctypes, glob, os
 from .ops import ONNX_TYPES
 
 
@@ -24,9 +24,10 @@ def _tensors(described):
 def find_library():
     """Of the build folder next to tools/, or of the bundle that this lies in."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    for path in (os.environ.get("TESSERA_LIBRARY", ""), os.path.join(root, "build/lib/libtessera.so.0"), os.path.join(root, "lib/libtessera.so.0")):
-        if path and os.path.exists(path): return path
-    raise TesseraError(f"no libtessera.so.0 under {root}/build/lib or {root}/lib: build it (tools/build release), or name it with --library")
+    named = os.environ.get("TESSERA_LIBRARY", "")
+    for path in ([named] if named else []) + [p for name in ("build/lib/libtessera.so", "lib/libtessera.so.*") for p in sorted(glob.glob(os.path.join(root, name)))]:
+        if os.path.exists(path): return path
+    raise TesseraError(f"no libtessera.so under {root}/build/lib or {root}/lib: build it (tools/build release), or name it with --library")
 
 
 class Library:

@@ -15,7 +15,7 @@ static int run(int argc, char** argv) {
                    "Exit codes: 0 done; 1 results differ; 2 wrong use; 3 not supported; 4 bad model or input; 5 failed "
                    "while running.\n"
                    "'tessera SUBCOMMAND --help' has the options and examples. "
-                   "TESSERA_LOG=fusion,guards,recompiles,output_code,passes,\n"
+                   "TESSERA_LOG=warnings,fusion,guards,recompiles,output_code,passes,\n"
                    "cache,memory,perf shows stages; TESSERA_DUMP_DIR=DIR keeps their texts.");
   add_run(line);
   add_explain(line);

@@ -1,0 +1,81 @@
+#include "runtime/memory_account.h"
+#include "graph/support/tensor.h"
+
+namespace tessera {
+namespace {
+
+// A block of the host's memory with what has to be said when it goes.
+struct Counted {
+  std::shared_ptr<MemoryAccount> account;
+  std::shared_ptr<std::byte> block; // null: the caller's functions gave `data`
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+  ~Counted() {
+    if (data && !block) account->call_release(data, bytes);
+    if (account) account->give(MemoryAccount::Where::Host, static_cast<int64_t>(bytes));
+  }
+};
+
+} // namespace
+
+Status MemoryAccount::take(Where where, int64_t bytes, const char* what) {
+  const int64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (limit_ != 0 && total > limit_) {
+    total_.fetch_sub(bytes, std::memory_order_relaxed);
+    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes for " + what + " are needed, " +
+                                                  std::to_string(total - bytes) +
+                                                  " bytes are held already, and the limit is " + std::to_string(limit_))
+        .note("raise memory_limit, use fewer contexts, or release results of earlier calls");
+  }
+  held_[index(where)].fetch_add(bytes, std::memory_order_relaxed);
+  for (int64_t peak = peak_.load(std::memory_order_relaxed);
+       peak < total && !peak_.compare_exchange_weak(peak, total, std::memory_order_relaxed);) {
+  }
+  return {};
+}
+
+void MemoryAccount::give(Where where, int64_t bytes) noexcept {
+  held_[index(where)].fetch_sub(bytes, std::memory_order_relaxed);
+  total_.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+Status MemoryAccount::check_call(int64_t temporaries, int64_t outputs) const {
+  if (limit_ == 0 || temporaries + outputs <= limit_) return {};
+  return Diagnostic(ErrorCode::OutOfMemory, "this shape needs " + std::to_string(temporaries + outputs) + " bytes, " +
+                                                std::to_string(temporaries) + " for intermediate results and " +
+                                                std::to_string(outputs) + " for outputs; the limit is " +
+                                                std::to_string(limit_))
+      .note("raise memory_limit, or call with smaller inputs");
+}
+
+std::byte* MemoryAccount::call_allocate(size_t bytes, size_t alignment) const {
+  auto* data = static_cast<std::byte*>(functions_.allocate(functions_.context, bytes, alignment));
+  if (data == nullptr || reinterpret_cast<uintptr_t>(data) % alignment == 0) return data;
+  call_release(data, bytes);
+  return nullptr;
+}
+void MemoryAccount::call_release(std::byte* data, size_t bytes) const {
+  functions_.release(functions_.context, data, bytes);
+}
+
+Result<std::shared_ptr<std::byte>> MemoryAccount::allocate(size_t bytes, const char* what) {
+  auto counted = std::make_shared<Counted>();
+  TESSERA_TRY(take(Where::Host, static_cast<int64_t>(bytes), what));
+  counted->account = shared_from_this();
+  counted->bytes = bytes;
+  if (has_functions()) {
+    constexpr size_t kAlignment = 64;
+    counted->data = call_allocate(bytes, kAlignment);
+    if (counted->data == nullptr)
+      return Diagnostic(ErrorCode::OutOfMemory, "the caller's allocator gave no memory of " + std::to_string(bytes) +
+                                                    " bytes, aligned to " + std::to_string(kAlignment) + ", for " +
+                                                    what);
+  } else {
+    TESSERA_ASSIGN(counted->block, allocate_bytes(bytes));
+    counted->data = counted->block.get();
+  }
+  std::byte* data = counted->data;
+  return std::shared_ptr<std::byte>(std::move(counted), data);
+}
+
+} // namespace tessera

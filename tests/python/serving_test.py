@@ -1,0 +1,73 @@
+"""What servers ask of a model: warm-up, metrics, why a variant did not fit, a memory limit."""
+
+from __future__ import annotations
+
+import threading
+import unittest
+
+import numpy
+from support import load
+
+import tessera
+
+MEETING = "(float[n, 4] x, float[k, 4] y) => (float[m, 4] z) { z = Add(x, y) }"  # first taken for equal n and k
+
+
+class Serving(unittest.TestCase):
+    def call(self, model: tessera.Model, n: int, k: int) -> None:
+        z = model(numpy.ones((n, 4), numpy.float32), numpy.ones((k, 4), numpy.float32))
+        self.assertTrue((z == 2).all())
+
+    def test_after_a_warmup_a_call_compiles_nothing(self) -> None:
+        model = load(MEETING)
+        self.assertIsNone(model.last_miss())
+        model.warmup((5, 4), (1, 4))
+        self.assertIn("k = 1", model.last_miss() or "")
+        model.warmup(y=(3, 4), x=(3, 4))
+        warm = model.metrics()
+        self.assertEqual((warm["warmups"], warm["calls"], warm["variants"]), (2, 0, 2))
+        self.call(model, 5, 1)
+        self.call(model, 3, 3)
+        after = model.metrics()
+        self.assertEqual(after["calls"], 2)
+        self.assertEqual((after["compiles"], after["new_shapes"]), (warm["compiles"], warm["new_shapes"]))
+        self.assertEqual(sum(after["latency"]), 2)
+
+    def test_wrong_shapes_are_errors(self) -> None:
+        model = load(MEETING)
+        with self.assertRaisesRegex(tessera.InputTypeError, "2 inputs"):
+            model.warmup((5, 4))
+        with self.assertRaisesRegex(tessera.InputTypeError, "no input 'q'"):
+            model.warmup((5, 4), q=(1, 4))
+        with self.assertRaisesRegex(tessera.InputError, "rank 3"):
+            model.warmup((5, 4, 1), (5, 4))
+        with self.assertRaises(TypeError):
+            model.warmup(5, 4)  # type: ignore[arg-type]
+
+    def test_threads_count_for_one_model(self) -> None:
+        model = load(MEETING)
+
+        def work() -> None:
+            for _ in range(20):
+                self.call(model, 2, 2)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(model.metrics()["calls"], 80)
+
+    def test_a_call_beyond_the_memory_limit_is_refused(self) -> None:
+        model = load("(float[n, n] x) => (float[n, n] y) { p = MatMul(x, x) \n q = MatMul(p, x) \n y = Relu(q) }", memory_limit=1 << 20)
+        model(numpy.ones((16, 16), numpy.float32))
+        with self.assertRaisesRegex(tessera.OutOfMemoryError, "the limit is 1048576"):
+            model(numpy.ones((1024, 1024), numpy.float32))
+        model(numpy.ones((16, 16), numpy.float32))
+        m = model.metrics()
+        self.assertEqual((m["errors"], m["memory_limit"]), (1, 1 << 20))
+        self.assertLessEqual(m["peak_bytes"], 1 << 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
