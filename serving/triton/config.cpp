@@ -63,14 +63,15 @@ std::optional<Refusal> check_types(const Interface& model) {
   });
 }
 
-// `batched`: without dimension 0. A tensor without dimensions has one of size 1 for clients.
+// `batched`: without dimension 0. A tensor without dimensions has one of size 1 for clients; where a batch dimension
+// remains, the server removes it, and without one the backend does.
 Json describe(const Value& v, bool batched) {
   Json dims = Json::array();
   for (size_t d = batched ? 1 : 0; d < v.dims.size(); ++d) dims.push_back(number(v.dims[d]).value_or(-1));
   Json out{{"name", v.name}, {"data_type", element_type(v.onnx)->config}, {"dims", dims}};
   if (dims.empty()) {
     out["dims"] = {1};
-    out["reshape"] = {{"shape", Json::array()}};
+    if (batched) out["reshape"] = {{"shape", Json::array()}};
   }
   return out;
 }
@@ -117,7 +118,8 @@ std::optional<Refusal> check_side(const Json& config, const char* side, const st
     const Json shape =
         given.contains("reshape") ? given["reshape"].value("shape", Json::array()) : given.value("dims", Json::array());
     const size_t rank = shape.size() + (batched ? 1 : 0);
-    if (rank != it->dims.size())
+    const bool scalar = it->dims.empty() && shape == Json::array({1});
+    if (rank != it->dims.size() && !scalar)
       return Refusal{what + " has " + std::to_string(rank) + " dimensions in the configuration" +
                          (batched ? ", that of the batch included" : "") + ", and " + std::to_string(it->dims.size()) +
                          " in the model",

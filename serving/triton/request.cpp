@@ -34,6 +34,7 @@ Error Request::read_input(const Value& value, bool batched, const Place& preferr
   const ElementType& known = *element_type(value.onnx);
   if (type != known.triton)
     return invalid(what + " has element type number " + std::to_string(type) + ", and the model takes " + known.config);
+  if (value.dims.empty() && rank == 1 && *dims == 1) rank = 0; // the server has no tensors without dimensions
   if (rank != value.dims.size())
     return invalid(what + " has " + std::to_string(rank) + " dimensions, and the model takes " +
                    std::to_string(value.dims.size()));
@@ -108,9 +109,10 @@ void Request::answer(Error error, const Times& times) {
 
 Error Request::output(const Value& value, const Dims& dims, size_t bytes, void** data, Place& place) {
   TRITONBACKEND_Output* output = nullptr;
+  const Dims shown = dims.empty() ? Dims{1} : dims;
   TESSERA_TRITON_TRY(TRITONBACKEND_ResponseOutput(response_, &output, value.name.c_str(),
                                                   static_cast<TRITONSERVER_DataType>(element_type(value.onnx)->triton),
-                                                  dims.data(), static_cast<uint32_t>(dims.size())));
+                                                  shown.data(), static_cast<uint32_t>(shown.size())));
   return Error(TRITONBACKEND_OutputBuffer(output, data, bytes, &place.memory, &place.device));
 }
 

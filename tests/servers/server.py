@@ -32,6 +32,8 @@ START_SECONDS = 120
 def save(graph: str, path: Path) -> Path:
     """A file of the graph, such as "(float[n] x) => (float[n] y) { y = Relu(x) }"."""
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> g {graph}')
+    for io in (*model.graph.input, *model.graph.output):
+        io.type.tensor_type.shape.SetInParent()  # "float[]" is a scalar
     path.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(model, path)
     return path
@@ -74,13 +76,14 @@ class Server:
 
     def __init__(self, models: Path, *options: str, backends: Path = BACKENDS) -> None:
         self.http_port, self.grpc_port = free_ports(2)
+        self._clients: list[Any] = []
         self._log = tempfile.TemporaryFile("w+")
         environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_PRELOAD")}
         self.process = subprocess.Popen(
             [
                 str(program()), f"--model-repository={models}", f"--backend-directory={backends}", "--http-address=127.0.0.1",
                 f"--http-port={self.http_port}", "--grpc-address=127.0.0.1", f"--grpc-port={self.grpc_port}", "--allow-metrics=false",
-                "--exit-on-error=false", *options,
+                "--exit-on-error=false", "--exit-timeout-secs=2", *options,
             ],
             stdout=self._log, stderr=subprocess.STDOUT, env=environment,
         )  # fmt: skip
@@ -94,6 +97,8 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for client in self._clients:  # the server waits until their connections are closed
+            client.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -126,10 +131,14 @@ class Server:
         raise RuntimeError(f"the server is not there after {START_SECONDS} s:\n{self.log()}")
 
     def http(self) -> Any:
-        return tritonclient.http.InferenceServerClient(f"127.0.0.1:{self.http_port}", network_timeout=60, connection_timeout=60)
+        return self._opened(tritonclient.http.InferenceServerClient(f"127.0.0.1:{self.http_port}", network_timeout=60, connection_timeout=60))
 
     def grpc(self) -> Any:
-        return tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{self.grpc_port}")
+        return self._opened(tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{self.grpc_port}"))
+
+    def _opened(self, client: Any) -> Any:
+        self._clients.append(client)
+        return client
 
     def resident(self) -> int:
         """Bytes of the server's in memory."""
