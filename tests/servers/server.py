@@ -77,7 +77,7 @@ class Server:
     def __init__(self, models: Path, *options: str, backends: Path = BACKENDS) -> None:
         self.http_port, self.grpc_port = free_ports(2)
         self._clients: list[Any] = []
-        self._log = tempfile.TemporaryFile("w+")
+        self._log = tempfile.TemporaryFile("a+")  # the server appends, wherever this process reads
         environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_PRELOAD")}
         self.process = subprocess.Popen(
             [
