@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -27,6 +26,8 @@ BUILD = Path(os.environ.get("TESSERA_BUILD", ROOT / "build"))
 COMMAND = BUILD / "bin" / "tessera"
 BACKENDS = BUILD / "lib" / "triton"
 START_SECONDS = 120
+_cache = tempfile.TemporaryDirectory()
+os.environ.setdefault("TESSERA_CACHE_DIR", _cache.name)
 
 
 def save(graph: str, path: Path) -> Path:
@@ -163,7 +164,3 @@ def infer(client: Any, model: str, inputs: dict[str, numpy.ndarray], outputs: Se
         one.set_data_from_numpy(array)
         given.append(one)
     return client.infer(model, given, outputs=[api.InferRequestedOutput(o) for o in outputs] or None)
-
-
-if sys.version_info < (3, 10):
-    raise SystemExit("Python 3.10 is needed")

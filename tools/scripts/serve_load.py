@@ -4,11 +4,11 @@
     build/servers/bin/python3 tools/scripts/serve_load.py MODEL.onnx [--minutes 10] [--clients 16] [--rows 4] [--length 128]
         [--below INPUT=N] [--backends tessera,onnxruntime] [--instances 2] [--threads 1] [--max-batch 32] [--json FILE]
 
-Prints latency (p50, p99, the worst) and requests a second, errors, the growth of the server's memory after the first tenth of the time, and the
-load of the machine. Every hundredth answer is compared with ONNX Runtime's. Free sizes are random: rows up to --rows along the first symbol, up to --length along
-others, one for each symbol. Integers are 1, or random below N. Servers and clients come from `tools/setup --servers`. That server has no
-backend for ONNX Runtime: "onnxruntime" is one in its Python backend, with the same batches, instances and threads, and the cost of passing
-tensors through that backend's shared memory.
+Prints latency (p50, p99, the worst) and requests a second, errors, the growth of the server's memory after the first tenth of the time, and
+the load of the machine. Every hundredth answer is compared with ONNX Runtime's. Free sizes are random: up to --rows as dimension 0, up to
+--length elsewhere, one for each symbol. Integers are 1, or random below N. Servers and clients come from `tools/setup --servers`. That server
+has no backend for ONNX Runtime: "onnxruntime" is one in its Python backend, with the same batches, instances and threads, and the cost of
+passing tensors through that backend's shared memory.
 """
 
 from __future__ import annotations
