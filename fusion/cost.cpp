@@ -1,6 +1,7 @@
 #include "fusion/cost.h"
 #include "fusion/rewrite.h"
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace tessera::fusion {
@@ -43,13 +44,77 @@ std::string detail_text(const Graph& graph, const Detail& detail) {
   return tessera::detail_text(detail, [&](const SymExpr& e) { return std::optional(estimate(e)); });
 }
 
+namespace {
+
+// The parts of one operand that a nest's loads read: boxes that do not overlap.
+class Parts {
+public:
+  Parts(const LoopNest& nest, Estimator& estimate) : nest_(nest), estimate_(estimate) {}
+
+  // `axes`: those that the load's index depends on.
+  void add(const ScalarNode& load, const std::vector<bool>& axes) {
+    auto found = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return !apart(*p.load, load); });
+    if (found == parts_.end()) {
+      parts_.push_back({&load, axes});
+      return;
+    }
+    for (size_t i = 0; i < axes.size(); ++i) found->axes[i] = found->axes[i] || axes[i];
+  }
+  [[nodiscard]] SymExpr points() const {
+    SymExpr all = 0;
+    for (const Part& p : parts_) {
+      SymExpr points = 1;
+      for (size_t i = 0; i < p.axes.size(); ++i)
+        if (p.axes[i]) points *= nest_.axes[i].extent;
+      all += points;
+    }
+    return all;
+  }
+
+private:
+  struct Part {
+    const ScalarNode* load; // the first
+    std::vector<bool> axes;
+  };
+  // Two slices: along some dimension they differ by as much as the index runs over, or one is looked up elsewhere than
+  // the other. A load under a condition has its bounds from there: it counts to the part that is there.
+  [[nodiscard]] bool apart(const ScalarNode& a, const ScalarNode& b) const {
+    if (a.masked || b.masked) return false;
+    for (size_t d = 0; d < std::min(a.args.size(), b.args.size()); ++d) {
+      if (a.args[d] == b.args[d]) continue;
+      const ScalarNode &x = nest_.dag[a.args[d]], &y = nest_.dag[b.args[d]];
+      if (x.op != ScalarOp::Index || y.op != ScalarOp::Index) return true;
+      const SymExpr between = x.sym - y.sym;
+      double extent = 1;
+      bool runs = false;
+      for (const auto& axis : nest_.axes) {
+        runs = runs || between.contains(axis.var);
+        if (x.sym.contains(axis.var)) extent *= estimate_(axis.extent);
+      }
+      if (!runs && std::abs(estimate_(between)) >= extent) return true;
+    }
+    return false;
+  }
+
+  const LoopNest& nest_;
+  Estimator& estimate_;
+  std::vector<Part> parts_;
+};
+
+} // namespace
+
 std::vector<SymExpr> bytes_read(const Graph& graph, const LoopNest& nest, Estimator& estimate) {
   // Axes that each node depends on, as a set of indices.
   std::vector<std::vector<bool>> depends(static_cast<size_t>(nest.dag.size()));
-  std::vector<std::vector<bool>> used(nest.loads.size());
+  std::vector<Parts> parts(nest.loads.size(), Parts(nest, estimate));
+  std::vector<ScalarId> conditional;
   auto need = reachable(nest.dag, store_roots(nest));
   auto merge = [&](std::vector<bool>& into, const std::vector<bool>& from) {
     for (size_t i = 0; i < from.size(); ++i) into[i] = into[i] || from[i];
+  };
+  auto add = [&](ScalarId load) {
+    const ScalarNode& node = nest.dag[load];
+    parts[static_cast<size_t>(node.operand)].add(node, depends[static_cast<size_t>(load)]);
   };
   for (ScalarId id = 0; id < nest.dag.size(); ++id) {
     if (!need[static_cast<size_t>(id)]) continue;
@@ -60,21 +125,21 @@ std::vector<SymExpr> bytes_read(const Graph& graph, const LoopNest& nest, Estima
       for (size_t i = 0; i < nest.axes.size(); ++i) set[i] = node.sym.contains(nest.axes[i].var);
     for (ScalarId a : node.args) merge(set, depends[static_cast<size_t>(a)]);
     if (node.op == ScalarOp::Load) {
-      auto& u = used[static_cast<size_t>(node.operand)];
-      if (u.empty()) u.assign(nest.axes.size(), false);
-      merge(u, set);
+      if (node.masked)
+        conditional.push_back(id);
+      else
+        add(id);
     } else if (node.op == ScalarOp::Reduce) {
       for (size_t i = 0; i < nest.axes.size(); ++i)
         if (nest.axes[i].role == AxisRole::Row) set[i] = false;
     }
   }
+  for (ScalarId id : conditional) add(id);
   std::vector<SymExpr> bytes;
   for (size_t k = 0; k < nest.loads.size(); ++k) {
-    SymExpr all = byte_count(graph, nest.loads[k]), points = 1;
-    for (size_t i = 0; i < used[k].size(); ++i)
-      if (used[k][i]) points = points * nest.axes[i].extent;
-    SymExpr touched = byte_count(graph.type(nest.loads[k]).dtype, points);
-    bytes.push_back(used[k].empty() ? SymExpr(0) : estimate(touched) < estimate(all) ? touched : all);
+    const SymExpr all = byte_count(graph, nest.loads[k]);
+    const SymExpr touched = byte_count(graph.type(nest.loads[k]).dtype, parts[k].points());
+    bytes.push_back(estimate(touched) < estimate(all) ? touched : all);
   }
   return bytes;
 }

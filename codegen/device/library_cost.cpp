@@ -73,22 +73,24 @@ double flops(const ProductShape& s) { return 2 * s.batch * s.m * s.n * s.k; }
 
 PredictedTime product_time(const ProductShape& s, const Target& device, const LibraryCost& cost) {
   const double memory = memory_time(s.bytes, device, cost);
-  if (s.k == 0 || s.batch * s.m * s.n == 0) return put_together(memory, 0, 0, device);
+  if (s.batch * s.m * s.n == 0) return put_together(memory, 0, 0, device);
+  if (s.k == 0) return put_together(device.is_gpu() ? memory / cost.pooling : memory, 0, 0, device);
   const double each = rate(s, device, cost);
   if (!device.is_gpu())
     return put_together(memory, flops(s) / 2 / (each * device.cores), cost.host_start * device.launch_us, device);
   const std::array tiles_of = {Tile{128, 256, 1}, Tile{128, 128, 1}, Tile{64, 128, 1}, Tile{64, 64, cost.tile_small},
                                Tile{64, 32, cost.tile_least}};
-  const double windows = s.windows ? cost.convolution : 1;
+  const double share = (s.windows ? cost.convolution : 1) * (s.padding > 1 ? cost.unaligned : 1);
+  const double k = s.k * s.padding;
   double compute = INFINITY, latency = 0;
   const double large = std::max(s.m, s.n), small = std::min(s.m, s.n);
   for (const Tile& t : tiles_of) {
     const double tiles = s.batch * std::ceil(large / t.n) * std::ceil(small / t.m);
-    for (double parts = 1; parts <= 16 && (parts == 1 || s.k / parts >= 256); parts *= 2) {
+    for (double parts = 1; parts <= 16 && (parts == 1 || k / parts >= 256); parts *= 2) {
       const double waves = std::ceil(tiles * parts / device.multiprocessors);
-      const double time = waves * t.m * t.n * std::ceil(s.k / parts / 32) * 32 / (each * t.share * windows);
+      const double time = waves * t.m * t.n * std::ceil(k / parts / 32) * 32 / (each * t.share * share);
       const double wait =
-          device.kernel_us * (cost.start + cost.chain * std::ceil(s.k / parts / 64) + (parts > 1 ? cost.split : 0));
+          device.kernel_us * (cost.start + cost.chain * std::ceil(k / parts / 64) + (parts > 1 ? cost.split : 0));
       if (std::max(time, memory) + wait < std::max(compute, memory) + latency) compute = time, latency = wait;
     }
   }
@@ -130,6 +132,11 @@ std::optional<ProductShape> product_shape(const Graph& graph, const LibraryCall&
   } else {
     for (size_t d = 2; call.operands.size() > 1 && d < call.operands[1].shape.size(); ++d)
       s.windows = s.windows || !call.operands[1].shape[d].is_const(1);
+    if (call.operands.size() > 1) { // channels of a pixel that are multiplied with each other
+      const double channels = value_of(call.operands[1].shape, 1, 2, value, known);
+      const double together = 128.0 / info(s.dtype).bits;
+      if (channels > 0) s.padding = std::ceil(channels / together) * together / channels;
+    }
     const auto groups = static_cast<double>(std::max<int64_t>(1, graph.node(call.node).attributes.i("groups", 1)));
     s.batch = groups;
     s.m = value_of(r, 0, 1, value, known) * value_of(r, 2, r.size(), value, known);

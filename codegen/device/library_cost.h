@@ -5,8 +5,9 @@
 //   compute = waves of tiles over the multiprocessors (cores) * multiply-adds of a tile / rate of one
 //
 // A product of few tiles is divided along its sum, as libraries do: the tile and the number of parts with the least time
-// are taken. Parameters are fitted to calls that tools/scripts/price_accuracy.py measured. A convolution is the product of its windows and its weights. An attention is two products whose scores stay
-// on the device.
+// are taken. Parameters are fitted to calls that tools/scripts/price_accuracy.py measured.
+// A convolution is the product of its windows and its weights. An attention is two products whose scores stay on the
+// device.
 #pragma once
 #include "codegen/schedule/tuned.h"
 #include "fusion/plan.h"
@@ -19,6 +20,7 @@ struct ProductShape {
   DType dtype = DType::F32;
   bool tf32 = false;
   bool windows = false; // of a convolution whose weights are more than one element wide
+  double padding = 1;   // by which a library extends k, to whole groups of 16 bytes; 1: it does not
   double bytes = 0;     // read and written
 };
 [[nodiscard]] double flops(const ProductShape& shape); // multiplications and additions
@@ -26,20 +28,22 @@ struct ProductShape {
 // Parts and multiples of the target's figures; "launches": of a kernel by itself on a GPU, of a parallel loop on a host.
 struct LibraryCost {
 #define TESSERA_LIBRARY_COST_PARAMETERS(X)                                                                             \
-  X(bandwidth, 1.1)        /* of the memory's bandwidth that a copy reaches */                                         \
-  X(cached, 0.46)          /* of the level-2 cache's bandwidth, where everything fits half of it */                    \
-  X(tensor, 0.82)          /* of the rate of tensor cores, in the largest tiles and long sums */                       \
-  X(tile_small, 0.26)      /* of that, in tiles of 64 x 64 */                                                          \
-  X(tile_least, 0.13)      /* of that, in tiles of 64 x 32 */                                                          \
-  X(convolution, 0.72)     /* of that, in a convolution that is no product */                                          \
+  X(bandwidth, 0.71)       /* of the memory's bandwidth that a copy reaches */                                         \
+  X(cached, 0.3)           /* of the level-2 cache's bandwidth, where everything fits half of it */                    \
+  X(pooling, 0.53)         /* of either, in pooling */                                                                 \
+  X(tensor, 0.86)          /* of the rate of tensor cores, in the largest tiles and long sums */                       \
+  X(tile_small, 0.62)      /* of that, in tiles of 64 x 64 */                                                          \
+  X(tile_least, 0.91)      /* of that, in tiles of 64 x 32 */                                                          \
+  X(convolution, 0.45)     /* of that, in a convolution that is no product */                                          \
+  X(unaligned, 0.46)       /* of that, where a pixel's channels are not whole groups of 16 bytes */                    \
   X(vectors, 0.75)         /* of the rate of vector instructions: f32 and f64 of a GPU, everything of a host */        \
-  X(start, 1.4)            /* launches: a GPU's kernel until its pipeline is full, and its epilogue */                 \
-  X(chain, 0.0044)         /* launches: 64 further elements of a sum, which follow each other */                       \
-  X(split, 0.44)           /* launches: partial sums of a divided product put together */                              \
+  X(start, 0.635)          /* launches: a GPU's kernel until its pipeline is full, and its epilogue */                 \
+  X(chain, 0.0188)         /* launches: 64 further elements of a sum, which follow each other */                       \
+  X(split, 0.72)           /* launches: partial sums of a divided product put together */                              \
   X(host_start, 0.2)       /* launches: a call of a host's library */                                                  \
-  X(attention, 0.22)       /* of the rate of tensor cores: the softmax is computed between the products */             \
+  X(attention, 0.296)      /* of the rate of tensor cores: the softmax is computed between the products */             \
   X(attention_rows, 128)   /* of queries that a block of an attention computes */                                      \
-  X(attention_start, 1.53) /* launches: as start */
+  X(attention_start, 1.51) /* launches: as start */
 #define X(name, value) double name = value;
   TESSERA_LIBRARY_COST_PARAMETERS(X)
 #undef X

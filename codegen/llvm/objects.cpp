@@ -1,4 +1,5 @@
 #include "codegen/llvm/objects.h"
+#include "codegen/llvm/reserve.h"
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -65,6 +66,7 @@ Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* 
   std::string problems;
   llvm::raw_string_ostream problem_stream(problems);
   if (llvm::verifyModule(module, &problem_stream)) return failed(module, "invalid LLVM IR: " + problem_stream.str());
+  TESSERA_ASSIGN(const ReserveScope reserve, ReserveScope::enter());
   LeakedOnException<Pipeline> p(&machine);
   p->register_analyses();
   if (auto e = p->builder.parsePassPipeline(p->passes, pipeline)) return failed(module, llvm::toString(std::move(e)));
@@ -77,6 +79,7 @@ Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* 
 }
 
 Result<std::vector<char>> emit_file(llvm::Module& module, llvm::TargetMachine& machine, bool assembly) {
+  TESSERA_ASSIGN(const ReserveScope reserve, ReserveScope::enter());
   LeakedOnException<File> file;
   auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
   if (machine.addPassesToEmitFile(file->passes, file->stream, nullptr, kind))

@@ -115,6 +115,32 @@ TEST_F(Command, BytesOfStepsAreTheReports) {
   }
 }
 
+// Both routes of a library call have run, on the same report.
+TEST_F(Command, RoutesOfLibraryCallsAreMeasured) {
+  const std::string arguments = "'" + model("mlp") + "' --device cpu --measure-routes --seconds 0";
+  expect(0, "explain " + arguments + " -o r.json");
+  int calls = 0;
+  const Json report = json("r.json");
+  for (const Json& s : report["steps"]) {
+    if (s["kind"] != "library") continue;
+    ++calls;
+    int measured = 0;
+    for (const Json& r : s["routes"]) {
+      measured += r.contains("measured_us") ? 1 : 0;
+      if (r["taken"].get<bool>()) {
+        EXPECT_EQ(r["measured_us"], s["measured_us"]);
+      } else if (r["kind"] == "loops") {
+        EXPECT_GT(r["measured_us"].get<double>(), 0);
+        EXPECT_GE(r["with"].get<int>(), 0);
+      }
+    }
+    EXPECT_EQ(measured, 2) << s["id"];
+  }
+  EXPECT_GT(calls, 0);
+  expect(0, "explain r.json --kernel 0", {"generated loops", "times as fast as"});
+  expect(2, "explain r.json --measure-routes", {"a stored report cannot be measured"});
+}
+
 TEST_F(Command, MeasuredTimesJoinTheReport) {
   const std::string arguments = "'" + model("mlp") + "' --device cpu --shape b=3";
   expect(0, "explain " + arguments + " --measure --seconds 0 --format json -o m.json");

@@ -31,9 +31,14 @@ void* allocate(size_t bytes, size_t alignment) {
   return ::posix_memalign(&p, alignment, bytes) == 0 ? p : nullptr;
 }
 
+// As the standard says: a handler may find memory, or throws.
 void* allocate_or_throw(size_t bytes, size_t alignment) {
-  if (void* p = allocate(bytes, alignment)) return p;
-  throw std::bad_alloc();
+  while (true) {
+    if (void* p = allocate(bytes, alignment)) return p;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
 }
 
 } // namespace

@@ -59,7 +59,7 @@ Result<Json> stored_report(const ExplainOptions& o) {
                                             " cannot apply")
         .note("give it to 'tessera explain MODEL', which makes the report");
   TESSERA_ASSIGN(Json report, read_report(path));
-  TESSERA_TRY(add_times(o.measure, nullptr, report));
+  TESSERA_TRY(add_times(o.model, o.measure, nullptr, report));
   return report;
 }
 
@@ -150,7 +150,7 @@ Result<Json> made_report(const ExplainOptions& o) {
   TESSERA_ASSIGN(Json report, explain_json(*session, sizes, tiles));
   if (const auto& graph = session->variants().front()->compiled.graph; o.ir == "graph" && graph)
     report["graph"] = print(*graph);
-  TESSERA_TRY(add_times(o.measure, session.get(), report));
+  TESSERA_TRY(add_times(o.model, o.measure, session.get(), report));
   return report;
 }
 

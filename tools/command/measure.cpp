@@ -51,8 +51,8 @@ void StepTimes::add(const RunStats& call) {
   }
 }
 
-Result<StepTimes> measure_steps(Session& session, const Sizes& sizes, uint64_t seed, double seconds) {
-  constexpr size_t kLeastRuns = 5;
+Result<StepTimes> measure_steps(Session& session, const Sizes& sizes, uint64_t seed, double seconds,
+                                size_t least) {
   const std::string& target = session.variants().front()->compiled.executable->target;
   Tensors tensors;
   TESSERA_TRY(make_inputs(session, sizes, seed, tensors));
@@ -64,7 +64,7 @@ Result<StepTimes> measure_steps(Session& session, const Sizes& sizes, uint64_t s
   RunStats stats;
   TESSERA_ASSIGN(Timed timed, Timed::create(session, tensors, is_gpu_target(target), stats));
   std::vector<double> calls;
-  for (const Stopwatch clock; calls.size() < kLeastRuns || clock.seconds() < seconds;) {
+  for (const Stopwatch clock; calls.size() < least || clock.seconds() < seconds;) {
     TESSERA_ASSIGN(const double ms, timed.call(session, tensors, nullptr));
     calls.push_back(ms * 1e3);
     TESSERA_TRY(timed.call(session, tensors, &stats));

@@ -40,8 +40,9 @@ private:
   std::map<std::string, size_t> index_;
 };
 
-// Runs the model on random inputs at these sizes until steps were measured for `seconds`, and at least 5 times.
-[[nodiscard]] Result<StepTimes> measure_steps(Session& session, const Sizes& sizes, uint64_t seed, double seconds);
+// Runs the model on random inputs at these sizes until steps were measured for `seconds`, and at least `least` times.
+[[nodiscard]] Result<StepTimes> measure_steps(Session& session, const Sizes& sizes, uint64_t seed, double seconds,
+                                              size_t least = 5);
 // From a file that `bench --profile --json` or `bench --trace` wrote. Errors: FileError; BadInput where it is neither.
 [[nodiscard]] Result<StepTimes> read_step_times(const std::string& path);
 // Gives each step of the report that has a time its "measured_us", and the totals theirs. What does not fit is said in

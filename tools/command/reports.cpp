@@ -1,34 +1,38 @@
 #include "reports.h"
 #include "measure.h"
+#include "routes.h"
 
 namespace tessera::command {
 
 void add_measure_options(Subcommand& sub, MeasureOptions& o) {
   sub.flag("--measure", o.measure, "run the model on random inputs and give each step its measured time");
+  sub.flag("--measure-routes", o.routes,
+           "and each library call the time of the generated code that could replace it: compiles the model once more");
   sub.option("--profile", o.profile, "take measured times from this file of 'tessera bench' (--json or --trace)");
   sub.option("--seconds", o.seconds, "with --measure: measure for so long").range(0.0, 3600.0).show_default();
 }
 
 void prepare(const MeasureOptions& o, SessionOptions& session) {
-  session.compile_only = !o.measure;
-  session.executor.profile = o.measure;
+  session.compile_only = !o.measures();
+  session.executor.profile = o.measures();
   session.executor.wait_for_plans = true; // what is timed is what stays
 }
 
-Status add_times(const MeasureOptions& o, Session* session, Json& report) {
-  if (!o.measure && o.profile.empty()) return {};
-  if (o.measure && !o.profile.empty())
+Status add_times(const ModelOptions& model, const MeasureOptions& o, Session* session, Json& report) {
+  if (!o.measures() && o.profile.empty()) return {};
+  if (o.measures() && !o.profile.empty())
     return Diagnostic(ErrorCode::Usage, "--measure and --profile exclude each other: times are measured or read");
-  if (o.measure && !session)
+  if (o.measures() && !session)
     return Diagnostic(ErrorCode::Usage, "a stored report cannot be measured").note("give the model, or --profile FILE");
   StepTimes times;
-  if (o.measure) {
+  if (o.measures()) {
     TESSERA_ASSIGN(times, measure_steps(*session, report.at("sizes").get<Sizes>(), o.seed, o.seconds));
   } else {
     TESSERA_ASSIGN(times, read_step_times(o.profile));
   }
   std::vector<std::string> notes;
   TESSERA_TRY(add_measured(report, times, notes));
+  if (o.routes) TESSERA_TRY(measure_routes(model, o, *session, report, notes));
   for (const auto& n : notes) say_note(n);
   return {};
 }
@@ -36,7 +40,7 @@ Status add_times(const MeasureOptions& o, Session* session, Json& report) {
 Result<Json> report_of(const ModelOptions& o, const MeasureOptions& measure) {
   if (is_stored_report(o.model)) {
     TESSERA_ASSIGN(Json report, read_report(o.model));
-    TESSERA_TRY(add_times(measure, nullptr, report));
+    TESSERA_TRY(add_times(o, measure, nullptr, report));
     return report;
   }
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.shapes));
@@ -48,7 +52,7 @@ Result<Json> report_of(const ModelOptions& o, const MeasureOptions& measure) {
   TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
   for (const auto& n : notes) say_note(n);
   TESSERA_ASSIGN(Json report, explain_json(*session, sizes, false));
-  TESSERA_TRY(add_times(measure, session.get(), report));
+  TESSERA_TRY(add_times(o, measure, session.get(), report));
   return report;
 }
 

@@ -7,16 +7,19 @@ namespace tessera::command {
 // Where a report's measured times come from.
 struct MeasureOptions {
   bool measure = false; // calls of the model
+  bool routes = false;  // and the other routes of its library calls
   std::string profile;  // a file that `bench` wrote
   double seconds = 1;
   uint64_t seed = 0;
+  [[nodiscard]] bool measures() const { return measure || routes; }
 };
 void add_measure_options(Subcommand& sub, MeasureOptions& options);
 // What the session needs for it, before it is opened.
 void prepare(const MeasureOptions& options, SessionOptions& session);
 // Adds the times that the options request; notes are said. `session`: of the model; null for a stored report. Errors:
 // Usage for measuring a stored report; those of measure_steps(), read_step_times() and add_measured().
-[[nodiscard]] Status add_times(const MeasureOptions& options, Session* session, Json& report);
+[[nodiscard]] Status add_times(const ModelOptions& model, const MeasureOptions& options, Session* session,
+                               Json& report);
 
 // The report of the model that the options name: read where it is stored. Errors: those of compiling it; Usage for
 // measuring a stored report.

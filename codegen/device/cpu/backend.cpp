@@ -9,8 +9,9 @@ namespace {
 
 class CpuBackend final : public Backend {
 public:
-  CpuBackend(HostTarget target, ChosenTarget device)
-      : target_(std::move(target)), device_(std::move(device.target)), figures_(std::move(device.why)) {}
+  CpuBackend(HostTarget target, ChosenTarget device, const CompileOptions& options)
+      : target_(std::move(target)), device_(std::move(device.target)),
+        routes_(std::make_shared<const DeviceRoutes>(cpu_routes(options.as_loops))), figures_(std::move(device.why)) {}
 
   std::string target() const override {
     return std::string("cpu x86-64 ") + (target_.vector_bytes == 64   ? "avx512"
@@ -53,7 +54,7 @@ public:
 private:
   HostTarget target_;
   Target device_;
-  std::shared_ptr<const DeviceRoutes> routes_ = std::make_shared<const DeviceRoutes>(cpu_routes());
+  std::shared_ptr<const DeviceRoutes> routes_;
   std::string figures_;
 };
 
@@ -76,7 +77,7 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CompileOptions& options)
     set_host_caches(device);
   }
   if (options.threads > 0) device.cores = options.threads;
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(host), std::move(chosen)));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(host), std::move(chosen), options));
 }
 
 } // namespace tessera

@@ -5,7 +5,7 @@
 namespace tessera {
 
 // Routes: oneDNN for f32 products and convolutions, loops for other dtypes and ranks, kernels for scans.
-[[nodiscard]] DeviceRoutes cpu_routes();
+[[nodiscard]] DeviceRoutes cpu_routes(const std::set<std::string>& as_loops = {}); // as CompileOptions::as_loops
 
 // Pass: products, convolutions and pooling in a dtype that the library supports only as f32 are rewritten to f32.
 // Operands are cast where they are produced (the producing kernel absorbs the cast; constant weights are unchanged:

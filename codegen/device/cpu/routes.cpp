@@ -12,18 +12,24 @@ bool has_one_to_three_dimensions(const Graph& graph, const Node& node, std::stri
   return false;
 }
 
-Route one_dnn() { return {RouteKind::Library, "oneDNN", {DType::F32}, {DType::F16, DType::BF16}, "", {}, {}}; }
-Route one_dnn_of_images() {
-  Route r = one_dnn();
-  r.takes = "1 to 3 spatial dimensions";
-  r.accepts = has_one_to_three_dimensions;
-  return r;
+using Accepts = decltype(Route::accepts);
+// `accepts` for the nodes that are not to be loops.
+Route one_dnn(const std::set<std::string>& as_loops, std::string_view takes = "", Accepts accepts = {}) {
+  if (!as_loops.empty())
+    accepts = [as_loops, accepts](const Graph& graph, const Node& node, std::string* why_not) {
+      const bool left_out = !node.location.node.empty() && as_loops.contains(node.location.node);
+      if (left_out && why_not) *why_not = "it is to be loops";
+      return !left_out && (!accepts || accepts(graph, node, why_not));
+    };
+  return {RouteKind::Library, "oneDNN", {DType::F32}, {DType::F16, DType::BF16}, takes, std::move(accepts), {}};
 }
 Route loops() { return {RouteKind::Loops, "generated loops", {}, {}, "", {}, {}}; }
 
 } // namespace
 
-DeviceRoutes cpu_routes() {
+DeviceRoutes cpu_routes(const std::set<std::string>& as_loops) {
+  const Route products = one_dnn(as_loops);
+  const Route images = one_dnn(as_loops, "1 to 3 spatial dimensions", has_one_to_three_dimensions);
   const Route sort{RouteKind::OwnKernel,
                    "generated sort",
                    {},
@@ -48,9 +54,9 @@ DeviceRoutes cpu_routes() {
                    },
                    {}};
   return {"host",
-          {{Structured::Matmul, {one_dnn(), loops()}},
-           {Structured::Conv, {one_dnn_of_images(), loops()}},
-           {Structured::Pool, {one_dnn_of_images(), loops()}},
+          {{Structured::Matmul, {products, loops()}},
+           {Structured::Conv, {images, loops()}},
+           {Structured::Pool, {images, loops()}},
            {Structured::Scan, {scan}},
            {Structured::Scatter, {scatter}},
            {Structured::Sort, {sort}},

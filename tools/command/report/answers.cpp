@@ -65,15 +65,30 @@ std::string schedule_lines(const Json& s) {
   return out;
 }
 
+// By how much the fastest of the measured routes is faster than the next.
+std::string won_by(const Json& routes) {
+  std::vector<std::pair<double, std::string>> all;
+  for (const Json& r : routes)
+    if (r.contains("measured_us")) all.emplace_back(r.at("measured_us").get<double>(), text_of(r.at("by")));
+  if (all.size() < 2) return "";
+  std::sort(all.begin(), all.end());
+  if (all[0].first <= 0) return "";
+  return wrapped("measured: " + all[0].second + " is " + format_number(all[1].first / all[0].first, 2) +
+                     " times as fast as " + all[1].second,
+                 "    ");
+}
+
 std::string routes_text(const Json& s) {
   if (!s.contains("routes") || s.at("routes").empty()) return "";
   Table table({"route", "", "predicted", "measured", ""}, {2, 3});
-  for (const Json& r : s.at("routes"))
+  for (const Json& r : s.at("routes")) {
+    std::string remark = r.contains("why_not") ? text_of(r.at("why_not")) : "";
+    if (r.contains("with") && r.at("with") != 0) remark = "with " + count_text(r.at("with")) + " operators more";
     table.add({text_of(r.at("by")), r.at("taken").get<bool>() ? "taken" : "",
                r.contains("us") ? us_text(number(r.at("us"))) : "",
-               r.contains("measured_us") ? us_text(number(r.at("measured_us"))) : "",
-               r.contains("why_not") ? text_of(r.at("why_not")) : ""});
-  return "  routes\n" + table.str("    ");
+               r.contains("measured_us") ? us_text(number(r.at("measured_us"))) : "", remark});
+  }
+  return "  routes\n" + table.str("    ") + won_by(s.at("routes"));
 }
 
 // The edges that do not end in the step, the most expensive first.
