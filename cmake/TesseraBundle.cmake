@@ -11,7 +11,7 @@ function(tessera_bundled name)
 endfunction()
 
 add_custom_target(bundled)
-tessera_bundled(bundled_tessera SOURCES $<TARGET_OBJECTS:tessera>)
+tessera_bundled(bundled_tessera SOURCES $<TARGET_OBJECTS:tessera> LINK tessera_triton_config)
 if(TESSERA_TESTS)
   find_package(GTest REQUIRED)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/device/*.cpp)

@@ -50,6 +50,8 @@ install(TARGETS tessera_shared EXPORT TesseraTargets LIBRARY DESTINATION ${CMAKE
 if(TARGET tessera)
   install(TARGETS tessera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+# A folder of backends for Triton's server, as its option --backend-directory names one.
+install(TARGETS tessera_triton LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/triton/tessera)
 install(CODE "set(source \"${CMAKE_SOURCE_DIR}\")\nset(include \"${CMAKE_INSTALL_INCLUDEDIR}\")")
 install(SCRIPT ${CMAKE_SOURCE_DIR}/cmake/PublicHeaders.cmake)
 install(EXPORT TesseraTargets NAMESPACE Tessera:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tessera)

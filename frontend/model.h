@@ -9,7 +9,8 @@ struct ImportedModel {
   Graph graph;
   ModelInfo info;
   std::string path;
-  std::vector<std::string> warnings; // what the model says of itself and is not so, without being an error
+  std::vector<std::string> warnings;     // what the model says of itself and is not so, without being an error
+  std::vector<std::string> weight_files; // files that hold weights, by their paths from the model's folder
 };
 
 // Reads a model file of any known format, recognised by its first bytes: an ONNX model, or an archive of torch.export.

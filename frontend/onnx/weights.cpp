@@ -147,6 +147,13 @@ Result<Tensor> WeightLoader::without_data(DType dtype, Dims dims, int64_t bytes)
   return missing_weight(dtype, std::move(dims), missing_ == ImportOptions::MissingWeights::MadeUp);
 }
 
+std::vector<std::string> WeightLoader::files() const {
+  std::vector<std::string> out;
+  for (const auto& [location, file] : files_)
+    if (file) out.push_back(location);
+  return out;
+}
+
 Result<WeightLoader::External> WeightLoader::open_external(const std::string& location, const Location& where,
                                                            const std::string& what) {
   if (auto it = files_.find(location); it != files_.end()) return it->second;

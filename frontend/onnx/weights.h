@@ -35,6 +35,7 @@ public:
 
   [[nodiscard]] int absent() const { return absent_; } // weights that were loaded without data
   [[nodiscard]] int64_t absent_bytes() const { return absent_bytes_; }
+  [[nodiscard]] std::vector<std::string> files() const; // that were opened, as the model names them
 
 private:
   Result<Tensor> without_data(DType dtype, Dims dims, int64_t bytes);

@@ -13,6 +13,12 @@ NAMES = {
     24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
 }  # fmt: skip
 NUMBERS = {name: number for number, name in NAMES.items()}
+# Names in KServe's protocol, version 2, of the types that JSON has values for.
+KSERVE = {
+    "bool": "BOOL", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "int8": "INT8", "int16": "INT16",
+    "int32": "INT32", "int64": "INT64", "float16": "FP16", "float32": "FP32", "float64": "FP64", "object": "BYTES",
+}  # fmt: skip
+DTYPES_OF_KSERVE = {kserve: name for name, kserve in KSERVE.items()}
 _PACKED = {"uint4", "int4", "float4_e2m1fn", "uint2", "int2", "string"}  # arrays hold these one to a byte, or by reference
 
 

@@ -18,7 +18,8 @@ MAY = {
     "report": {"graph", "frontend", "fusion", "codegen", "runtime", "report"},
     "api": {"graph", "frontend", "fusion", "codegen", "runtime", "report", "api"},
     "python": {"api/c.h", "api/operators.h", "python"},
-    "tools": {"graph", "frontend", "fusion", "codegen", "runtime", "report", "api", "tools"},
+    "serving": {"api/c.h", "serving"},
+    "tools": {"graph", "frontend", "fusion", "codegen", "runtime", "report", "api", "serving/triton/config.h", "tools"},
 }
 ONLY_IN = {r"llvm/": "codegen/llvm", r"google/protobuf|tessera_onnx\.pb\.h": "frontend/onnx", r"oneapi/dnnl|dnnl\.h": "runtime/library", r"spdlog/": "graph/support"}
 

@@ -25,7 +25,7 @@ WORDS = {
     r"\bmeetings?\b": "grid barrier",
     r"\b(rounds?|loaded|loads) ahead\b": "prefetched, num_stages",
 }
-FOLDERS = ("graph", "frontend", "fusion", "codegen", "runtime", "api", "tools", "docs")
+FOLDERS = ("graph", "frontend", "fusion", "codegen", "runtime", "api", "serving", "tools", "docs")
 # Not checked yet.
 PATTERN = re.compile("|".join(f"(?P<w{i}>{w})" for i, w in enumerate(WORDS)), re.I)
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')

@@ -1,0 +1,224 @@
+"""Models as deployments of Ray Serve.
+
+    from ray import serve
+    import tessera.serve
+
+    app = tessera.serve.deployment("model.onnx", max_batch=16, replicas=2)
+    handle = serve.run(app, name="model", route_prefix="/model")
+    y = handle.infer.remote(x).result()       # NumPy arrays in and out, by position or by name
+
+    POST /model {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}   # KServe's protocol, version 2
+
+Each replica is a process of Ray's that holds the model. Ray (`pip install "ray[serve]"`) starts, places and counts them, on one machine
+or several; the model's file has the same path on each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ._errors import InputError, InputTypeError, UsageError
+from ._session import Model, load
+
+_Named = dict[str, Any]  # arrays by the names of inputs or outputs
+
+
+def batch_symbol(model: Model) -> str | None:
+    """The symbol that is dimension 0 of every input and output, and stands in no other dimension; None without one."""
+    values = (*model.inputs, *model.outputs)
+    firsts = {v.shape[0] if v.shape else None for v in values}
+    if len(firsts) != 1 or not model.inputs:
+        return None
+    (symbol,) = firsts
+    if not isinstance(symbol, str) or not symbol.isidentifier():
+        return None
+    words = "".join(c if c.isalnum() or c in "_." else " " for v in values for d in v.shape[1:] for c in f"{d} ").split()
+    return None if symbol in words else symbol
+
+
+class Replica:
+    """What a replica holds: the model, and its calls. Requests are dicts of one array for each input."""
+
+    def __init__(self, path: str, options: Mapping[str, Any], max_batch: int) -> None:
+        self._model = load(path, **options)
+        self._outputs = tuple(o.name for o in self._model.outputs)
+        if max_batch > 1 and batch_symbol(self._model) is None:
+            raise UsageError(
+                f"max_batch is {max_batch}, and {path!r} has no batch dimension: no symbol is dimension 0 of every input and output, and no other",
+                notes=("max_batch=1 computes each request by itself",),
+            )
+
+    def named(self, args: Sequence[Any], named: Mapping[str, Any]) -> _Named:
+        """Arguments by the names of inputs. Raises InputTypeError where one is missing, unknown or given twice."""
+        names = [i.name for i in self._model.inputs]
+        given = dict(zip(names, args, strict=False))
+        twice = given.keys() & named.keys()
+        given.update(named)
+        if len(args) > len(names) or twice or given.keys() != set(names):
+            raise InputTypeError(f"the model's inputs are {', '.join(names)}; {len(args)} were given by position, and by name {', '.join(named) or 'none'}")
+        return given
+
+    def one(self, request: _Named) -> _Named:
+        """One call of the model."""
+        outputs = self._model(*(request[i.name] for i in self._model.inputs))
+        return dict(zip(self._outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
+
+    def several(self, requests: Sequence[_Named]) -> list[_Named | Exception]:
+        """The answer to each: those of equal sizes but for dimension 0 are one call. A call that fails is divided, so that only
+        the request that is wrong gets the error.
+        """
+        groups: dict[Any, list[int]] = {}
+        answers: list[_Named | Exception] = [InputError("the request was not computed")] * len(requests)
+        for index, request in enumerate(requests):
+            groups.setdefault(self._sizes(request, index), []).append(index)
+        for indices in groups.values():
+            try:
+                parts = self._together([requests[i] for i in indices])
+            except Exception as e:
+                parts = [e] if len(indices) == 1 else [self._alone(requests[i]) for i in indices]
+            for i, part in zip(indices, parts, strict=True):
+                answers[i] = part
+        return answers
+
+    def _alone(self, request: _Named) -> _Named | Exception:
+        try:
+            return self.one(request)
+        except Exception as e:
+            return e
+
+    def _sizes(self, request: _Named, index: int) -> Any:
+        """What requests of one call have in common; the index where that is not known, so that it is computed alone."""
+        arrays = [request[i.name] for i in self._model.inputs]
+        if not all(getattr(a, "shape", None) and hasattr(a, "dtype") for a in arrays) or len({a.shape[0] for a in arrays}) != 1:
+            return index
+        return tuple((str(a.dtype), tuple(a.shape[1:])) for a in arrays)
+
+    def _together(self, requests: Sequence[_Named]) -> list[_Named | Exception]:
+        if len(requests) == 1:
+            return [self.one(requests[0])]
+        import numpy
+
+        whole = self.one({i.name: numpy.concatenate([r[i.name] for r in requests]) for i in self._model.inputs})
+        ends = numpy.cumsum([r[self._model.inputs[0].name].shape[0] for r in requests]).tolist()
+        for name, value in whole.items():
+            if value.shape[0] != ends[-1]:
+                raise InputError(f"output '{name}' has {value.shape[0]} rows for a batch of {ends[-1]}")
+        # Copies: an answer does not keep the whole batch.
+        return [{name: value[end - r[self._model.inputs[0].name].shape[0] : end].copy() for name, value in whole.items()} for r, end in zip(requests, ends, strict=True)]
+
+    def arrays_of(self, body: Any) -> _Named:
+        """The inputs in the body of a request of KServe's protocol, version 2."""
+        from ._arrays import DTYPES_OF_KSERVE
+        import numpy
+
+        if not isinstance(body, dict) or not isinstance(body.get("inputs"), list):
+            raise InputTypeError('the body is no object with a list "inputs"')
+        out: _Named = {}
+        for one in body["inputs"]:
+            dtype = DTYPES_OF_KSERVE.get(one.get("datatype"))
+            if dtype is None:
+                raise InputTypeError(f"input '{one.get('name')}' has the datatype {one.get('datatype')!r}; it may be {', '.join(DTYPES_OF_KSERVE)}")
+            out[one["name"]] = numpy.asarray(one["data"], dtype).reshape(one["shape"])
+        return self.named((), out)
+
+
+def _body_of(answer: _Named, name: str) -> dict[str, Any]:
+    from ._arrays import KSERVE
+
+    outputs = [{"name": n, "shape": list(v.shape), "datatype": KSERVE[str(v.dtype)], "data": v.ravel().tolist()} for n, v in answer.items()]
+    return {"model_name": name, "outputs": outputs}
+
+
+def _serve() -> Any:
+    """The module ray.serve."""
+    try:
+        from ray import serve
+    except ImportError as e:
+        raise UsageError(f"tessera.serve needs Ray Serve, which cannot be imported: {e}", notes=('pip install "ray[serve]"',)) from e
+    return serve
+
+
+def _class_of(serve: Any, max_batch: int, batch_wait: float) -> type:
+    """The class of a deployment: Replica with the batching of Ray Serve, whose decorator keeps one queue for each replica."""
+
+    class TesseraModel(Replica):
+        async def _answers(self, requests: list[_Named]) -> list[_Named | Exception]:
+            # Ray's loop goes on during the call, which does not hold the interpreter's lock.
+            return await asyncio.to_thread(self.several, requests)
+
+        if max_batch > 1:
+            _answers = serve.batch(max_batch_size=max_batch, batch_wait_timeout_s=batch_wait)(_answers)
+
+        async def _answer(self, request: _Named) -> _Named:
+            answer = await self._answers(request) if max_batch > 1 else (await self._answers([request]))[0]  # type: ignore[arg-type]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer  # type: ignore[return-value]
+
+        async def infer(self, *args: Any, **named: Any) -> Any:
+            """The outputs as NumPy arrays: one, or a tuple where the model has several or none."""
+            answer = await self._answer(self.named(args, named))
+            values = tuple(answer.values())
+            return values[0] if len(values) == 1 else values
+
+        async def __call__(self, request: Any) -> Any:
+            """A request by HTTP, with a body of KServe's protocol, version 2."""
+            from starlette.responses import JSONResponse
+
+            try:
+                answer = await self._answer(self.arrays_of(await request.json()))
+            except (ValueError, TypeError, KeyError) as e:  # what the client sent
+                return JSONResponse({"error": str(e)}, status_code=400)
+            return JSONResponse(_body_of(answer, serve.get_replica_context().deployment))
+
+    return TesseraModel
+
+
+def deployment(
+    path: str | os.PathLike[str],
+    *,
+    device: str = "auto",
+    threads: int = 1,
+    tf32: str = "conv",
+    plan: str | os.PathLike[str] | None = None,
+    max_batch: int = 1,
+    batch_wait: float = 0.002,
+    replicas: int | None = None,
+    autoscaling: Mapping[str, Any] | None = None,
+    name: str = "TesseraModel",
+    **options: Any,
+) -> Any:
+    """An application of Ray Serve that computes a model: what serve.run() takes.
+
+    path, device, threads, tf32, plan: as of tessera.load, in each replica.
+    max_batch: rows of requests that are computed together, at most; 1: each request by itself. More needs a batch dimension: one
+        symbol that is dimension 0 of every input and output, and no other. Rows must not depend on each other.
+    batch_wait: seconds that a request waits for others.
+    replicas: processes that hold the model. autoscaling: Ray's autoscaling_config instead, such as {"min_replicas": 1,
+        "max_replicas": 8, "target_ongoing_requests": 4}.
+    name: of the deployment. options: further ones of serve.deployment. Where ray_actor_options does not say otherwise, a replica has
+        `threads` CPUs (at least one), and a GPU for device "cuda".
+
+    Raises UsageError: Ray is absent, or replicas and autoscaling are both given. Errors of the model are the replica's.
+    """
+    serve = _serve()
+    if replicas is not None and autoscaling is not None:
+        raise UsageError("replicas and autoscaling are both given", notes=("autoscaling has min_replicas and max_replicas",))
+    if max_batch < 1 or batch_wait < 0:
+        raise UsageError(f"max_batch is {max_batch} and batch_wait {batch_wait}; they are at least 1 and 0")
+    resources: dict[str, Any] = {"num_cpus": max(threads, 1)}
+    if device.startswith("cuda"):
+        resources["num_gpus"] = 1
+    options["ray_actor_options"] = {**resources, **options.get("ray_actor_options", {})}
+    if autoscaling is not None:
+        options["autoscaling_config"] = dict(autoscaling)
+    else:
+        options["num_replicas"] = 1 if replicas is None else replicas
+    # A batch is filled by requests that are in the replica: more of them than one batch, so that the next one is there in time.
+    options.setdefault("max_ongoing_requests", max(2 * max_batch, 8))
+    made = serve.deployment(name=name, **options)(_class_of(serve, max_batch, batch_wait))
+    model_options = {"device": device, "threads": threads, "tf32": tf32, "plan": None if plan is None else os.path.abspath(plan)}
+    return made.bind(os.path.abspath(path), model_options, max_batch)
