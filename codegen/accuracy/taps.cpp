@@ -10,10 +10,16 @@ namespace {
 
 using Inputs = std::map<std::string, Tensor>;
 
-// The axes over which a tap of an inner value is stored: the outer ones, and the row's where it depends on them.
+// The axes over which a tap of an inner value is stored: the outer ones, and the row's where the value or its place
+// depends on them (what is the same for a row may be many equal elements).
 std::vector<Axis> axes_of(const LoopNest& nest, const InnerValue& inner) {
   std::vector<Axis> axes;
-  const bool varies = row_varying(nest)[static_cast<size_t>(inner.scalar)];
+  bool varies = row_varying(nest)[static_cast<size_t>(inner.scalar)];
+  for (const Axis& axis : nest.axes) {
+    if (axis.role == AxisRole::Outer) continue;
+    varies |= inner.condition.contains(axis.var);
+    for (const SymExpr& i : inner.index) varies |= i.contains(axis.var);
+  }
   for (const Axis& axis : nest.axes)
     if (axis.role == AxisRole::Outer || varies) axes.push_back(axis);
   return axes;

@@ -187,6 +187,26 @@ graph @main(%x: f32[n, 8]) -> (%y: f32[n, 8]) where n in [1, 64] {
   EXPECT_LE(*v.own, 1e-6);
 }
 
+// What is the same for a whole row is computed once for it, and is as many elements.
+TEST_F(Taps, AValueThatIsTheSameAlongARowIsTapped) {
+  Graph graph = parsed(R"(
+graph @main(%x: f32[n, 32], %p: f32[n, 1]) -> (%y: f32[n, 1]) where n in [1, 64] {
+  %e = expand(%p) shape=[n, 32] : f32[n, 32]
+  %q = exp(%e) : f32[n, 32]
+  %m = mul(%x, %q) : f32[n, 32]
+  %y = reduce_sum(%m) axes=[1] keepdims=1 : f32[n, 1]
+}
+)");
+  Model m = make(std::move(graph), {{"n", 5}}, options(cache()));
+  auto report = compared(m);
+  ASSERT_TRUE(report.ok()) << report.error().str();
+  EXPECT_FALSE(report->first.has_value());
+  const auto tapped = std::find_if(report->values.begin(), report->values.end(),
+                                   [&](const ValueError& v) { return name_of(m, v.value) == "q"; });
+  ASSERT_NE(tapped, report->values.end());
+  EXPECT_EQ(tapped->compared, 5 * 32);
+}
+
 TEST_F(Taps, AnotherConstantIsFoundInsideItsKernel) {
   std::string other = kChain;
   other.replace(other.find("tanh(%a)"), 8, "sigmoid(%a)");

@@ -372,7 +372,6 @@ TEST_F(OnGpu, StepsMayBeginWhenAllAreSubmitted) {
     ASSERT_TRUE(e->run({{"x", ramp(100)}}, &stats).ok());
     EXPECT_EQ(gpu.calls["cuLaunchHostFunc"], round) << "one gate in front of all steps";
     ASSERT_EQ(stats.steps.size(), 2u);
-    EXPECT_GE(stats.steps[0].begin_ms, stats.steps[1].submit_begin_ms) << "and it was closed until they were there";
   }
 }
 

@@ -62,7 +62,7 @@ Result<Json> bench(const BenchOptions& o) {
   TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
   options.executor.profile = o.profile;
   options.executor.profile_submitted = o.trace.empty(); // a trace shows when steps really began
-  options.executor.wait_for_plans = true; // what is timed is what stays
+  options.executor.wait_for_plans = true;               // what is timed is what stays
   TESSERA_TRY(add_ranges(o.nvtx, options.executor));
   options.executor.pool = ThreadPool::create(o.model.threads);
   const bool compiled_file = is_compiled_file(o.model.model);
