@@ -59,6 +59,10 @@ Status measure_routes(const ModelOptions& model, const MeasureOptions& o, Sessio
     if (const auto it = us.find(s.at("id").get<std::string>()); it != us.end())
       kernels.push_back({operators_of(s), it->second});
 
+  // An operator of several steps, such as a mask that all attentions read, says nothing about one of them.
+  std::map<std::string, int> steps_of;
+  for (const Json& s : report.at("steps"))
+    for (const std::string& name : operators_of(s)) ++steps_of[name];
   std::vector<std::string> none;
   for (Json& s : report.at("steps")) {
     if (!s.contains("routes") || !s.contains("measured_us")) continue;
@@ -68,10 +72,13 @@ Status measure_routes(const ModelOptions& model, const MeasureOptions& o, Sessio
     if (kind != "library" && kind != "attention") continue;
     Json* generated = generated_route(s.at("routes"));
     const auto operators = operators_of(s);
+    std::set<std::string> own;
+    for (const std::string& name : operators)
+      if (steps_of.at(name) == 1) own.insert(name);
     std::set<std::string> computed;
     double sum = 0;
     for (const Kernel& k : kernels)
-      if (meet(k.operators, operators)) {
+      if (meet(k.operators, own.empty() ? operators : own)) {
         sum += k.us;
         computed.insert(k.operators.begin(), k.operators.end());
       }

@@ -2,7 +2,7 @@
 """Compare the report's prices with measurements: predicted times with `tessera bench --profile`, bytes with ncu.
 
     price_accuracy.py TESSERA OUT.json [MODEL.onnx[:DIM=SIZE,...] ...] [--suite] [--bytes] [--device cuda|cpu] [--seconds 1]
-    price_accuracy.py --table OUT.json...          # the table as Markdown
+    price_accuracy.py --table OUT.json...          # docs/price-accuracy.md, on standard output
 
 --suite adds the memory-bound cases of tools/bench. --bytes profiles each kernel once with ncu (a GPU, and permission to read its counters).
 A step is right where the predicted time is within 25 % of the measured one, or both are within 0.5 us of each other, the resolution of events;
@@ -45,7 +45,12 @@ def model_rows(a, name, path, shapes, folder):
         symbol = s.get("schedule", {}).get("symbol")
         if symbol in counted and s["kind"] in ("kernel", "separate"): row["counted"] = counted[symbol]
         yield row
-    a.calls.append({"model": name, "predicted_us": report["totals"]["predicted_us"], "measured_us": timed["median_ms"] * 1e3, "device": bench["device"]})
+    a.calls.append({"gpu": gpu_name(), "model": name, "predicted_us": report["totals"]["predicted_us"], "measured_us": timed["median_ms"] * 1e3, "device": bench["device"]})
+
+
+def gpu_name():
+    try: return call("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()[0]
+    except (OSError, RuntimeError, IndexError): return ""  # of a host
 
 
 def ncu_bytes(a, common):
@@ -78,8 +83,13 @@ def table(files):
         rows += j["steps"]
         calls += j["calls"]
     right = lambda r: abs(r["predicted_us"] / r["measured_us"] - 1) <= 0.25 or abs(r["predicted_us"] - r["measured_us"]) <= 0.5
-    print(f"Steps of {len({r['model'] for r in rows})} models on {calls[0]['device']}, {len(rows)} in all.\n")
-    print("| steps | number | predicted / measured, median | within 25 % | bytes within 3 % |\n|---|---|---|---|---|")
+    print("<!-- generated: tools/scripts/price_accuracy.py --table models.json suite.json > docs/price-accuracy.md -->")
+    print("# How far prices are from measurements\n")
+    print("The report's prices ([compare.md](compare.md)) beside `tessera bench --profile` and the bytes that `ncu` counts, written by "
+          "`tools/scripts/price_accuracy.py MODELS --suite --bytes`. A step counts as right within 25 % of the measured time or within 0.5 us, a "
+          "kernel's bytes within 3 % or 16 KiB. A call is a replayed graph of all steps.\n")
+    print(f"{len(rows)} steps of {len({r['model'] for r in rows})} models on {calls[0].get('gpu') or calls[0]['device']}.\n")
+    print("| steps | number | predicted / measured, median | right | bytes right |\n|---|---|---|---|---|")
     groups = {}
     for r in rows:
         groups.setdefault(r["kind"] if r["kind"] != "library" else r["schedule"] if r["schedule"] in ("matmul", "convolution", "pooling") else "library", []).append(r)
@@ -88,7 +98,8 @@ def table(files):
         near = [abs(r["bytes"] - c) <= max(0.03 * c, 16384) for r in counted for c in [r["counted"]["dram_read"] + r["counted"]["written"]]]
         print(f"| {name} | {len(group)} | {statistics.median(r['predicted_us'] / r['measured_us'] for r in group):.2f} | {sum(map(right, group))} | {f'{sum(near)} of {len(near)}' if near else ''} |")
     print("\n| model | predicted call | measured call | ratio |\n|---|---|---|---|")
-    for c in calls: print(f"| {c['model']} | {c['predicted_us']:.1f} us | {c['measured_us']:.1f} us | {c['predicted_us'] / c['measured_us']:.2f} |")
+    sizes = {r["model"]: " ".join(f"{k}={v}" for k, v in r["sizes"].items()) for r in rows}
+    for c in calls: print(f"| {' '.join([c['model'], sizes.get(c['model'], '')]).strip()} | {c['predicted_us']:.1f} us | {c['measured_us']:.1f} us | {c['predicted_us'] / c['measured_us']:.2f} |")
 
 
 def main():
