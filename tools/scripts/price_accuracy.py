@@ -85,7 +85,7 @@ def table(files):
     right = lambda r: abs(r["predicted_us"] / r["measured_us"] - 1) <= 0.25 or abs(r["predicted_us"] - r["measured_us"]) <= 0.5
     print("<!-- generated: tools/scripts/price_accuracy.py --table models.json suite.json > docs/price-accuracy.md -->")
     print("# How far prices are from measurements\n")
-    print("The report's prices ([compare.md](compare.md)) beside `tessera bench --profile` and the bytes that `ncu` counts, written by "
+    print("The report's prices ([compare.md](compare.md)) next to those of `tessera bench --profile` and the bytes that `ncu` counts, written by "
           "`tools/scripts/price_accuracy.py MODELS --suite --bytes`. A step counts as right within 25 % of the measured time or within 0.5 us, a "
           "kernel's bytes within 3 % or 16 KiB. A call is a replayed graph of all steps.\n")
     print(f"{len(rows)} steps of {len({r['model'] for r in rows})} models on {calls[0].get('gpu') or calls[0]['device']}.\n")
