@@ -162,22 +162,10 @@ SymExpr operations(const LoopNest& nest) {
   return points * per_point + outer * per_row;
 }
 
-SymExpr bytes_alone(const Graph& graph, NodeId id) {
+bool moves_nothing(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  SymExpr written, read, points;
-  for (ValueId v : node.results)
-    if (v.valid()) written += byte_count(graph, v), points += graph.type(v).count();
   const auto* indexing = node.op->indexing();
-  for (size_t i = 0; i < node.operands.size(); ++i) {
-    const ValueId v = node.operands[i];
-    if (!v.valid()) continue;
-    const SymExpr all = byte_count(graph, v);
-    // What selects elements of its first operand reads one for each result, or all where these are fewer.
-    const SymExpr selected = byte_count(graph.type(v).dtype, points);
-    read += indexing && !indexing->view && i == 0 ? sym_min(all, selected) : all;
-  }
-  if (!indexing || !indexing->view || node.operands.empty()) return read + written;
-  // A view that keeps the number of elements and moves none is free also by itself; others copy what they yield.
+  if (!indexing || !indexing->view || node.operands.empty()) return false;
   const SymShape &from = graph.type(node.operands[0]).shape, &to = graph.type(node.results[0]).shape;
   bool in_order = product(from) == product(to);
   if (auto perm = node.attributes.ints("perm"); in_order && !perm.empty()) {
@@ -188,7 +176,26 @@ SymExpr bytes_alone(const Graph& graph, NodeId id) {
       if (!one) last = p;
     }
   }
-  return in_order ? SymExpr(0) : written + written;
+  return in_order;
+}
+
+SymExpr bytes_alone(const Graph& graph, NodeId id) {
+  if (moves_nothing(graph, id)) return 0;
+  const Node& node = graph.node(id);
+  SymExpr written, read, points;
+  for (ValueId v : node.results)
+    if (v.valid()) written += byte_count(graph, v), points += graph.type(v).count();
+  const auto* indexing = node.op->indexing();
+  if (indexing && indexing->view && !node.operands.empty()) return written + written; // it copies what it yields
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const ValueId v = node.operands[i];
+    if (!v.valid()) continue;
+    const SymExpr all = byte_count(graph, v);
+    // What selects elements of its first operand reads one for each result, or all where these are fewer.
+    const SymExpr selected = byte_count(graph.type(v).dtype, points);
+    read += indexing && !indexing->view && i == 0 ? sym_min(all, selected) : all;
+  }
+  return read + written;
 }
 
 } // namespace tessera::fusion

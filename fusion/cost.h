@@ -28,6 +28,9 @@ private:
 // At the sizes that the planner took.
 [[nodiscard]] std::string detail_text(const Graph& graph, const Detail& detail);
 
+// A view that keeps the number of elements and their order: free also by itself.
+[[nodiscard]] bool moves_nothing(const Graph& graph, NodeId node);
+
 // Bytes of `nest.loads[k]` that the nest reads: all of the value, or as many elements as there are points that differ
 // in its index where those are fewer (slices, gathers).
 [[nodiscard]] std::vector<SymExpr> bytes_read(const Graph& graph, const LoopNest& nest, Estimator& estimate);

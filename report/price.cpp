@@ -157,7 +157,7 @@ Json price_json(const Context& x, const StepOf& step, const StepPrice& price) {
   if (!bytes) return j;
   double operators = 0;
   for (NodeId id : nodes_of(g))
-    if (!fusion::bytes_alone(x.graph, id).is_const(0)) ++operators;
+    if (!fusion::moves_nothing(x.graph, id)) ++operators;
   operators = std::max(operators, 1.0);
   double compute = 0;
   if (g.kind == Group::Kind::Library || g.kind == Group::Kind::Attention)
