@@ -188,6 +188,7 @@ private:
 
 std::vector<double> tolerances(const Graph& graph) {
   std::vector<double> out(static_cast<size_t>(graph.value_count()));
+  std::vector<int> roundings(out.size()); // on the longest way to a value
   auto own = [&](ValueId v) {
     const DType dtype = graph.type(v).dtype;
     return is_float(dtype) ? ops::tolerance(dtype) : 0;
@@ -196,11 +197,23 @@ std::vector<double> tolerances(const Graph& graph) {
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
     double coarsest = node.attributes.i("tf32", 0) != 0 ? ops::tolerance(DType::F16) : 0; // 10 bits of mantissa, too
+    int most = 0;
     for (ValueId v : node.operands)
-      if (v.valid()) coarsest = std::max(coarsest, out[static_cast<size_t>(v.index)]);
+      if (v.valid()) {
+        coarsest = std::max(coarsest, out[static_cast<size_t>(v.index)]);
+        most = std::max(most, roundings[static_cast<size_t>(v.index)]);
+      }
+    const bool rounds = !node.op->indexing();
     for (ValueId v : node.results)
-      if (v.valid()) out[static_cast<size_t>(v.index)] = std::max(coarsest, own(v));
+      if (v.valid()) {
+        out[static_cast<size_t>(v.index)] = std::max(coarsest, own(v));
+        roundings[static_cast<size_t>(v.index)] = most + (rounds ? 1 : 0);
+      }
   }
+  // The tolerance of a type is 4 units of its last place. Independent errors of 1/sqrt(12) units each, the mean of
+  // rounding, add up to half of that after 48 roundings, and from there on with the root of their number.
+  constexpr double kCovered = 48;
+  for (size_t v = 0; v < out.size(); ++v) out[v] *= std::sqrt(std::max(1.0, roundings[v] / kCovered));
   return out;
 }
 

@@ -7,7 +7,8 @@
 //   own     of the value against the operator's reference on the operands that the device computed
 //
 // A subtraction that cancels has a small error of its own and a large error. The tolerance of a value is that of the
-// coarsest type among all that it was computed from: ops::tolerance(), 2e-3 for f16.
+// coarsest type among all that it was computed from: ops::tolerance(), 2e-3 for f16; behind many operators it grows with
+// the root of their number, as the sum of their roundings does.
 #pragma once
 #include "codegen/accuracy/taps.h"
 

@@ -3,6 +3,7 @@
 #include "graph/support/temporary_folder.h"
 #include "tests/fusion/harness.h"
 #include "tests/fusion/random_graph.h"
+#include <cmath>
 
 namespace tessera::accuracy {
 namespace {
@@ -234,6 +235,21 @@ graph @main(%x: f32[4], %h: f16[4]) -> (%y: f32[4]) {
     for (ValueId v : graph.node(id).results) by_name[graph.value(v).name] = allowed[static_cast<size_t>(v.index)];
   EXPECT_LT(by_name.at("a"), by_name.at("w"));
   EXPECT_EQ(by_name.at("w"), by_name.at("y"));
+}
+
+// Roundings of a long chain add up; a short one has the tolerance of its type.
+TEST_F(Taps, TolerancesGrowWithTheRootOfTheRoundings) {
+  std::string text = "graph @main(%v0: f16[4]) -> (%v200: f16[4]) {\n";
+  for (int i = 0; i < 200; ++i)
+    text += "  %v" + std::to_string(i + 1) + " = tanh(%v" + std::to_string(i) + ") : f16[4]\n";
+  Graph graph = parsed(text + "}\n");
+  const auto allowed = tolerances(graph);
+  std::map<std::string, double> by_name;
+  for (NodeId id : graph.order())
+    for (ValueId v : graph.node(id).results) by_name[graph.value(v).name] = allowed[static_cast<size_t>(v.index)];
+  EXPECT_EQ(by_name.at("v1"), by_name.at("v40"));
+  EXPECT_NEAR(by_name.at("v200") / by_name.at("v100"), std::sqrt(2), 1e-9);
+  EXPECT_LT(by_name.at("v200"), 3 * by_name.at("v1"));
 }
 
 } // namespace
