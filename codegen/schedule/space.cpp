@@ -182,7 +182,7 @@ private:
       uint64_t bits = 0;
       for (size_t i = first; i < order_.size(); ++i) bits |= uint64_t{1} << order_[i];
       if (!(s.deps & bits)) continue;
-      if (!s.affine(order_.back()) || s.step[order_.back()] != 1) return false;
+      if (!s.affine() || s.step[order_.back()] != 1) return false;
       for (size_t i = first; i + 1 < order_.size(); ++i)
         if (s.step[order_[i]] != s.step[order_[i + 1]] * extent(order_[i + 1])) return false;
     }
@@ -248,7 +248,7 @@ private:
     const auto row = axis_groups(f_.row_placement(), s_.extents.size(), f_.contiguous_axis, f_.d.row_mask).columns;
     for (size_t n = 0; n < s_.streams.size(); ++n) {
       const SizedStream& s = s_.streams[n];
-      if (s.count < f_.largest / 2 || !s.affine(row.back()) || s.step[row.back()] != 1) continue;
+      if (s.count < f_.largest / 2 || !s.affine() || s.step[row.back()] != 1) continue;
       int64_t run = extent(row.back());
       size_t i = row.size() - 1;
       for (; i > 0 && s.step[row[i - 1]] == run; --i) run *= extent(row[i - 1]);

@@ -7,13 +7,14 @@
 namespace tessera::command {
 namespace {
 
-// Exporter's names of the nodes that libraries compute.
+// Exporter's names of the nodes that libraries compute. The products of an attention are not among them: they make one,
+// which its generated kernel computes where the library is missing.
 std::set<std::string> library_nodes(const Session& session) {
   std::set<std::string> names;
   const Compiled& compiled = session.variants().front()->compiled;
   if (!compiled.graph) return names;
-  for (const Group* group : flat_groups(compiled.report.plan))
-    if (group->kind == Group::Kind::Library) names.insert(compiled.graph->node(group->call.node).location.node);
+  for (const Group& group : compiled.report.plan.groups)
+    if (group.kind == Group::Kind::Library) names.insert(compiled.graph->node(group.call.node).location.node);
   names.erase("");
   return names;
 }
@@ -44,7 +45,7 @@ Status measure_routes(const ModelOptions& model, const MeasureOptions& o, Sessio
   options.import.missing_weights = ImportOptions::MissingWeights::MadeUp;
   prepare(o, options);
   options.compile.as_loops.merge(library_nodes(session));
-  options.compile.cublaslt = options.compile.cudnn = false; // of a GPU: attention, too
+  options.compile.cudnn = false; // of a GPU: attention, too
   TESSERA_ASSIGN(auto other, open_session(model, std::move(options)));
   TESSERA_ASSIGN(const Json without, explain_json(*other, sizes, false));
   TESSERA_ASSIGN(const StepTimes times, measure_steps(*other, sizes, o.seed, o.seconds, 1));
