@@ -22,6 +22,7 @@ private:
   bool inside_ = true;
 };
 
-inline constexpr size_t kReserveBytes = size_t{64} << 20; // more than the passes take for any kernel
+inline constexpr size_t kReserveBytes =
+    size_t{64} << 20; // as start.cpp's kRoom; what passes take beyond it ends in std::bad_alloc
 
 } // namespace tessera::irgen

@@ -416,7 +416,8 @@ PyObject* survey_program(PyObject*, PyObject* args, PyObject* keywords) {
 
 PyMethodDef functions[] = {
     {"open", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_model)), METH_VARARGS | METH_KEYWORDS,
-     "open(path, device=\"auto\", threads=0, tf32=\"conv\", plan=b\"\", memory_limit=0)\n--\n\nA Session of a model file. Raises "
+     "open(path, device=\"auto\", threads=0, tf32=\"conv\", plan=b\"\", memory_limit=0)\n--\n\nA Session of a model "
+     "file. Raises "
      "tessera.Error."},
     {"open_program", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_program)),
      METH_VARARGS | METH_KEYWORDS,
