@@ -31,6 +31,7 @@ public:
 class DevicePlan {
 public:
   virtual ~DevicePlan() = default;
+  [[nodiscard]] virtual int64_t host_bytes() const = 0; // that it takes, about
 };
 
 struct DeviceCall {
@@ -150,6 +151,8 @@ public:
   virtual void abandon() = 0;
   // on_device: waits for all that was started. Errors of it that have not been reported yet. Inside of around(), too.
   [[nodiscard]] virtual Status wait() = 0;
+  // Gives back the memory of earlier runs; nothing runs, and there are no plans.
+  [[nodiscard]] virtual Status trim() = 0;
 };
 
 [[nodiscard]] Result<std::unique_ptr<Device>> make_cpu_device(const ExecutorOptions& options);

@@ -72,6 +72,13 @@ void LoadedVariant::let_go() {
   host_results_.clear();
 }
 
+void LoadedVariant::trim() {
+  let_go();
+  plans_.clear();
+  controls_.clear();
+  for (auto& spare : spare_outputs_) spare = {};
+}
+
 // `miss`: a guard that was missed, which ends the run.
 Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss) {
   const auto& v = *variant_;
@@ -152,14 +159,15 @@ Status LoadedVariant::check_overlaps(const std::vector<Tensor>& outputs) {
 Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& arguments) {
   const auto& v = *variant_;
   SegmentPlan* plan = plans_.find(segment, call);
+  if (plan && plan->recurs) std::exchange(plan->recurs, nullptr)();
   if (plan && plan->outdated && plan->outdated()) {
-    plans_.drop(segment);
+    plans_.drop(plan);
     plan = nullptr;
   }
   if (!plan) {
     const Stopwatch watch;
     TESSERA_ASSIGN(auto made, plan_segment(v, segment, call, device_, *loaded_));
-    plan = plans_.insert(segment, std::move(made));
+    TESSERA_ASSIGN(plan, plans_.insert(segment, std::move(made)));
     stats_->new_shape = true;
     stats_->plan_ms += watch.ms();
     TESSERA_LOGF(LogChannel::Memory, "new shape: arena " + std::to_string(plan->arena_bytes) + " bytes, scratch " +

@@ -51,9 +51,12 @@ public:
   [[nodiscard]] Status wait();
   // Drops the values of the last run.
   void let_go();
+  // Drops plans of shapes and memory for outputs as well; nothing of the variant runs.
+  void trim();
 
 private:
-  LoadedVariant(Device& device, const ExecutorOptions& options) : device_(device), options_(options) {}
+  LoadedVariant(Device& device, const ExecutorOptions& options)
+      : device_(device), options_(options), plans_(options.memory) {}
   [[nodiscard]] Status steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss);
   [[nodiscard]] Result<SegmentPlan*> enter(int segment, const CallArguments& arguments);
   Status check_overlaps(const std::vector<Tensor>& outputs);

@@ -1,5 +1,6 @@
 #include "runtime/cuda/cublaslt.h"
 #include "graph/support/log.h"
+#include "runtime/cuda/gemm_sizes.h"
 #include "runtime/cuda/pinned_arrays.h"
 #include <algorithm>
 #include <array>
@@ -239,7 +240,7 @@ public:
         return std::unique_ptr<CudaLibraryPlan>(std::move(made));
       }
     }
-    return refuse("it has no algorithm for " + key(call_.fused.has_value(), false));
+    return refuse("it has no algorithm for " + key(problem_, call_.fused.has_value(), false));
   }
 
 private:
@@ -307,22 +308,19 @@ private:
   }
 
   // All that an algorithm depends on; also what errors say.
-  [[nodiscard]] std::string key(bool fused, bool pointers) const {
+  [[nodiscard]] std::string key(const GemmProblem& problem, bool fused, bool pointers) const {
     std::string out(tessera::name(operands_[0].dtype));
-    out += " into " + std::string(tessera::name(operands_[2].dtype)) + " " + std::to_string(problem_.m) + "x" +
-           std::to_string(problem_.n) + "x" + std::to_string(problem_.k);
+    out += " into " + std::string(tessera::name(operands_[2].dtype)) + " " + std::to_string(problem.m) + "x" +
+           std::to_string(problem.n) + "x" + std::to_string(problem.k);
     if (types_.compute == CUBLAS_COMPUTE_32F_FAST_TF32) out += " in TF32";
     auto matrix = [&](const char* what, const GemmMatrix& x) {
       out += std::string(" ") + what + (x.transposed ? "T" : "N") + " ld " + std::to_string(x.ld);
-      if (problem_.batch > 1 && !pointers) out += " stride " + std::to_string(x.batch_stride);
+      if (problem.batch > 1 && !pointers) out += " stride " + std::to_string(x.batch_stride);
     };
-    matrix("a", problem_.a);
-    matrix("b", problem_.b);
-    matrix("c", problem_.c);
-    if (pointers)
-      out += " pointers " + std::to_string(problem_.batch * static_cast<int64_t>(problem_.repeats.size()));
-    else
-      out += " batch " + std::to_string(problem_.batch);
+    matrix("a", problem.a);
+    matrix("b", problem.b);
+    matrix("c", problem.c);
+    out += (pointers ? " pointers " : " batch ") + std::to_string(matrices(problem, pointers));
     auto aligned = alignments(fused, pointers);
     for (uint32_t x : {aligned.a, aligned.b, aligned.c, aligned.d, aligned.bias}) out += " @" + std::to_string(x);
     if (fused && call_.fused) {
@@ -333,20 +331,20 @@ private:
     return out;
   }
 
-  Result<std::unique_ptr<MatmulPlan>> attempt(bool fused, bool pointers) {
-    const auto& lt = *library_;
-    std::string doing = "planning '" + context_.name + "'";
-    auto out = plan();
-    out->by_pointers = pointers;
-    out->descriptors = std::make_unique<Descriptors>(library_);
-    auto& d = *out->descriptors;
-    int64_t batch = pointers ? problem_.batch * static_cast<int64_t>(problem_.repeats.size()) : problem_.batch;
-    if (batch > INT32_MAX) return std::unique_ptr<MatmulPlan>();
+  [[nodiscard]] static int64_t matrices(const GemmProblem& problem, bool pointers) {
+    return pointers ? problem.batch * static_cast<int64_t>(problem.repeats.size()) : problem.batch;
+  }
 
+  // The call's product in the library's terms, of these sizes; nothing where it has no words for it.
+  Result<std::unique_ptr<Descriptors>> describe(const GemmProblem& problem, bool fused, bool pointers,
+                                                const std::string& doing) const {
+    const auto& lt = *library_;
+    auto out = std::make_unique<Descriptors>(library_);
+    auto& d = *out;
     auto layout = [&](cublasLtMatrixLayout_t& to, cudaDataType_t type, const GemmMatrix& x) -> Result<bool> {
       TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutCreate, &to, type, static_cast<uint64_t>(x.rows),
                          static_cast<uint64_t>(x.cols), x.ld);
-      auto count = static_cast<int32_t>(batch);
+      auto count = static_cast<int32_t>(matrices(problem, pointers));
       TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutSetAttribute, to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                          sizeof count);
       if (!pointers) {
@@ -358,28 +356,43 @@ private:
       return lt.cublasLtMatrixLayoutSetAttribute(to, CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, &mode, sizeof mode) ==
              CUBLAS_STATUS_SUCCESS;
     };
-    TESSERA_ASSIGN(bool known, layout(d.a, types_.operand, problem_.a));
-    if (!known) return std::unique_ptr<MatmulPlan>();
-    TESSERA_ASSIGN(known, layout(d.b, types_.operand, problem_.b));
-    TESSERA_ASSIGN(known, layout(d.c, types_.result, problem_.c));
+    TESSERA_ASSIGN(bool known, layout(d.a, types_.operand, problem.a));
+    if (!known) return std::unique_ptr<Descriptors>();
+    TESSERA_ASSIGN(known, layout(d.b, types_.operand, problem.b));
+    TESSERA_ASSIGN(known, layout(d.c, types_.result, problem.c));
 
     TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulDescCreate, &d.product, types_.compute, types_.scale);
     auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) -> Status {
       TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulDescSetAttribute, d.product, attribute, &value, sizeof value);
       return {};
     };
-    TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_TRANSA, problem_.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
-    TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, problem_.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
-    auto aligned = alignments(fused, pointers);
-    double alpha = call_.scale, beta = 0;
+    TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_TRANSA, problem.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+    TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, problem.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
     if (fused && call_.fused) {
       std::string why;
       auto epilogue = *epilogue_of(*call_.fused, &why);
       TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue)));
-      alpha *= call_.fused->alpha;
       if (bias_) { // its alignment is read from the address
-        auto* stand_in = reinterpret_cast<const void*>(static_cast<uintptr_t>(kAlignment + aligned.bias));
+        auto* stand_in =
+            reinterpret_cast<const void*>(static_cast<uintptr_t>(kAlignment + alignments(fused, pointers).bias));
         TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, stand_in));
+      }
+    }
+    return out;
+  }
+
+  Result<std::unique_ptr<MatmulPlan>> attempt(bool fused, bool pointers) {
+    std::string doing = "planning '" + context_.name + "'";
+    const int64_t batch = matrices(problem_, pointers);
+    if (batch > INT32_MAX) return std::unique_ptr<MatmulPlan>();
+    auto out = plan();
+    out->by_pointers = pointers;
+    TESSERA_ASSIGN(out->descriptors, describe(problem_, fused, pointers, doing));
+    if (!out->descriptors) return std::unique_ptr<MatmulPlan>();
+    double alpha = call_.scale, beta = 0;
+    if (fused && call_.fused) {
+      alpha *= call_.fused->alpha;
+      if (bias_) {
         out->bias_buffer = bias_->buffer;
         out->bias_offset = bias_->offset;
       }
@@ -389,7 +402,9 @@ private:
         out->residual_offset = residual_->offset;
       }
     }
-    TESSERA_ASSIGN(auto algorithm, library_->algorithm(key(fused, pointers), [&] { return ask(d, aligned, doing); }));
+    TESSERA_ASSIGN(auto algorithm, library_->algorithm(key(problem_, fused, pointers), [&] {
+      return choose(*out->descriptors, fused, pointers, doing);
+    }));
     if (!algorithm) return std::unique_ptr<MatmulPlan>();
     out->algorithm = *algorithm;
     out->alpha = Factor(alpha, types_.scale);
@@ -407,6 +422,41 @@ private:
     out->calls = pointers ? 1 : static_cast<int>(problem_.repeats.size());
     out->epilogue_done = fused || !call_.fused;
     return out;
+  }
+
+  // Which sizes of the product differ from call to call.
+  [[nodiscard]] VaryingSizes varying() const {
+    const SymShape& c = call_.c.shape;
+    const size_t rank = c.size();
+    VaryingSizes v;
+    if (rank < 2 || call_.a.shape.empty()) return v;
+    v.batch = std::any_of(c.begin(), c.end() - 2, [](const SymExpr& d) { return !d.is_const(); });
+    const bool rows = v.batch || !c[rank - 2].is_const(); // those of batches may be among them
+    const bool columns = !c[rank - 1].is_const();
+    v.m = problem_.swapped ? columns : rows;
+    v.n = problem_.swapped ? rows : columns;
+    v.k = !call_.a.shape.back().is_const();
+    return v;
+  }
+
+  Result<std::optional<CublasLt::Algorithm>> choose(const Descriptors& exact, bool fused, bool pointers,
+                                                    const std::string& doing) const {
+    const Alignments aligned = alignments(fused, pointers);
+    const GemmProblem like = on_grid(problem_, varying(), types_.operand_bytes, types_.result_bytes);
+    if (const std::string its_key = key(like, fused, pointers); its_key != key(problem_, fused, pointers)) {
+      TESSERA_ASSIGN(auto near, library_->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
+        TESSERA_ASSIGN(auto d, describe(like, fused, pointers, doing));
+        return d ? ask(*d, aligned, doing) : std::optional<CublasLt::Algorithm>();
+      }));
+      if (near) {
+        cublasLtMatmulHeuristicResult_t found{};
+        const auto status = library_->cublasLtMatmulAlgoCheck(library_->handle, exact.product, exact.a, exact.b,
+                                                              exact.c, exact.c, &near->algo, &found);
+        if (status == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= static_cast<size_t>(kWorkspace))
+          return std::optional(CublasLt::Algorithm{near->algo, static_cast<int64_t>(found.workspaceSize)});
+      }
+    }
+    return ask(exact, aligned, doing);
   }
 
   Result<std::optional<CublasLt::Algorithm>> ask(const Descriptors& d, const Alignments& aligned,
@@ -504,6 +554,7 @@ CublasLt::algorithm(const std::string& key, const std::function<Result<std::opti
   }
   TESSERA_ASSIGN(auto found, ask());
   std::lock_guard lock(mutex_);
+  if (algorithms_.size() >= kMostAlgorithms) algorithms_.clear();
   return algorithms_.emplace(key, found).first->second;
 }
 

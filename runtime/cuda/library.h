@@ -49,7 +49,8 @@ plan_cuda_attention(const CudaPlanContext& context, const FusedAttentionCall& ca
 struct AttentionChoice {
   bool taken = false;         // by the library: plan_cuda_attention() succeeds
   std::string why;            // not taken: for logs
-  std::function<bool()> made; // not taken yet: its plan is being made; true when that is done, and choosing again pays
+  std::function<void()> make; // not taken yet: begins to make its plan, in the background. Once it has been called,
+  std::function<bool()> made; // this is true when that is done, and choosing again pays
 };
 [[nodiscard]] AttentionChoice choose_attention(Context& context, const std::string& name,
                                                const FusedAttentionCall& call, std::span<const Operand> operands,
