@@ -4,6 +4,7 @@
 #include "graph/support/stopwatch.h"
 #include "graph/support/temporary_folder.h"
 #include "measure.h"
+#include "requests.h"
 #include "runtime/variant.h"
 #include "trace.h"
 #include <algorithm>
@@ -21,6 +22,7 @@ struct BenchOptions {
   uint64_t seed = 0;
   bool no_cold = false, profile = false, nvtx = false;
   std::string trace; // file
+  RequestOptions requests;
 };
 
 // Bytes read and written per second by a parallel copy that moves as many bytes as the model, up to 512 MB.
@@ -207,6 +209,13 @@ std::string bench_text(const Json& j) {
 }
 
 int run(BenchOptions o) {
+  if (!o.requests.ranges.empty()) {
+    o.requests.seed = o.seed;
+    auto report = bench_requests(o.model, o.requests);
+    if (!report.ok()) return fail(report.error(), o.model.json);
+    if (o.model.json != "-") say(requests_text(*report));
+    return finish(kDone, o.model.json, *report);
+  }
   o.profile = o.profile || !o.trace.empty();
   auto report = bench(o);
   if (!report.ok()) return fail(report.error(), o.model.json);
@@ -230,9 +239,17 @@ void add_bench(CommandLine& line) {
   sub.flag("--nvtx", options->nvtx, kNvtxHelp);
   sub.option("--trace", options->trace,
              "write the first calls and their steps to this file as a Chrome trace, which Perfetto opens");
+  sub.option("--vary", options->requests.ranges,
+             "DIM=LOW..HIGH (repeatable): requests of random sizes instead, each twice: what a new shape costs")
+      .one_at_a_time();
+  sub.option("--requests", options->requests.requests, "with --vary: how many").range(1, 10000000).show_default();
+  sub.option("--check", options->requests.checks, "with --vary: so many results beside a fresh compile for their sizes")
+      .range(0, 100000)
+      .show_default();
   sub.footer("Examples:\n"
              "  tessera bench model.onnx --shape batch=1 --shape seq=128 --threads 2\n"
              "  tessera bench model.onnx --shape pixels=8x3x224x224 --profile --json bench.json\n"
+             "  tessera bench model.onnx --vary batch=1..32 --vary seq=1..512 --requests 1000\n"
              "  tessera bench model.onnx --trace trace.json    then open it at https://ui.perfetto.dev");
   sub.action([options] { return run(*options); });
 }
