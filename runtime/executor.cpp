@@ -178,7 +178,7 @@ private:
     LoadedVariant::Outcome operator()(LoadedVariant& l) const {
       const NamedRange range(self.options_.ranges.get(), l.variant().exe->model_name);
       auto done = l.run(arguments, *self.stats_);
-      // What other shapes left behind goes before a call is refused; not where the caller would be asked for memory twice.
+      // What other shapes left behind goes before a call is refused; not where that would request the caller's memory twice.
       if (self.options_.memory->limit() != 0 && arguments.allocator == nullptr && lacks_memory(done) &&
           self.give_back().ok())
         done = l.run(arguments, *self.stats_);

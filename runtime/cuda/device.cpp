@@ -378,16 +378,14 @@ private:
   Status launch(PreparedLaunch& l, int index) {
     run_.loaded->reports.launched[static_cast<size_t>(index)] = l.kernel;
     for (size_t w = 0; w < l.workspaces.size(); ++w) l.addresses[w] = memory_.scratch() + l.workspaces[w];
-    if (l.alone) [[unlikely]]
-      return context_->launch_alone(run_.stream, [&] { return start(l); });
-    return start(l);
-  }
-  Status start(PreparedLaunch& l) {
-    const auto result = start_kernel(driver(), l, run_.stream, l.params.data());
-    if (result == CUDA_SUCCESS) [[likely]]
-      return {};
-    return error(result, l.cooperative ? "cuLaunchCooperativeKernel" : "cuLaunchKernel",
-                 "launching kernel '" + l.kernel->name + "'");
+    auto start = [&]() -> Status {
+      const auto result = start_kernel(driver(), l, run_.stream, l.params.data());
+      if (result == CUDA_SUCCESS) [[likely]]
+        return {};
+      return error(result, l.cooperative ? "cuLaunchCooperativeKernel" : "cuLaunchKernel",
+                   "launching kernel '" + l.kernel->name + "'");
+    };
+    return l.alone ? context_->launch_alone(run_.stream, start) : start();
   }
 
   // Until the stream has got here; downloads are complete then.

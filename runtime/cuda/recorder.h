@@ -1,4 +1,4 @@
-// Recording CUDA graphs beside the calls: a thread of the context that captures steps on a stream of its own.
+// Recording CUDA graphs next to the calls: a thread of the context that captures steps on a stream of its own.
 #pragma once
 #include "runtime/cuda/context.h"
 #include <array>

@@ -5,7 +5,7 @@
 // addresses that were there when it was recorded, so a plan keeps a few, by addresses:
 //
 //   run 1   addresses A, new      steps singly
-//   run 2   addresses A           steps singly; the recorder (recorder.h) begins to capture them beside the calls
+//   run 2   addresses A           steps singly; the recorder (recorder.h) begins to capture them next to the calls
 //   run 3   addresses A           the graph is launched, as soon as it is there
 //   run 4   addresses B, new      steps singly (a caller that gives other memory each time never pays for a graph)
 //
@@ -21,7 +21,7 @@ public:
   static constexpr size_t kKept = 4;
   static constexpr size_t kFewestSteps = 6; // starting a graph costs the host as much as two or three launches
 
-  // `owners`: others, beside this, that may give its recordings up (Recorder::forget). `put` puts the steps on a stream;
+  // `owners`: others, next to this, that may give its recordings up (Recorder::forget). `put` puts the steps on a stream;
   // called on the recorder's thread.
   struct Owners {
     const void *variant, *device;

@@ -101,6 +101,24 @@ TEST_F(CompiledFile, FloatsToo) {
   EXPECT_EQ(read_text(path("model/y.npy")), read_text(path("file/y.npy")));
 }
 
+TEST_F(CompiledFile, IsMeasuredOnRequestsOfRandomSizes) {
+  expect(0, "compile tokens.onnx -o tokens.tsr");
+  const std::string vary = " --vary batch=1..3 --vary seq=2..9 --requests 20 ";
+  expect(0, "bench tokens.onnx --check 2 --json m.json" + vary,
+         {"first call of a shape", "largest relative difference"});
+  expect(0, "bench tokens.tsr --json f.json" + vary, {"first / second"});
+  const Json m = json("m.json"), f = json("f.json");
+  EXPECT_EQ(m["new_shapes"], f["new_shapes"]) << "the same seed gives the same sizes";
+  EXPECT_GT(m["new_shapes"].get<int>(), 5);
+  EXPECT_LE(m["new_shapes"].get<int>(), 20);
+  EXPECT_EQ(m["checked"], 2);
+  EXPECT_LE(m["largest_error"].get<double>(), 1e-5);
+  EXPECT_EQ(m["variants"], 1) << "none is compiled for sizes";
+  expect(2, "bench tokens.onnx --vary seq=9..2", {"'seq=9..2' is no range", "DIM=LOW..HIGH"});
+  expect(2, "bench tokens.onnx --vary sq=2..9",
+         {"neither an input nor a dimension is called 'sq'", "did you mean 'seq'"});
+}
+
 TEST_F(CompiledFile, IsMeasured) {
   expect(0, "compile tokens.onnx -o tokens.tsr");
   for (const char* file : {"tokens.tsr", "tokens.onnx"})

@@ -243,7 +243,8 @@ void add_bench(CommandLine& line) {
              "DIM=LOW..HIGH (repeatable): requests of random sizes instead, each twice: what a new shape costs")
       .one_at_a_time();
   sub.option("--requests", options->requests.requests, "with --vary: how many").range(1, 10000000).show_default();
-  sub.option("--check", options->requests.checks, "with --vary: so many results beside a fresh compile for their sizes")
+  sub.option("--check", options->requests.checks,
+             "with --vary: so many results next to a fresh compile for their sizes")
       .range(0, 100000)
       .show_default();
   sub.footer("Examples:\n"

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <random>
-#include <unistd.h>
+#include <sys/resource.h>
 
 namespace tessera::command {
 namespace {
@@ -37,11 +36,10 @@ Result<Range> parse_range(const std::string& text) {
   return Range{text.substr(0, equals), *low, *high};
 }
 
-int64_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t pages = 0, resident = 0;
-  file >> pages >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
+int64_t peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{1024} * usage.ru_maxrss;
 }
 
 Json summary(std::vector<double> values) {
@@ -108,7 +106,7 @@ Result<Json> bench_requests(const ModelOptions& model, const RequestOptions& o) 
       if (r >= kFirst) late.push_back(once * 1e3);
     }
     if (r + 1 == std::min(kSettled, o.requests)) {
-      settled_host = resident_bytes();
+      settled_host = peak_bytes();
       settled_device = memory.held(MemoryAccount::Where::Device);
     }
     if (o.checks > 0 && (r + 1) % std::max(1, o.requests / o.checks) == 0) {
@@ -136,7 +134,7 @@ Result<Json> bench_requests(const ModelOptions& model, const RequestOptions& o) 
   j["plan_us"] = summary(plans);
   j["settled_after"] = std::min(kSettled, o.requests);
   j["first_us_after_100"] = summary(late);
-  j["host_bytes"] = {{"settled", settled_host}, {"at_the_end", resident_bytes()}};
+  j["host_bytes"] = {{"settled", settled_host}, {"at_the_end", peak_bytes()}};
   j["device_bytes"] = {{"settled", settled_device}, {"at_the_end", memory.held(MemoryAccount::Where::Device)}};
   j["checked"] = errors.size();
   j["largest_error"] = summary(errors).is_null() ? Json(nullptr) : summary(errors)["max"];
@@ -163,9 +161,10 @@ std::string requests_text(const Json& j) {
     return format_bytes(j[key]["settled"].get<double>()) + " after " + j["settled_after"].dump() + " requests, " +
            format_bytes(j[key]["at_the_end"].get<double>()) + " at the end";
   };
-  out += "memory of the process: " + memory("host_bytes") + "; held on the device: " + memory("device_bytes") + "\n";
+  out +=
+      "peak memory of the process: " + memory("host_bytes") + "; held on the device: " + memory("device_bytes") + "\n";
   if (j["checked"] != 0)
-    out += j["checked"].dump() + " results beside a fresh compile for their sizes: largest relative difference " +
+    out += j["checked"].dump() + " results next to a fresh compile for their sizes: largest relative difference " +
            j["largest_error"].dump() + "\n";
   return out;
 }

@@ -1,4 +1,4 @@
-// Requests of random sizes, as a server gets them: what the first call of a shape costs beside its second.
+// Requests of random sizes, as a server gets them: what the first call of a shape costs next to its second.
 #pragma once
 #include "command.h"
 
