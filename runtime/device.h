@@ -151,6 +151,9 @@ public:
   virtual void abandon() = 0;
   // on_device: waits for all that was started. Errors of it that have not been reported yet. Inside of around(), too.
   [[nodiscard]] virtual Status wait() = 0;
+  // Whether calls wait until what is made in the background for their sizes is there (ExecutorOptions::wait_for_plans).
+  [[nodiscard]] virtual bool waits_for_plans() const { return false; }
+  virtual void wait_for_plans(bool) {}
   // Gives back the memory of earlier runs; nothing runs, and there are no plans.
   [[nodiscard]] virtual Status trim() = 0;
 };

@@ -90,9 +90,15 @@ public:
     });
   }
 
-  // A GPU's libraries make plans, and graphs are recorded, when a shape comes again; a new plan begins anew.
+  // A GPU's graph is recorded at the second call that finds its plan.
   Status warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats) override {
-    constexpr int kMost = 8, kAfterPlan = 2;
+    constexpr int kMost = 8, kAfterPlan = 1;
+    struct Waiting {
+      Device& device;
+      const bool before = device.waits_for_plans();
+      explicit Waiting(Device& d) : device(d) { device.wait_for_plans(true); }
+      ~Waiting() { device.wait_for_plans(before); }
+    } const waiting(*device_);
     RunStats own;
     RunStats& s = stats ? *stats : own;
     for (int i = 0, since_plan = 0; i < kMost && since_plan <= (on_gpu_ ? kAfterPlan : 0); ++i) {

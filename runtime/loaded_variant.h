@@ -84,6 +84,7 @@ private:
   // The memory of outputs given out before: used again when the caller has dropped the tensor.
   std::vector<std::pair<std::shared_ptr<std::byte>, size_t>> spare_outputs_;
   int64_t arena_bytes_ = 0;
+  std::vector<SegmentPlan*> entered_; // of the current run
   std::vector<std::string> step_ids_; // when profiling
 
   // Of the current run.

@@ -36,8 +36,15 @@ struct SegmentPlan {
   // Of this segment: steps that are not executed, because others compute the same (LibraryStep::instead_of). Empty:
   // none.
   std::vector<bool> left_out;
-  std::function<void()> recurs;   // called once, at the second use: begins what pays for sizes that come again
-  std::function<bool()> outdated; // true when planning again would choose other steps; empty: never
+  // What pays for sizes that come often, and is made in the background: begun when calls of the plan have taken as long
+  // as it takes, so that it never costs more than twice what is best. Empty: nothing, or it is begun.
+  struct Improvement {
+    std::function<void()> begin;
+    std::function<double()> cost_ms; // expected
+  };
+  std::optional<Improvement> improvement;
+  double spent_ms = 0, submit_ms = 0;       // in calls of the plan; of these, starting its steps one by one
+  std::function<bool()> outdated;           // true when planning again would choose other steps; empty: never
   [[nodiscard]] int64_t host_bytes() const; // that the plan takes, about
   [[nodiscard]] bool leaves_out(size_t step) const { return !left_out.empty() && left_out[step]; }
   int64_t step_scratch = 0, worker_scratch = 0;

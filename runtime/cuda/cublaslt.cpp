@@ -4,6 +4,7 @@
 #include "runtime/cuda/pinned_arrays.h"
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 
@@ -93,6 +94,25 @@ private:
       return (library).error(tessera_s_, #function, doing);                                                            \
   } while (0)
 
+} // namespace
+
+// What equal products of a plan share.
+struct PreparedProduct {
+  GemmProblem problem;
+  bool by_pointers = false;
+  bool bias = false, residual = false; // are part of the call
+  std::vector<GemmOffsets> matrices;   // by_pointers: every product's, beyond the base
+  int64_t array_bytes = 0, workspace_bytes = 0;
+  Factor alpha{1, CUDA_R_32F}, beta{0, CUDA_R_32F};
+  CublasLt::Algorithm algorithm{};
+  std::unique_ptr<Descriptors> descriptors;
+  int calls = 1;
+  bool epilogue_done = true;
+  mutable std::mutex mutex; // of the descriptor's bias, which a run changes
+};
+
+namespace {
+
 class MatmulPlan final : public CudaLibraryPlan {
 public:
   MatmulPlan(Context& context, std::shared_ptr<CublasLt> library, Types types)
@@ -100,6 +120,7 @@ public:
   std::shared_ptr<PinnedArrays> arrays; // by_pointers
 
   Status run(CUstream stream, void* const* pointers, void* workspace) const override {
+    const GemmProblem& problem = product->problem;
     if (problem.empty()) return {};
     if (problem.k == 0) return zero(stream, pointers);
     const auto address = [&](BufferId buffer, int64_t offset, int64_t bytes) {
@@ -109,26 +130,29 @@ public:
     std::byte* right = address(b_buffer, problem.base.b, types_.operand_bytes);
     std::byte* result = address(c_buffer, problem.base.c, types_.result_bytes);
     std::byte* residual = residual_buffer < 0 ? result : address(residual_buffer, residual_offset, types_.result_bytes);
-    std::lock_guard lock(mutex_);
+    const auto& [descriptors, algorithm] = std::tie(product->descriptors, product->algorithm);
+    const std::scoped_lock lock(mutex_, product->mutex);
     if (bias_buffer >= 0) {
       const void* bias = address(bias_buffer, bias_offset, types_.result_bytes);
       TESSERA_CUBLAS_TRY(*library_, name, cublasLtMatmulDescSetAttribute, descriptors->product,
                          CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
     }
     auto call = [&](const void* a, const void* b, const void* c, void* d, std::byte* work) -> Status {
-      TESSERA_CUBLAS_TRY(*library_, name, cublasLtMatmul, library_->handle, descriptors->product, alpha.bytes.data(), a,
-                         descriptors->a, b, descriptors->b, beta.bytes.data(), c, descriptors->c, d, descriptors->c,
-                         &algorithm.algo, work, static_cast<size_t>(algorithm.workspace_bytes), stream);
+      TESSERA_CUBLAS_TRY(*library_, name, cublasLtMatmul, library_->handle, descriptors->product,
+                         product->alpha.bytes.data(), a, descriptors->a, b, descriptors->b, product->beta.bytes.data(),
+                         c, descriptors->c, d, descriptors->c, &algorithm.algo, work,
+                         static_cast<size_t>(algorithm.workspace_bytes), stream);
       return {};
     };
     auto* work = static_cast<std::byte*>(workspace);
-    if (!by_pointers) {
+    if (!product->by_pointers) {
       for (const auto& r : problem.repeats)
         TESSERA_TRY(call(left + r.a * types_.operand_bytes, right + r.b * types_.operand_bytes,
                          residual + r.c * types_.result_bytes, result + r.c * types_.result_bytes, work));
       return {};
     }
     // The arrays lie in front of the workspace.
+    const auto& matrices = product->matrices;
     const size_t count = matrices.size();
     const std::array<std::byte*, 4> bases{left, right, residual, result};
     if (bases != bases_) {
@@ -147,11 +171,12 @@ public:
     TESSERA_CUDA_TRY(context_, name, cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(work),
                      pinned_ ? pinned_ : addresses_.data(), addresses_.size() * sizeof(std::byte*), stream);
     auto* there = reinterpret_cast<std::byte**>(work);
-    return call(there, there + count, there + 2 * count, there + 3 * count, work + array_bytes);
+    return call(there, there + count, there + 2 * count, there + 3 * count, work + product->array_bytes);
   }
 
   // A sum over nothing.
   Status zero(CUstream stream, void* const* pointers) const {
+    const GemmProblem& problem = product->problem;
     auto set = [&](int64_t begin, int64_t count) -> Status {
       auto at =
           reinterpret_cast<CUdeviceptr>(pointers[c_buffer]) + static_cast<CUdeviceptr>(begin * types_.result_bytes);
@@ -176,21 +201,15 @@ public:
   }
 
   std::string name;
-  GemmProblem problem;
+  std::shared_ptr<const PreparedProduct> product;
   BufferId a_buffer = -1, b_buffer = -1, c_buffer = -1, bias_buffer = -1, residual_buffer = -1;
   int64_t bias_offset = 0, residual_offset = 0;
-  bool by_pointers = false;
-  std::vector<GemmOffsets> matrices; // by_pointers: every product's, beyond the base
-  int64_t array_bytes = 0;
-  Factor alpha{1, CUDA_R_32F}, beta{0, CUDA_R_32F};
-  CublasLt::Algorithm algorithm{};
-  std::unique_ptr<Descriptors> descriptors;
 
 private:
   Context& context_;
   std::shared_ptr<CublasLt> library_;
   Types types_;
-  mutable std::mutex mutex_; // of what a run changes: the descriptor's bias, and the last run's arrays of addresses
+  mutable std::mutex mutex_; // of what follows: the last run's arrays of addresses
   mutable std::array<std::byte*, 4> bases_{};
   mutable std::vector<std::byte*> addresses_;
   mutable const void* pinned_ = nullptr; // of addresses_; null where there is no room for them
@@ -213,17 +232,51 @@ public:
     size_t next = 3;
     if (call_.fused && call_.fused->bias) bias_ = &operands_[next++];
     if (call_.fused && call_.fused->residual) residual_ = &operands_[next++];
-    TESSERA_ASSIGN(problem_, describe_gemm(a, b, c, bias_ ? call_.fused->bias_dim : -1, context_.name));
-    if (problem_.empty()) return std::unique_ptr<CudaLibraryPlan>(plan());
+    std::shared_ptr<const PreparedProduct> own;
+    auto& product = context_.products ? (*context_.products)[signature()] : own;
+    if (!product) {
+      TESSERA_ASSIGN(product, prepare());
+    }
+    return plan(product);
+  }
+
+private:
+  // All that the preparation depends on.
+  [[nodiscard]] std::vector<int64_t> signature() const {
+    std::vector<int64_t> out;
+    out.reserve(80);
+    auto bits = [](double x) { return static_cast<int64_t>(std::bit_cast<uint64_t>(x)); };
+    const VaryingSizes v = varying(false);
+    out.push_back(call_.tf32 | v.m << 1 | v.n << 2 | v.k << 3 | v.batch << 4 | context_.can_finish << 5);
+    out.push_back(bits(call_.scale));
+    if (call_.fused)
+      for (int64_t x :
+           {bits(call_.fused->alpha), int64_t{call_.fused->bias_dim}, int64_t{call_.fused->bias.has_value()},
+            int64_t{call_.fused->residual.has_value()}, static_cast<int64_t>(call_.fused->activation)})
+        out.push_back(x);
+    for (const Operand& o : operands_) {
+      out.push_back(static_cast<int64_t>(o.dtype));
+      out.push_back(static_cast<int64_t>(o.shape.size()));
+      out.insert(out.end(), o.shape.begin(), o.shape.end());
+      out.insert(out.end(), o.strides.begin(), o.strides.end());
+      out.push_back(o.offset);
+    }
+    return out;
+  }
+
+  Result<std::shared_ptr<const PreparedProduct>> prepare() {
+    TESSERA_ASSIGN(problem_, describe_gemm(operands_[0], operands_[1], operands_[2], bias_ ? call_.fused->bias_dim : -1,
+                                           context_.name));
+    if (problem_.empty()) return std::shared_ptr<const PreparedProduct>(start());
     std::string why;
     bool fusible = call_.fused && epilogue_of(*call_.fused, &why).has_value() && problem_.k > 0;
     if (problem_.k == 0) why = "a product over nothing is a memset";
     if (call_.fused && !fusible && !context_.can_finish) return refuse("it does not compute the epilogue: " + why);
     if (problem_.k == 0) {
-      auto zeros = plan();
+      auto zeros = start();
       zeros->epilogue_done = !call_.fused;
       zeros->calls = 0;
-      return std::unique_ptr<CudaLibraryPlan>(std::move(zeros));
+      return std::shared_ptr<const PreparedProduct>(std::move(zeros));
     }
     for (bool fused : {true, false}) {
       if (fused ? !fusible && call_.fused.has_value() : !call_.fused || !context_.can_finish) continue;
@@ -237,25 +290,46 @@ public:
         if (!made->epilogue_done)
           TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "': a kernel computes the epilogue, cuBLASLt does not" +
                                              (why.empty() ? " at these sizes" : ": " + why));
-        return std::unique_ptr<CudaLibraryPlan>(std::move(made));
+        return std::shared_ptr<const PreparedProduct>(std::move(made));
       }
     }
     return refuse("it has no algorithm for " + key(problem_, call_.fused.has_value(), false));
   }
 
-private:
   Diagnostic refuse(const std::string& why) const {
     return Diagnostic(ErrorCode::UnsupportedFeature, "cuBLASLt does not compute '" + context_.name + "': " + why);
   }
 
-  std::unique_ptr<MatmulPlan> plan() const {
+  std::shared_ptr<PreparedProduct> start() const {
+    auto out = std::make_shared<PreparedProduct>();
+    out->problem = problem_;
+    return out;
+  }
+
+  // A product of this step's operands.
+  Result<std::unique_ptr<CudaLibraryPlan>> plan(std::shared_ptr<const PreparedProduct> product) const {
     auto out = std::make_unique<MatmulPlan>(context_.context, library_, types_);
     out->name = "running '" + context_.name + "'";
-    out->problem = problem_;
-    out->a_buffer = operands_[problem_.swapped ? 1 : 0].buffer;
-    out->b_buffer = operands_[problem_.swapped ? 0 : 1].buffer;
+    const bool swapped = product->problem.swapped;
+    out->a_buffer = operands_[swapped ? 1 : 0].buffer;
+    out->b_buffer = operands_[swapped ? 0 : 1].buffer;
     out->c_buffer = operands_[2].buffer;
-    return out;
+    if (product->bias) {
+      out->bias_buffer = bias_->buffer;
+      out->bias_offset = bias_->offset;
+    }
+    if (product->residual) {
+      out->residual_buffer = residual_->buffer;
+      out->residual_offset = residual_->offset;
+    }
+    out->workspace_bytes = product->workspace_bytes;
+    out->calls = product->calls;
+    out->epilogue_done = product->epilogue_done;
+    if (product->by_pointers) {
+      TESSERA_ASSIGN(out->arrays, PinnedArrays::of(context_.context));
+    }
+    out->product = std::move(product);
+    return std::unique_ptr<CudaLibraryPlan>(std::move(out));
   }
 
   [[nodiscard]] std::optional<cublasLtEpilogue_t> epilogue_of(const LibraryEpilogue& e, std::string* why) const {
@@ -381,34 +455,24 @@ private:
     return out;
   }
 
-  Result<std::unique_ptr<MatmulPlan>> attempt(bool fused, bool pointers) {
+  Result<std::shared_ptr<PreparedProduct>> attempt(bool fused, bool pointers) {
     std::string doing = "planning '" + context_.name + "'";
     const int64_t batch = matrices(problem_, pointers);
-    if (batch > INT32_MAX) return std::unique_ptr<MatmulPlan>();
-    auto out = plan();
+    if (batch > INT32_MAX) return std::shared_ptr<PreparedProduct>();
+    auto out = start();
     out->by_pointers = pointers;
     TESSERA_ASSIGN(out->descriptors, describe(problem_, fused, pointers, doing));
-    if (!out->descriptors) return std::unique_ptr<MatmulPlan>();
-    double alpha = call_.scale, beta = 0;
-    if (fused && call_.fused) {
-      alpha *= call_.fused->alpha;
-      if (bias_) {
-        out->bias_buffer = bias_->buffer;
-        out->bias_offset = bias_->offset;
-      }
-      if (residual_) {
-        beta = 1;
-        out->residual_buffer = residual_->buffer;
-        out->residual_offset = residual_->offset;
-      }
-    }
+    if (!out->descriptors) return std::shared_ptr<PreparedProduct>();
+    const bool epilogue = fused && call_.fused;
+    out->bias = epilogue && bias_;
+    out->residual = epilogue && residual_;
     TESSERA_ASSIGN(auto algorithm, library_->algorithm(key(problem_, fused, pointers), [&] {
       return choose(*out->descriptors, fused, pointers, doing);
     }));
-    if (!algorithm) return std::unique_ptr<MatmulPlan>();
+    if (!algorithm) return std::shared_ptr<PreparedProduct>();
     out->algorithm = *algorithm;
-    out->alpha = Factor(alpha, types_.scale);
-    out->beta = Factor(beta, types_.scale);
+    out->alpha = Factor(epilogue ? call_.scale * call_.fused->alpha : call_.scale, types_.scale);
+    out->beta = Factor(out->residual ? 1 : 0, types_.scale);
     out->workspace_bytes = algorithm->workspace_bytes;
     if (pointers) {
       GemmProblem from_zero = problem_;
@@ -417,7 +481,6 @@ private:
       int64_t bytes = 4 * batch * static_cast<int64_t>(sizeof(void*));
       out->array_bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
       out->workspace_bytes += out->array_bytes;
-      TESSERA_ASSIGN(out->arrays, PinnedArrays::of(context_.context));
     }
     out->calls = pointers ? 1 : static_cast<int>(problem_.repeats.size());
     out->epilogue_done = fused || !call_.fused;
@@ -425,7 +488,7 @@ private:
   }
 
   // Which sizes of the product differ from call to call.
-  [[nodiscard]] VaryingSizes varying() const {
+  [[nodiscard]] VaryingSizes varying(bool swapped) const {
     const SymShape& c = call_.c.shape;
     const size_t rank = c.size();
     VaryingSizes v;
@@ -433,8 +496,8 @@ private:
     v.batch = std::any_of(c.begin(), c.end() - 2, [](const SymExpr& d) { return !d.is_const(); });
     const bool rows = v.batch || !c[rank - 2].is_const(); // those of batches may be among them
     const bool columns = !c[rank - 1].is_const();
-    v.m = problem_.swapped ? columns : rows;
-    v.n = problem_.swapped ? rows : columns;
+    v.m = swapped ? columns : rows;
+    v.n = swapped ? rows : columns;
     v.k = !call_.a.shape.back().is_const();
     return v;
   }
@@ -442,7 +505,7 @@ private:
   Result<std::optional<CublasLt::Algorithm>> choose(const Descriptors& exact, bool fused, bool pointers,
                                                     const std::string& doing) const {
     const Alignments aligned = alignments(fused, pointers);
-    const GemmProblem like = on_grid(problem_, varying(), types_.operand_bytes, types_.result_bytes);
+    const GemmProblem like = on_grid(problem_, varying(problem_.swapped), types_.operand_bytes, types_.result_bytes);
     if (const std::string its_key = key(like, fused, pointers); its_key != key(problem_, fused, pointers)) {
       TESSERA_ASSIGN(auto near, library_->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
         TESSERA_ASSIGN(auto d, describe(like, fused, pointers, doing));

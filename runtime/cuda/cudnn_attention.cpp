@@ -227,6 +227,11 @@ std::shared_ptr<const AttentionEngines::Entry> AttentionEngines::engine(const At
   return asked;
 }
 
+double AttentionEngines::mean_ms() const {
+  std::lock_guard lock(mutex_);
+  return made_ > 0 ? made_ms_ / static_cast<double>(made_) : 0;
+}
+
 void AttentionEngines::wait() {
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return open_ == 0; });
@@ -257,11 +262,14 @@ void AttentionEngines::work() {
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();
+    const Stopwatch watch;
     auto made = guarded("making a plan of an attention", [&]() -> Status {
       make(job, handle);
       return {};
     });
     lock.lock();
+    ++made_;
+    made_ms_ += watch.ms();
     if (job.entry->state == Entry::State::Making) { // an exception: a later call tries again
       job.entry->why = std::move(made).take_error().message;
       job.entry->state = Entry::State::Refused;
@@ -316,6 +324,7 @@ AttentionChoice choose_attention(Context& context, const std::string& name, cons
   if (!entry) {
     auto asked = std::make_shared<std::shared_ptr<const AttentionEngines::Entry>>();
     out.make = [engines = *engines, problem = std::move(*problem), asked] { *asked = engines->engine(problem, false); };
+    out.make_ms = [engines = *engines] { return engines->mean_ms(); };
     out.made = [asked] { return *asked && (*asked)->state != State::Making; };
     return out;
   }

@@ -41,6 +41,7 @@ public:
   [[nodiscard]] std::shared_ptr<const Entry> known_or_made(const AttentionProblem& problem, bool wait);
   // The engine of a problem; the first request has it made. `wait`: until it is made.
   [[nodiscard]] std::shared_ptr<const Entry> engine(const AttentionProblem& problem, bool wait);
+  [[nodiscard]] double mean_ms() const; // that making an engine took; 0 where none was made
   // Until all that were requested are made.
   void wait();
   // Until none is being made: what has not been begun is refused, and made at the next request. For the end of
@@ -59,7 +60,7 @@ private:
 
   Context& context_;
   std::shared_ptr<Cudnn> library_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable more_, done_;
   struct Kept {
     std::shared_ptr<Entry> entry;
@@ -71,6 +72,8 @@ private:
   uint64_t requests_ = 0;
   std::deque<Job> jobs_;
   size_t open_ = 0; // jobs that are not done
+  int64_t made_ = 0;
+  double made_ms_ = 0;
   bool stop_ = false;
   std::thread thread_; // started by the first job
 };

@@ -153,7 +153,7 @@ public:
     // Everything else that the steps read stays where it is as long as the plan.
     addresses_.assign(run_.table->pointers.begin(), run_.table->pointers.end());
     memory_.append_addresses(addresses_);
-    auto started = plan.replays->run(addresses_, run_.stream, wait_for_plans_);
+    auto started = plan.replays->run(addresses_, run_.stream, segment.submit_ms, wait_for_plans_);
     if (!started.ok()) return attributed(std::move(started).take_error());
     if (!*started) return false;
     if (first_step_ < 0) first_step_ = plan.first_step;
@@ -270,6 +270,8 @@ public:
     return tell_earlier();
   }
 
+  [[nodiscard]] bool waits_for_plans() const override { return wait_for_plans_; }
+  void wait_for_plans(bool wait) override { wait_for_plans_ = wait; }
   Status trim() override {
     inner_.release(stream());
     memory_.release(stream());

@@ -163,6 +163,7 @@ private:
     out.grid = static_cast<unsigned>(std::max<int64_t>(grid, 0));
     out.threads = static_cast<unsigned>(k.threads);
     out.shared_bytes = static_cast<unsigned>(k.shared_bytes);
+    out.params.reserve(k.buffers.size() + out.addresses.size() + k.sizes.size() + 3);
     for (auto b : k.buffers) out.params.push_back(&place_.table.pointers[static_cast<size_t>(b)]);
     for (auto& a : out.addresses) out.params.push_back(&a);
     if (!k.counters.is_const(0)) out.params.push_back(&place_.resting.counters);
@@ -174,7 +175,7 @@ private:
 
   Status library(const StepForm& form, int index, PreparedStep& step) {
     const auto& l = std::get<LibraryStep>(*form.step);
-    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value()};
+    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value(), &products_};
     TESSERA_ASSIGN(auto operands, concrete_operands(variant_, form, call_, plan_));
     auto planned = [&]() -> Result<std::unique_ptr<CudaLibraryPlan>> {
       if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) return plan_cuda_matmul(context, *matmul, operands);
@@ -215,6 +216,7 @@ private:
   const Variant& variant_;
   const Variant::CallState& call_;
   SegmentPlan& plan_;
+  PreparedProducts products_;
   bool refused_ = false; // why the last library call has no plan: the library does not compute it
 };
 
@@ -225,6 +227,7 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
   auto begin = static_cast<size_t>(variant.segment_begin[static_cast<size_t>(segment)]),
        end = static_cast<size_t>(variant.segment_begin[static_cast<size_t>(segment) + 1]);
   std::vector<std::function<void()>> make;
+  std::function<double()> make_ms;
   std::vector<std::function<bool()>> making;
   std::string told; // the last reason that was logged
   for (size_t s = begin; s < end; ++s) {
@@ -239,15 +242,19 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
     if (plan.left_out.empty()) plan.left_out.resize(end - begin);
     size_t first = choice.taken ? s + 1 : s, count = choice.taken ? static_cast<size_t>(l->instead_of) : 1;
     for (size_t i = first; i < first + count; ++i) plan.left_out[i - begin] = true;
-    if (choice.make) make.push_back(std::move(choice.make));
+    if (choice.make) {
+      make.push_back(std::move(choice.make));
+      make_ms = std::move(choice.make_ms);
+    }
     if (choice.made) making.push_back(std::move(choice.made));
     if (!choice.why.empty() && choice.why != told)
       TESSERA_LOGF(LogChannel::Perf, "'" + l->name + "' in steps: " + (told = choice.why));
   }
   if (!make.empty())
-    plan.recurs = [make = std::move(make)] {
-      for (const auto& one : make) one();
-    };
+    plan.improvement = {[make = std::move(make)] {
+                          for (const auto& one : make) one();
+                        },
+                        std::move(make_ms)};
   if (!making.empty())
     plan.outdated = [making = std::move(making)] {
       return std::all_of(making.begin(), making.end(), [](const auto& made) { return made(); });

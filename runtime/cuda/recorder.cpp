@@ -1,5 +1,6 @@
 #include "runtime/cuda/recorder.h"
 #include "graph/support/guarded.h"
+#include "graph/support/stopwatch.h"
 #include <algorithm>
 
 namespace tessera::cuda {
@@ -72,11 +73,14 @@ void Recorder::work() {
   if (stream) context_.driver().cuStreamDestroy(stream);
 }
 
-void Recorder::record(const Job& job, CUstream stream) const {
+void Recorder::record(const Job& job, CUstream stream) {
+  const Stopwatch watch;
   Status recorded = guarded("recording the steps of a run", [&]() -> Status {
     if (!stream) return Diagnostic(ErrorCode::DeviceError, "there is no stream to record on");
     return capture(job, stream);
   });
+  ++recorded_;
+  mean_ms_ = mean_ms_ + (watch.ms() - mean_ms_) / static_cast<double>(recorded_);
   if (!recorded.ok()) job.recording->why = std::move(recorded).take_error();
   job.recording->state = recorded.ok() ? Recording::State::Ready : Recording::State::Refused;
 }

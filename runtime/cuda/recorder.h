@@ -38,6 +38,7 @@ public:
   // Recorded later: the state is Waiting until then. Where too many wait, nothing happens. `put` is not called after a
   // forget() of one of its owners has returned.
   void add(std::shared_ptr<Recording> recording, const Owners& owners, Put put);
+  [[nodiscard]] double mean_ms() const { return mean_ms_; } // that a recording took; 0 before the first
   // Until no recording of the owner waits; the states are then Ready or Refused.
   void wait(const void* owner);
   // Gives up what waits (its state is New again), and waits for the one that is being recorded.
@@ -51,13 +52,15 @@ private:
     [[nodiscard]] bool is_of(const void* owner) const;
   };
   void work();
-  void record(const Job& job, CUstream stream) const;
+  void record(const Job& job, CUstream stream);
   [[nodiscard]] Status capture(const Job& job, CUstream stream) const;
 
   Context& context_;
   std::mutex mutex_;
   std::condition_variable more_, done_;
   std::deque<Job> jobs_; // the first one is being recorded while busy_
+  std::atomic<double> mean_ms_ = 0;
+  int64_t recorded_ = 0;
   bool busy_ = false, stop_ = false;
   std::thread thread_; // started by the first job
 };

@@ -26,7 +26,7 @@ void Replays::drop_all() {
   kept_.clear();
 }
 
-Result<bool> Replays::run(std::span<void* const> addresses, CUstream stream, bool wait) {
+Result<bool> Replays::run(std::span<void* const> addresses, CUstream stream, double submit_ms, bool wait) {
   using State = Recording::State;
   if (refused_) return false;
   auto same = [&](const auto& k) {
@@ -46,7 +46,7 @@ Result<bool> Replays::run(std::span<void* const> addresses, CUstream stream, boo
   }
   std::rotate(kept_.begin(), it, it + 1);
   Recording& kept = *kept_.front();
-  if (kept.state == State::New) {
+  if (kept.state == State::New && (wait || submit_ms >= recorder_->mean_ms())) {
     recorder_->add(kept_.front(), owners_, put_);
     if (wait) recorder_->wait(this);
   }

@@ -5,9 +5,10 @@
 // addresses that were there when it was recorded, so a plan keeps a few, by addresses:
 //
 //   run 1   addresses A, new      steps singly
-//   run 2   addresses A           steps singly; the recorder (recorder.h) begins to capture them next to the calls
-//   run 3   addresses A           the graph is launched, as soon as it is there
-//   run 4   addresses B, new      steps singly (a caller that gives other memory each time never pays for a graph)
+//   run 2   addresses A           steps singly, until that has taken as long as recording does
+//   run n   addresses A           the recorder (recorder.h) begins to capture them, in the background
+//   run m   addresses A           the graph is launched, as soon as it is there
+//   run m+1 addresses B, new      steps singly (a caller that gives other memory each time never pays for a graph)
 //
 // The arena, constants and copied inputs and outputs stay where they are; only memory that the caller gives, and blocks
 // that grow, make new addresses. A plan whose steps a driver or library does not let be captured goes on without.
@@ -33,9 +34,9 @@ public:
   Replays& operator=(const Replays&) = delete;
 
   // Puts the steps on `stream`; false: they are to be launched singly, nothing was. `addresses`: all that the
-  // steps' work depends on. `wait`: until they are recorded, if they are to be. The context is current. Errors: those
+  // steps' work depends on. `submit_ms`: that launching them singly has taken so far. `wait`: until they are recorded, if addresses come again. The context is current. Errors: those
   // that the context does not survive.
-  [[nodiscard]] Result<bool> run(std::span<void* const> addresses, CUstream stream, bool wait);
+  [[nodiscard]] Result<bool> run(std::span<void* const> addresses, CUstream stream, double submit_ms, bool wait);
   [[nodiscard]] size_t kept() const { return kept_.size(); }
 
 private:
