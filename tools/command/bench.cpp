@@ -1,5 +1,5 @@
 // tessera bench: how long a call takes, what starting costs, and how near the memory's ceiling the compiled part comes.
-#include "codegen/driver/load.h"
+#include "codegen/load/load.h"
 #include "explain.h"
 #include "graph/support/stopwatch.h"
 #include "graph/support/temporary_folder.h"

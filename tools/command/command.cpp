@@ -1,7 +1,7 @@
 #include "command.h"
 #include "api/device.h"
 #include "api/load_operators.h"
-#include "codegen/driver/load.h"
+#include "codegen/load/load.h"
 #include "codegen/driver/pipeline.h"
 #include "codegen/driver/plan_file.h"
 #include "codegen/target/select.h"

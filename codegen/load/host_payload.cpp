@@ -1,4 +1,4 @@
-#include "codegen/driver/host_payload.h"
+#include "codegen/load/host_payload.h"
 #include "graph/ir/sizes.h"
 #include "graph/ops/op.h"
 #include "graph/reference/evaluator.h"
