@@ -7,7 +7,7 @@ Result<DeviceChoice> choose_device(const std::string& requested, const std::stri
   if (arch.empty()) return choose_device_here(requested);
   if (requested == "cpu")
     return Diagnostic(ErrorCode::Usage, "an architecture (" + arch + ") is of a GPU, not of the CPU");
-  if (requested != "auto") TESSERA_TRY(check_device_name(requested));
+  if (requested != "auto" && !requested.starts_with("cuda")) return choose_device_here(requested); // its error
   TESSERA_ASSIGN(auto target, GpuTarget::parse(arch));
   DeviceChoice c;
   c.device = "cuda";

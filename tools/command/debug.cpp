@@ -252,7 +252,7 @@ Status run(Opened& opened, const Tensors& inputs) {
   RunStats stats;
   TESSERA_TRY(opened.session->run(inputs, &stats));
   opened.variant = opened.session->variants()[static_cast<size_t>(stats.variant)];
-  TESSERA_ASSIGN(opened.sizes, bind_symbols(*opened.variant->compiled.graph, inputs));
+  TESSERA_ASSIGN(opened.sizes, bind_symbols(*opened.variant->compiled->graph, inputs));
   return {};
 }
 
