@@ -446,13 +446,7 @@ std::string Session::report(const std::map<std::string, int64_t>& sizes, bool th
 }
 
 Status Session::save(const std::string& path, bool embed_weights, const std::map<std::string, int64_t>& sizes) const {
-  std::vector<FileVariant> all;
-  for (const auto& v : variants())
-    if (!v->fits_no_call || all.empty()) all.push_back({v->label, v->conditions, v->executable});
-  Executable first = *all.front().executable; // constants are views
-  first.report = report(sizes, true);
-  all.front().executable = std::make_shared<const Executable>(std::move(first));
-  return save_executables(all, path, embed_weights);
+  return impl_->source->save(variants(), path, embed_weights, sizes);
 }
 
 const ModelInfo& Session::model_info() const { return impl_->source->info(); }

@@ -18,10 +18,10 @@ struct Conditions {
 };
 
 struct VariantRequest {
-  Sizes sizes;                                 // of the call that needs it, as hints; empty: none is known
-  const Conditions* specialization = nullptr;  // at `sizes`
-  bool of_call = false;                        // what the call does not say is guessed (ImportOptions::of_call)
-  std::set<std::string> as_loops;              // nodes whose library calls are loops, besides those of the options
+  Sizes sizes;                                // of the call that needs it, as hints; empty: none is known
+  const Conditions* specialization = nullptr; // at `sizes`
+  bool of_call = false;                       // what the call does not say is guessed (ImportOptions::of_call)
+  std::set<std::string> as_loops;             // nodes whose library calls are loops, besides those of the options
 };
 
 // Work on the variants on a thread of its own, which hears of the session's calls (CallObserver).
@@ -57,6 +57,9 @@ public:
                                                        const std::vector<std::string>& steps) const = 0;
   // Session::report()
   [[nodiscard]] virtual std::string report(const SessionVariant& variant, const Sizes& sizes, bool thorough) const = 0;
+  // Session::save() of all variants. Errors: those of save_executables; UnsupportedFeature where nothing is compiled.
+  [[nodiscard]] virtual Status save(const std::vector<std::shared_ptr<const SessionVariant>>& variants,
+                                    const std::string& path, bool embed_weights, const Sizes& sizes) const = 0;
   // Tuning of kernels; null: none is wanted.
   [[nodiscard]] virtual Result<std::shared_ptr<BackgroundWork>> start_tuning(BackgroundHooks hooks) = 0;
   [[nodiscard]] const ModelInfo& info() const { return info_; } // since open(), as the rest

@@ -364,14 +364,6 @@ private:
 
 } // namespace
 
-SymExpr file::parameter(size_t index) {
-  static std::mutex mutex;
-  static std::deque<SymExpr> all;
-  std::lock_guard lock(mutex);
-  while (all.size() <= index) all.push_back(SymExpr::symbol("p" + std::to_string(all.size())));
-  return all[index];
-}
-
 namespace {
 // All of a file but the sections, which follow at aligned places.
 struct FileHead {

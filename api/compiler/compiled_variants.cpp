@@ -125,6 +125,17 @@ public:
     return report_text(*variant.compiled, info_, {path_, variant.label, sizes, thorough, thorough});
   }
 
+  Status save(const std::vector<std::shared_ptr<const SessionVariant>>& variants, const std::string& path,
+              bool embed_weights, const Sizes& sizes) const override {
+    std::vector<FileVariant> all;
+    for (const auto& v : variants)
+      if (!v->fits_no_call || all.empty()) all.push_back({v->label, v->conditions, v->executable});
+    Executable first = *all.front().executable; // constants are views
+    first.report = report(*variants.front(), sizes, true);
+    all.front().executable = std::make_shared<const Executable>(std::move(first));
+    return save_executables(all, path, embed_weights);
+  }
+
   Result<std::shared_ptr<BackgroundWork>> start_tuning(BackgroundHooks hooks) override {
     return tune_in_background(options_, tuned_, std::move(hooks));
   }

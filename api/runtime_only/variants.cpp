@@ -48,6 +48,10 @@ public:
   std::string report(const SessionVariant& variant, const Sizes&, bool) const override {
     return variant.executable->report;
   }
+  Status save(const std::vector<std::shared_ptr<const SessionVariant>>&, const std::string&, bool,
+              const Sizes&) const override {
+    return Diagnostic(ErrorCode::UnsupportedFeature, "libtessera_runtime writes no files");
+  }
   Result<std::shared_ptr<BackgroundWork>> start_tuning(BackgroundHooks) override {
     return std::shared_ptr<BackgroundWork>();
   }

@@ -1,7 +1,7 @@
 #include "codegen/driver/build.h"
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/contract.h"
-#include "codegen/load/host_payload.h"
+#include "codegen/driver/host_payload.h"
 #include "fusion/cost.h"
 #include "graph/ir/sizes.h"
 #include "graph/reference/evaluator.h"

@@ -1,5 +1,5 @@
 #include "codegen/load/load.h"
-#include "codegen/load/host_payload.h"
+#include "codegen/load/resolve_host_step.h"
 #include "graph/support/file.h"
 #include "runtime/file_format.h"
 #include "runtime/host_code.h"

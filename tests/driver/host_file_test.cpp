@@ -1,5 +1,5 @@
 // Executables with operators that run by their reference: saved, loaded, run.
-#include "codegen/load/host_payload.h"
+#include "codegen/load/resolve_host_step.h"
 #include "codegen/load/load.h"
 #include "harness.h"
 #include <fstream>

@@ -1,5 +1,5 @@
 #include "plan_harness.h"
-#include "codegen/load/host_payload.h"
+#include "codegen/load/resolve_host_step.h"
 #include "driver.h"
 #include "plan_mutator.h"
 #include "runtime/file_format.h"

@@ -78,7 +78,7 @@ TEST(HostCode, RefusesWhatIsNoObject) {
     EXPECT_EQ(refused({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes)}).code, ErrorCode::CorruptFile)
         << bytes;
   const Diagnostic other = refused(good, "roots");
-  EXPECT_NE(other.str().find("'roots' cannot be loaded: it has no function of that name"), std::string::npos)
+  EXPECT_NE(other.str().find("\"roots\" cannot be loaded: it has no function of that name"), std::string::npos)
       << other.str();
 }
 
