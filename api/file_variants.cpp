@@ -3,6 +3,12 @@
 
 namespace tessera {
 
+std::string text_of(const Sizes& sizes) {
+  std::string text;
+  for (const auto& [symbol, size] : sizes) text += (text.empty() ? "" : ", ") + symbol + "=" + std::to_string(size);
+  return text;
+}
+
 Result<std::vector<std::shared_ptr<SessionVariant>>> open_file_variants(const std::string& path,
                                                                         const SessionOptions& options) {
   if (!options.allow_compiled_file)

@@ -18,6 +18,10 @@ foreach(map exports exports_whole exports_runtime)
   configure_file(${CMAKE_SOURCE_DIR}/cmake/${map}.map ${CMAKE_BINARY_DIR}/${map}.map @ONLY)
 endforeach()
 
+if(NOT TESSERA_SANITIZE) # sanitizers' functions are the program's
+  set(no_undefined -Wl,--no-undefined)
+endif()
+
 # tessera_shared_library(TARGET OUTPUT name MAP file PARTS part... LIBRARIES library...): parts of the project as one shared library,
 # from objects that are compiled once. It exports what the version script says.
 function(tessera_shared_library name)
@@ -35,7 +39,7 @@ function(tessera_shared_library name)
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES})
   # Much of LLVM is in sections that nothing refers to.
-  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,--disable-new-dtags -Wl,--gc-sections -Wl,--version-script=${CMAKE_BINARY_DIR}/${ARG_MAP})
+  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,--disable-new-dtags -Wl,--gc-sections ${no_undefined} -Wl,--version-script=${CMAKE_BINARY_DIR}/${ARG_MAP})
   set_target_properties(${name} PROPERTIES LINK_DEPENDS ${CMAKE_BINARY_DIR}/${ARG_MAP})
   target_compile_features(${name} INTERFACE cxx_std_20)
 endfunction()

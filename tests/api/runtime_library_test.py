@@ -69,7 +69,7 @@ def run(library, model, sizes):
 def child(library, model, sizes=None):
     """The same in a process of its own, which has no other library."""
     done = subprocess.run([sys.executable, __file__, "--child", library, model, json.dumps(sizes or {})], capture_output=True, text=True, timeout=300)
-    if done.returncode != 0: return {"crash": f"{done.returncode}: {done.stderr[-2000:]}"}
+    if done.returncode != 0: return {"crash": f"{done.returncode}: {done.stderr[-300:]}"}
     return json.loads(done.stdout)
 
 

@@ -128,7 +128,9 @@ TEST_F(CompiledFile, HoldsSeveralVariants) {
   EXPECT_FALSE(weights(0).empty());
   for (size_t v = 1; v < 4; ++v)
     for (const auto& [name, data] : weights(v))
-      if (weights(0).contains(name)) EXPECT_EQ(weights(0).at(name), data) << name;
+      if (weights(0).contains(name)) {
+        EXPECT_EQ(weights(0).at(name), data) << name;
+      }
   // As a loaded file is saved, it is loaded again.
   ASSERT_TRUE(save_executables(*variants, path("again.tsr"), true).ok());
   EXPECT_EQ(read_text(path("again.tsr")), read_text(path("tokens.tsr")));

@@ -93,7 +93,7 @@ void add_save_plan_option(Subcommand& sub, ModelOptions& o) {
 
 Status save_plan(const ModelOptions& o, const Session& session) {
   if (o.save_plan.empty()) return {};
-  return write_text(o.save_plan, print_plan_file(session.variants().front()->compiled));
+  return write_text(o.save_plan, print_plan_file(*session.variants().front()->compiled));
 }
 
 void add_model_options(Subcommand& sub, ModelOptions& o) {
