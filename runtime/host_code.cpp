@@ -25,16 +25,21 @@ struct Failed {
   Diagnostic error;
 };
 
-// An address that code may call by name: of libmvec and libm whatever they have, of the C library what compilers call by
-// themselves.
+// An address that code may call by name: of libmvec and libm whatever they have, of the C library and the compiler's own
+// library what compilers call by themselves.
 void* library_function(const std::string& name) {
   static void* const vector_math = dlopen("libmvec.so.1", RTLD_NOW | RTLD_LOCAL);
   static void* const math = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
-  static constexpr std::array<std::string_view, 4> kOfMemory = {"memcpy", "memmove", "memset", "memcmp"};
+  static void* const compiler = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
+  static constexpr std::array<std::string_view, 9> kOfCompilers = {
+      "memcpy", "memmove", "memset", "memcmp",
+      // conversions of f16 and bf16 where the machine has no instructions for them
+      "__extendhfsf2", "__truncsfhf2", "__truncdfhf2", "__truncsfbf2", "__truncdfbf2"};
   for (void* library : {vector_math, math})
     if (void* address = library ? dlsym(library, name.c_str()) : nullptr) return address;
-  if (std::find(kOfMemory.begin(), kOfMemory.end(), name) == kOfMemory.end()) return nullptr;
-  return dlsym(RTLD_DEFAULT, name.c_str());
+  if (std::find(kOfCompilers.begin(), kOfCompilers.end(), name) == kOfCompilers.end()) return nullptr;
+  if (void* address = dlsym(RTLD_DEFAULT, name.c_str())) return address;
+  return compiler ? dlsym(compiler, name.c_str()) : nullptr;
 }
 
 // One object: its headers, each checked before it is used.

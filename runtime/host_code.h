@@ -28,8 +28,8 @@ struct HostObject {
 
 class HostCode {
 public:
-  // Objects may call `symbols`, functions of the mathematical libraries (libmvec, libm), and memcpy, memmove, memset and
-  // memcmp. Errors: CorruptFile for bytes that are no such object, whatever they are; UnsupportedFeature for a function
+  // Objects may call `symbols`, functions of the mathematical libraries (libmvec, libm), and those that compilers call by
+  // themselves: memcpy, conversions of f16. Errors: CorruptFile for bytes that are no such object, whatever they are; UnsupportedFeature for a function
   // that this system lacks, and where it does not let a program make code; OutOfMemory.
   [[nodiscard]] static Result<std::shared_ptr<const HostCode>> load(std::span<const HostObject> objects,
                                                                     std::span<const HostSymbol> symbols = {});
