@@ -1,7 +1,7 @@
 #include "api/c_struct.h"
 #include "api/c_tensors.h"
 #include "api/device.h"
-#include "api/variant.h"
+#include "api/session_variant.h"
 #include "codegen/driver/compile.h"
 #include "codegen/driver/plan_file.h"
 #include "frontend/fx/importer.h"
@@ -262,9 +262,8 @@ int32_t tessera_variants(const tessera_session* session) {
 void tessera_kernels(const tessera_session* session, int32_t* needed, int32_t* cached) {
   if (session == nullptr || needed == nullptr || cached == nullptr) return;
   const auto variant = session->session->variants().front();
-  const CompileReport& report = variant->compiled.report;
-  *needed = report.cache_hits + report.cache_misses;
-  *cached = report.cache_hits;
+  *needed = static_cast<int32_t>(variant->kernels);
+  *cached = static_cast<int32_t>(variant->cached_kernels);
 }
 
 const char* tessera_device(const tessera_session* session) { return session ? session->device.c_str() : nullptr; }

@@ -93,7 +93,7 @@ void add_save_plan_option(Subcommand& sub, ModelOptions& o) {
 
 Status save_plan(const ModelOptions& o, const Session& session) {
   if (o.save_plan.empty()) return {};
-  return write_text(o.save_plan, print_plan_file(session.variants().front()->compiled));
+  return write_text(o.save_plan, print_plan_file(*session.variants().front()->compiled));
 }
 
 void add_model_options(Subcommand& sub, ModelOptions& o) {
@@ -312,7 +312,7 @@ Result<std::unique_ptr<Session>> open_session(const ModelOptions& o, SessionOpti
   if (opened.ok())
     for (const auto& w : (*opened)->model_warnings()) say_warning(w);
   if (opened.ok())
-    for (const auto& w : (*opened)->variants().front()->compiled.report.plan_warnings) say_warning(w);
+    for (const auto& w : (*opened)->variants().front()->compiled->report.plan_warnings) say_warning(w);
   return opened;
 }
 

@@ -22,7 +22,7 @@ int run(const CompileCommand& o) {
     options.compile_only = true;
     options.compile.keep_tiles = true;
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
-    const auto& compiled = session->variants().front()->compiled;
+    const auto& compiled = *session->variants().front()->compiled;
     std::vector<std::string> notes; // of the sizes that explain chooses, too
     TESSERA_ASSIGN(const Sizes sizes, choose_sizes(*session, {}, shapes, notes));
     TESSERA_TRY(session->save(o.output, o.embed_weights, sizes));

@@ -275,7 +275,7 @@ int run(const RunOptions& o) {
       same = same && *result;
       json["cases"].push_back(std::move(j));
     }
-    const auto& generic = session->variants().front()->compiled;
+    const auto& generic = *session->variants().front()->compiled;
     auto counts = count_steps(*generic.executable);
     json["kernels"] = counts.kernels;
     json["library_calls"] = counts.library_calls;
