@@ -1,5 +1,5 @@
 // tessera bench: how long a call takes, what starting costs, and how near the memory's ceiling the compiled part comes.
-#include "codegen/driver/load.h"
+#include "codegen/load/load.h"
 #include "explain.h"
 #include "graph/support/stopwatch.h"
 #include "graph/support/temporary_folder.h"
@@ -91,7 +91,7 @@ Result<Json> bench(const BenchOptions& o) {
   const Stopwatch warm;
   TESSERA_ASSIGN(auto session, Session::open(o.model.model, options));
   j["warm_start_ms"] = warm.ms();
-  const Compiled& compiled = session->variants().front()->compiled;
+  const Compiled& compiled = *session->variants().front()->compiled;
   const auto& r = compiled.report;
   j["warm_start"] = {{"import_ms", r.import_ms},      {"passes_ms", r.passes_ms}, {"fusion_ms", r.fusion_ms},
                      {"codegen_ms", r.codegen_ms},    {"link_ms", r.link_ms},     {"cache_hits", r.cache_hits},
