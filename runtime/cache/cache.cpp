@@ -15,11 +15,11 @@ std::string cache_directory(const std::string& given) {
   return "";
 }
 
-Cache::Cache(const std::string& directory, bool enabled) : directory_(cache_directory(directory)), enabled_(enabled) {
-  if (directory_.empty()) enabled_ = false;
+Cache::Cache(const std::string& directory, bool enabled) : directory_(cache_directory(directory)), reads_(enabled), writes_(enabled) {
+  if (directory_.empty()) reads_ = writes_ = false;
   auto limit = cache_limit();
   limit_ = limit.ok() ? *limit : kDefaultCacheLimit;
-  if (!limit.ok() && enabled_) warn(limit.error().message);
+  if (!limit.ok() && reads_) warn(limit.error().message);
 }
 
 Cache::~Cache() {
@@ -38,19 +38,16 @@ std::vector<std::string> Cache::warnings() const {
   return warnings_;
 }
 
-// The folder of an entry; nothing if it is missing and not to be created. A folder that cannot be used or is not
-// trusted affects all entries.
-std::optional<PrivateFolder> Cache::folder_of(const std::string& name, PrivateFolder::Missing missing) {
-  auto folder = open_entry_folder(directory_, name, missing);
-  if (folder.ok()) return std::move(*folder);
-  if (enabled_.exchange(false)) warn(cache_warning(folder.error()));
-  return std::nullopt;
-}
-
 std::optional<std::vector<char>> Cache::find(EntryKind kind, const Hash128& key) {
-  if (!enabled_) return std::nullopt;
+  if (!reads_) return std::nullopt;
   const std::string name = entry_file_name(kind, key);
-  auto folder = folder_of(name, PrivateFolder::Missing::Leave);
+  auto opened = open_entry_folder(directory_, name, PrivateFolder::Missing::Leave);
+  if (!opened.ok()) { // it affects all entries
+    writes_ = false;
+    if (reads_.exchange(false)) warn(cache_warning(opened.error()));
+    return std::nullopt;
+  }
+  const auto& folder = *opened;
   if (!folder) return std::nullopt;
   auto file = folder->read(name, true);
   if (!file.ok()) {
@@ -71,13 +68,16 @@ std::optional<std::vector<char>> Cache::find(EntryKind kind, const Hash128& key)
 }
 
 void Cache::store(EntryKind kind, const Hash128& key, const EntryOrigin& origin, std::string_view payload) {
-  if (!enabled_) return;
+  if (!writes_) return;
   const Entry entry{kind, key, ::time(nullptr), origin, payload};
   const std::string name = entry.file_name();
-  auto folder = folder_of(name, PrivateFolder::Missing::Make);
-  if (!folder) return;
+  auto folder = open_entry_folder(directory_, name, PrivateFolder::Missing::Make);
+  if (!folder.ok()) { // a disk may be read-only: what is there is still found
+    if (writes_.exchange(false)) warn(cache_warning(folder.error()));
+    return;
+  }
   const std::string head = encode_entry_head(entry);
-  if (auto status = folder->write(name, {head, payload}); !status.ok()) {
+  if (auto status = (*folder)->write(name, {head, payload}); !status.ok()) {
     if (!unwritten_.exchange(true)) warn(cache_warning(status.error()));
     return;
   }

@@ -43,10 +43,9 @@ public:
 private:
   void warn(std::string text);
   void count(int64_t bytes);
-  std::optional<PrivateFolder> folder_of(const std::string& name, PrivateFolder::Missing missing);
   std::string directory_;
   int64_t limit_; // bytes
-  std::atomic<bool> enabled_;
+  std::atomic<bool> reads_, writes_;
   std::atomic<bool> unread_{false}, unwritten_{false},
       damaged_{false}; // an untrusted entry, one that was not written, a damaged one has been reported
   std::atomic<int64_t> uncounted_{0}; // bytes that were stored since the folder's usage was last brought up to date

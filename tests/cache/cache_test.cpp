@@ -144,6 +144,7 @@ TEST(Cache, AReadOnlyDiskIsReadAndOneWarning) {
   {
     Cache cache(disk, true);
     EXPECT_TRUE(has(cache, 1)) << "though its time of use cannot be noted";
+    for (const auto& w : cache.warnings()) ADD_FAILURE() << w;
     EXPECT_TRUE(cache.warnings().empty());
     for (uint64_t key = 2; key < 5; ++key) store(cache, key);
     ASSERT_EQ(cache.warnings().size(), 1U);

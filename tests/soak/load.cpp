@@ -14,7 +14,7 @@ Diagnostic error_of(const char* text) {
 
 // Of std::bad_alloc, which this program itself meets while allocations fail.
 template <class Body>
-void guarded_by(Findings& findings, const std::string& where, const Body& body) {
+void guarded_by(Findings& findings, const char* where, const Body& body) {
   try {
     body();
   } catch (const std::bad_alloc&) {
@@ -94,8 +94,8 @@ void Context::call(const Case& c, Findings& findings) {
 
 Load::Load(std::vector<Opened>& opened, const LoadOptions& options, const SessionOptions& session, Findings& findings)
     : opened_(opened), options_(options), session_(session), findings_(findings) {
-  for (int i = 0; i < options.threads; ++i)
-    threads_.emplace_back([this, i] { work(static_cast<uint64_t>(i)); });
+  for (int i = 0; i < options.threads; ++i) contexts_.emplace_back(opened.size());
+  for (size_t i = 0; i < contexts_.size(); ++i) threads_.emplace_back([this, i] { work(i, contexts_[i]); });
   if (options.reopen) threads_.emplace_back([this] { reopen(); });
 }
 
@@ -103,11 +103,11 @@ void Load::stop() {
   ends_ = true;
   for (auto& t : threads_) t.join();
   threads_.clear();
+  contexts_.clear();
 }
 
-void Load::work(uint64_t number) {
+void Load::work(uint64_t number, Contexts& contexts) {
   std::mt19937_64 random(options_.seed * 1000 + number);
-  std::vector<std::optional<Context>> contexts(opened_.size());
   while (!ends_)
     guarded_by(findings_, "a thread of calls", [&] {
       const size_t m = random() % opened_.size();
@@ -159,6 +159,7 @@ void Load::reopen() {
       session.reset();
       calls.get();
       ++reopened_;
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 500));
     });
 }
 

@@ -61,9 +61,9 @@ private:
 struct LoadOptions {
   int threads = 16;
   uint64_t seed = 1;
-  int renew_every = 500;   // calls of a context until a new one takes its place
-  bool reopen = true;      // sessions are opened and closed beside the calls
-  int64_t pause_us = 0;    // between two calls of a thread
+  int renew_every = 500; // calls of a context until a new one takes its place
+  bool reopen = true;    // sessions are opened and closed beside the calls
+  int64_t pause_us = 0;  // between two calls of a thread
 };
 
 class Load {
@@ -75,7 +75,8 @@ public:
   [[nodiscard]] int64_t reopened() const { return reopened_; }
 
 private:
-  void work(uint64_t number);
+  using Contexts = std::vector<std::optional<Context>>; // by model
+  void work(uint64_t number, Contexts& contexts);
   void reopen();
   std::vector<Opened>& opened_;
   LoadOptions options_;
@@ -83,6 +84,7 @@ private:
   Findings& findings_;
   std::atomic<bool> ends_{false};
   std::atomic<int64_t> calls_{0}, reopened_{0};
+  std::vector<Contexts> contexts_; // by thread
   std::vector<std::thread> threads_;
 };
 
