@@ -189,13 +189,13 @@ Result<Json> verify(const CacheCommand& o) {
     if (!f.problem.empty()) j["damaged"].push_back({{"path", f.path}, {"reason", f.problem}});
     return {};
   }));
-  // Every reader of a file of records that is damaged does without; the next writer replaces it.
+  j["removed"] = o.repair ? j["damaged"].size() : 0;
+  // Readers do without a damaged file of records, and the next writer replaces it. It is text that people may mend.
   if (const RecordCounts records = count_records(directory); !records.problem.empty())
     j["damaged"].push_back({{"path", directory + "/tuned.json"}, {"reason", records.problem}});
   j["entries"] = entries;
   j["unfinished"] = unfinished;
   j["other_format"] = other;
-  j["repaired"] = o.repair;
   return j;
 }
 
@@ -207,7 +207,10 @@ std::string verify_text(const Json& j) {
          std::to_string(j["damaged"].size()) + " damaged";
   if (j["other_format"] != 0) out += ", " + j["other_format"].dump() + " of another format";
   if (j["unfinished"] != 0) out += ", " + j["unfinished"].dump() + " unfinished";
-  if (!j["damaged"].empty()) out += j["repaired"] == true ? "; they were removed" : "; --repair removes them";
+  if (j["removed"] != 0)
+    out += "; " + j["removed"].dump() + " were removed";
+  else if (!j["damaged"].empty())
+    out += "; --repair removes damaged entries";
   return out + "\n";
 }
 
@@ -267,7 +270,7 @@ int run(const CacheCommand& o, Make make, Print print) {
   auto report = make(o);
   if (!report.ok()) return fail(report.error(), json);
   if (json != "-") say(print(*report));
-  const bool damaged = make == verify && !(*report)["damaged"].empty() && !o.repair;
+  const bool damaged = make == verify && (*report)["damaged"].size() > (*report)["removed"].get<size_t>();
   return finish(damaged ? kDiffers : kDone, json, *report);
 }
 
