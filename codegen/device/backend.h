@@ -34,7 +34,7 @@ public:
   // Sets device-dependent planning options, except routes.
   virtual void configure(FusionOptions& fusion) const = 0;
   [[nodiscard]] virtual Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests,
-                                                   ObjectCache& cache, const CompileOptions& options) = 0;
+                                                   Cache& cache, const CompileOptions& options) = 0;
 };
 
 } // namespace tessera

@@ -61,7 +61,7 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options, 
     requests.push_back({k.name, nest, own ? group.node : NodeId{}, nullptr,
                         own && !group.node.valid() ? &group.attention : nullptr, pinned});
   }
-  ObjectCache cache(options.cache_dir, options.cache);
+  Cache cache(options.cache_dir, options.cache);
   BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, backend.target(), out.bodies};
   TESSERA_ASSIGN(build.code, backend.compile(*out.graph, requests, cache, options));
   report.kernels = build.code.reports;

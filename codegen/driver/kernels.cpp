@@ -45,6 +45,11 @@ void check_pinned(const Graph& graph, const KernelRequest& request, const Target
   }
 }
 
+EntryOrigin kernel_origin(const std::string& version, std::string name) {
+  const size_t first = version.find(' '), second = version.find(' ', first + 1), third = version.find(' ', second + 1);
+  return {version.substr(0, second), version.substr(second + 1, third - second - 1), std::move(name)};
+}
+
 std::string anonymous_text(tile::Kernel kernel) {
   kernel.name = "kernel";
   for (size_t i = 0; i < kernel.params.size(); ++i) kernel.params[i].name = "p" + std::to_string(i);

@@ -1,8 +1,8 @@
 // Common code of compiling loop nests for every device: requests, parallel compilation, launches.
 #pragma once
 #include "codegen/driver/compile.h"
-#include "codegen/driver/object_cache.h"
 #include "codegen/schedule/tuned.h"
+#include "runtime/cache/cache.h"
 
 namespace tessera {
 
@@ -25,6 +25,10 @@ void compile_each(size_t count, const CompileOptions& options, const std::functi
 
 // The kernel's text without the model's value names, so that kernels of equal layers are equal.
 [[nodiscard]] std::string anonymous_text(tile::Kernel kernel);
+
+// What the cache says of a kernel that a compiler of this version (host_compiler_version(), gpu_compiler_version())
+// made: the version's first two words are the creator, the third is the device.
+[[nodiscard]] EntryOrigin kernel_origin(const std::string& version, std::string name);
 
 // The launch of a scheduled kernel, without device-specific fields: `buffer` gives the executable's buffer of a graph
 // value.

@@ -156,7 +156,7 @@ private:
 
   const MeasuredNest what_;
   CompileOptions options_;
-  ObjectCache cache_;
+  Cache cache_;
   std::unique_ptr<Backend> backend_;
   std::string target_;
   std::vector<OnlyThis> only_;

@@ -1,6 +1,6 @@
 #include "codegen/tune/records.h"
-#include "codegen/driver/object_cache.h"
 #include "graph/support/log.h"
+#include "runtime/cache/cache.h"
 #include <algorithm>
 #include <sys/stat.h>
 
@@ -54,7 +54,7 @@ void merge_records(std::vector<TunedRecord>& records, std::span<const TunedRecor
 }
 
 TunedRecords::TunedRecords(const std::string& directory, TunedTarget target) : target_(std::move(target)) {
-  folder_ = ObjectCache(directory, false).directory();
+  folder_ = cache_directory(directory);
   if (!folder_.empty()) file_ = folder_ + "/" + kFile;
   read_ = stamp();
   records_ = read();
@@ -139,7 +139,7 @@ Status TunedRecords::update(const std::function<void(std::vector<TunedRecord>&)>
   std::vector<TunedRecord> now = read();
   change(now);
   merge_records(now, {});
-  TESSERA_TRY(folder->write(kFile, {print_records(now)}));
+  TESSERA_TRY(folder->write(kFile, {print_records(now)}, true));
   read_ = stamp();
   records_ = std::move(now);
   return {};

@@ -5,7 +5,7 @@
 // driver and compiler are those of the compile; a pinned one counts whatever driver and compiler are, and measuring
 // does not replace it. Several processes may write: each one locks FILE.lock, reads the file again, adds what it has,
 // and renames a new file into its place, so that readers see an old or a new file. A file that is damaged or of another
-// format, or that is not trusted (codegen/driver/private_folder.h), is reported, ignored, and replaced by the next
+// format, or that is not trusted (runtime/cache/private_folder.h), is reported, ignored, and replaced by the next
 // write; in a folder that is not trusted nothing is read or written.
 #pragma once
 #include "codegen/schedule/tuned.h"
@@ -45,7 +45,7 @@ struct TunedRecord {
 
 class TunedRecords final : public TunedSchedules {
 public:
-  // tuned.json in `directory`; empty: where the object cache lies (object_cache.h). Reads what is there.
+  // tuned.json in `directory`; empty: where the cache lies (runtime/cache/cache.h). Reads what is there.
   TunedRecords(const std::string& directory, TunedTarget target);
 
   [[nodiscard]] std::vector<TunedSchedule> find(const Hash128& nest) const override;

@@ -162,7 +162,7 @@ Status NewFile::open(unsigned mode) {
     char name[32];
     if (::getrandom(&random, sizeof random, 0) != sizeof random)
       return file_error(ErrorCode::FileError, path_, "create", errno);
-    std::snprintf(name, sizeof name, ".tessera-%016llx", static_cast<unsigned long long>(random));
+    std::snprintf(name, sizeof name, "%s%016llx", kTemporaryPrefix.data(), static_cast<unsigned long long>(random));
     file_ = FileDescriptor(::openat(folder_.get(), name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (file_) {
       temporary_ = name;
@@ -200,12 +200,27 @@ Status NewFile::write(const void* data, size_t bytes) {
   return write_all(file_.get(), path_, static_cast<const char*>(data), bytes);
 }
 
+Status NewFile::write_at(int64_t offset, const void* data, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t n = ::pwrite(file_.get(), static_cast<const char*>(data) + done, bytes - done,
+                               offset + static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return file_error(ErrorCode::FileError, path_, "write", errno);
+    done += static_cast<size_t>(n);
+  }
+  return {};
+}
+
 Status NewFile::commit(bool sync) {
   if (sync && ::fsync(file_.get()) != 0) return file_error(ErrorCode::FileError, path_, "write", errno);
   if (file_.close() != 0) return file_error(ErrorCode::FileError, path_, "write", errno);
   if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name_.c_str()) != 0)
     return file_error(ErrorCode::FileError, path_, "rename to", errno);
   temporary_.clear();
+  if (!sync) return {};
+  // The name, too. A descriptor of O_PATH cannot be synced, and a file system without syncs of folders needs none.
+  const FileDescriptor folder(::openat(folder_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder) (void)::fsync(folder.get());
   return {};
 }
 

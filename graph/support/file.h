@@ -1,6 +1,6 @@
 // Files by path. Reading opens without waiting and knows that it has a regular file before it reads a byte, so that a
 // FIFO or a device in the place of a file is an error and not a process that hangs. No other code opens files
-// (tests/structure checks that), but codegen/driver/private_folder.h, which opens the entries of a folder.
+// (tests/structure checks that), but runtime/cache/private_folder.h, which opens the entries of a folder.
 #pragma once
 #include "graph/support/tensor.h"
 #include <initializer_list>
@@ -23,6 +23,7 @@ public:
   [[nodiscard]] int get() const { return fd_; }
   [[nodiscard]] explicit operator bool() const { return fd_ >= 0; }
   [[nodiscard]] int close(); // as the system's; what the destructor does without telling
+  [[nodiscard]] int release() { return std::exchange(fd_, -1); } // another one closes it
 
 private:
   int fd_ = -1;
@@ -56,7 +57,9 @@ void drop_pages(const void* data, size_t bytes);
 // other thing that is no regular file is an error. Never waits for a reader to come. Errors: FileError.
 [[nodiscard]] Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces);
 
-// A file that appears whole or not at all: written next to its destination under another name, and renamed.
+// A file that appears whole or not at all: written next to its destination under another name, and renamed. A process
+// that ends in between leaves a file whose name begins with kTemporaryPrefix.
+inline constexpr std::string_view kTemporaryPrefix = ".tessera-";
 class NewFile {
 public:
   // With the mode that the umask leaves. Error FileError, also where something else than a regular file is at `path`.
@@ -68,6 +71,7 @@ public:
   ~NewFile(); // without commit(), nothing remains
 
   [[nodiscard]] Status write(const void* data, size_t bytes);
+  [[nodiscard]] Status write_at(int64_t offset, const void* data, size_t bytes); // over what was written
   // `sync`: returns when the contents are on disk.
   [[nodiscard]] Status commit(bool sync);
 

@@ -1,6 +1,6 @@
 // Whom a cache trusts: folders and entries of others, or that others may write, are refused with one warning, entries
 // that are no files are refused at once, and the compile does without.
-#include "codegen/driver/object_cache.h"
+#include "runtime/cache/cache.h"
 #include "harness.h"
 #include <filesystem>
 #include <fstream>
@@ -40,7 +40,7 @@ protected:
 std::vector<std::string> files(const std::string& folder) {
   std::vector<std::string> out;
   for (const auto& e : fs::recursive_directory_iterator(folder))
-    if (!e.is_directory()) out.push_back(e.path().string());
+    if (!e.is_directory() && e.path().filename() != "usage") out.push_back(e.path().string());
   return out;
 }
 
@@ -61,9 +61,9 @@ TEST_F(Private, IsMadeForTheUserAloneWhateverTheUmask) {
     std::string top = path("u" + std::to_string(umask));
     mode_t before = ::umask(umask);
     {
-      ObjectCache cache(top + "/below", true);
-      cache.store({1, 2}, {'a', 'b'});
-      EXPECT_TRUE(cache.find({1, 2}));
+      Cache cache(top + "/below", true);
+      cache.store(EntryKind::Kernel, {1, 2}, {}, "ab");
+      EXPECT_TRUE(cache.find(EntryKind::Kernel, {1, 2}));
       EXPECT_TRUE(cache.warnings().empty());
       auto folder = PrivateFolder::open(top, Missing::Leave);
       ASSERT_TRUE(folder.ok()) << folder.error().str();
@@ -158,11 +158,8 @@ TEST_F(Private, EntriesAreFilesOfTheUsersOwn) {
 
 // Machine code that is not the kernel's, under its name and with a hash that fits.
 void plant(const std::string& folder) {
-  auto entry = files(folder).at(0);
-  auto key = fs::path(entry).stem().string();
-  Hash128 hash{std::stoull(key.substr(16), nullptr, 16), std::stoull(key.substr(0, 16), nullptr, 16)};
-  if (hash.hex() != key) std::swap(hash.lo, hash.hi);
-  ObjectCache(folder, true).store(hash, std::vector<char>(1000, 'x'));
+  const std::string file = read_file(files(folder).at(0)).value();
+  Cache(folder, true).store(EntryKind::Kernel, decode_entry(file).value().key, {}, std::string(1000, 'x'));
 }
 
 TEST_F(Private, PlantedObjectsAreNotTaken) {

@@ -47,7 +47,7 @@ protected:
                              const TunedSchedules* tuned = nullptr) {
     std::vector<KernelRequest> requests;
     for (const auto& n : names) requests.push_back({n, &p.nest, {}, tuned});
-    ObjectCache cache(folder_, true);
+    Cache cache(folder_, true);
     TESSERA_ASSIGN(auto target, GpuTarget::parse(arch_));
     return compile_gpu_kernels(p.graph, requests, h200(), target, cache, options_, gpu_);
   }

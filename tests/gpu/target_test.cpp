@@ -25,7 +25,7 @@ MadeFor compile_for(const Problem& p, const Target& device) {
   auto target = GpuTarget::parse(device.arch);
   EXPECT_TRUE(target.ok());
   if (!assembler.ok() || !target.ok()) return out;
-  ObjectCache cache("", false);
+  Cache cache("", false);
   GpuKernelOptions options;
   options.assembler = *assembler;
   const std::vector<KernelRequest> requests{{"kernel", &p.nest, {}}};

@@ -26,7 +26,7 @@ ONLY_IN = {r"llvm/": "codegen/llvm", r"google/protobuf|tessera_onnx\.pb\.h": "fr
 
 # Opening a FIFO or a device as a file may wait for ever: whoever opens one takes the functions of these files.
 OPENS = re.compile(r"std::(i|o)?fstream\b|\bfopen\(|(?<![\w>])::open(at)?\(")
-MAY_OPEN = {"graph/support/file.cpp", "codegen/driver/private_folder.cpp"}
+MAY_OPEN = {"graph/support/file.cpp", "runtime/cache/private_folder.cpp"}
 
 def main():
     root = sys.argv[1]

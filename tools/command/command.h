@@ -24,6 +24,7 @@ void add_opt(CommandLine& line);
 void add_ops(CommandLine& line);
 void add_debug(CommandLine& line);
 void add_reduce(CommandLine& line);
+void add_cache(CommandLine& line);
 void add_triton(CommandLine& line);
 
 enum ExitCode : int { kDone = 0, kDiffers = 1, kUsage = 2, kUnsupported = 3, kBadInput = 4, kFailed = 5 };

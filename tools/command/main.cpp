@@ -1,4 +1,4 @@
-// tessera: run, explain, diff, compile, bench, tune, calibrate, test, debug, reduce, opt, ops, triton. Each subcommand is a file of its name.
+// tessera: run, explain, diff, compile, bench, tune, calibrate, test, debug, reduce, opt, ops, cache, triton. Each subcommand is a file of its name.
 #include "command.h"
 #include "graph/support/guarded.h"
 #include <csignal>
@@ -29,6 +29,7 @@ static int run(int argc, char** argv) {
   add_reduce(line);
   add_opt(line);
   add_ops(line);
+  add_cache(line);
   add_triton(line);
   std::signal(SIGPIPE, SIG_DFL); // 'tessera explain | head' ends quietly
   return line.run(argc, argv, [](const tessera::Diagnostic& d) { return fail(d); });

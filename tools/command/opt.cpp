@@ -121,7 +121,7 @@ Result<std::string> kernel_texts(Compilation& c, const CompileOptions& options, 
     if (g->kind == Group::Kind::Own && !g->node.valid())
       requests.push_back({g->name, nullptr, {}, nullptr, &g->attention});
   }
-  ObjectCache none("", false);
+  Cache none("", false);
   TESSERA_ASSIGN(DeviceCode code, c.backend().compile(c.graph(), requests, none, options));
   std::string out;
   for (const KernelReport& k : code.reports) {

@@ -116,6 +116,11 @@ Option Subcommand::flag(const std::string& names, bool& to, const std::string& h
 Option Subcommand::declared(const std::string& name) { return Option(app_->get_option(name)); }
 void Subcommand::footer(const std::string& text) { app_->footer(text); }
 
+Subcommand Subcommand::add(const std::string& name, const std::string& summary) {
+  app_->require_subcommand(1);
+  return Subcommand(app_->add_subcommand(name, summary), chosen_);
+}
+
 void Subcommand::action(Action action) {
   app_->callback([&chosen = chosen_, action = std::move(action)] { chosen = action; });
 }
@@ -164,8 +169,15 @@ std::string reason(const CLI::ParseError& error) {
 
 // What is wrong with arguments that CLI11 refused, in the words and the form of every other error.
 Diagnostic refused(const CLI::App& app, const CLI::ParseError& error) {
-  const auto chosen = app.get_subcommands();
-  const CLI::App& at = chosen.empty() ? app : *chosen.front();
+  const CLI::App* innermost = &app;
+  std::string words; // the subcommands that were chosen, the inner one last
+  while (!innermost->get_subcommands().empty()) {
+    innermost = innermost->get_subcommands().front();
+    words += (words.empty() ? "" : " ") + innermost->get_name();
+  }
+  const CLI::App& at = *innermost;
+  // Those that could follow.
+  const auto further = at.get_subcommands([](const CLI::App*) { return true; });
   std::vector<std::string> known;
   std::string unknown;
   for (const std::string& word : app.remaining(true))
@@ -180,19 +192,18 @@ Diagnostic refused(const CLI::App& app, const CLI::ParseError& error) {
     }
   } else if (option) {
     unknown = unknown.substr(0, unknown.find('='));
-    d.message = "there is no option '" + unknown + "'" + (chosen.empty() ? "" : " of '" + at.get_name() + "'");
+    d.message = "there is no option '" + unknown + "'" + (words.empty() ? "" : " of '" + words + "'");
     for (const CLI::Option* o : at.get_options())
       for (const auto& name : o->get_lnames()) known.push_back("--" + name);
-  } else if (chosen.empty()) {
-    d.message = "there is no subcommand '" + unknown + "'";
-    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
-      known.push_back(sub->get_name());
+  } else if (!further.empty()) {
+    d.message = "there is no subcommand '" + unknown + "'" + (words.empty() ? "" : " of '" + words + "'");
+    for (const CLI::App* sub : further) known.push_back(sub->get_name());
   } else {
-    d.message = "'" + at.get_name() + "' has no use for the argument '" + unknown + "'";
+    d.message = "'" + words + "' has no use for the argument '" + unknown + "'";
   }
   if (const auto close = similar(unknown, known); !close.empty()) d.note("did you mean '" + close + "'?");
-  return std::move(d).note("'tessera" + (chosen.empty() ? "" : " " + at.get_name()) + " --help' has the " +
-                           (chosen.empty() ? "subcommands" : "options"));
+  return std::move(d).note("'tessera" + (words.empty() ? "" : " " + words) + " --help' has the " +
+                           (further.empty() ? "options" : "subcommands"));
 }
 
 } // namespace

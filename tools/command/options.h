@@ -52,6 +52,8 @@ public:
   // Help lists the options declared from here on under this heading, behind the subcommand's own; "": its own again.
   void group(const std::string& heading);
   void footer(const std::string& text);
+  // A subcommand of this one, which then does nothing by itself and needs one.
+  Subcommand add(const std::string& name, const std::string& summary);
   void action(Action action);
 
 private:

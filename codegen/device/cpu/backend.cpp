@@ -27,7 +27,7 @@ public:
     fusion.bytes_per_instruction = device_.bytes_per_instruction();
   }
 
-  Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
+  Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, Cache& cache,
                              const CompileOptions& options) override {
     TESSERA_ASSIGN(auto linked, compile_host_kernels(graph, requests, device_, target_, cache, options));
     DeviceCode out;

@@ -65,7 +65,7 @@ void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, u
 class HostKernels {
 public:
   HostKernels(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
-              const HostTarget& target, ObjectCache& cache, const CompileOptions& options)
+              const HostTarget& target, Cache& cache, const CompileOptions& options)
       : graph_(graph), requests_(requests), device_(device), target_(target), cache_(cache), options_(options),
         seed_(hash128(host_compiler_version(target)).lo), same_(graph) {}
 
@@ -200,7 +200,7 @@ private:
       return;
     }
     const bool want_ir = options_.keep_texts || dump_enabled();
-    if (auto bytes = want_ir ? std::nullopt : cache_.find(distinct.key)) {
+    if (auto bytes = want_ir ? std::nullopt : cache_.find(EntryKind::Kernel, distinct.key)) {
       m.object = {distinct.kernel->name, std::move(*bytes), ""};
       m.cached = true;
     } else {
@@ -211,9 +211,15 @@ private:
         return;
       }
       m.object = std::move(*compiled);
-      cache_.store(distinct.key, m.object.object);
+      store(distinct, m.object);
     }
     m.ms = watch.ms();
+  }
+
+  void store(const DistinctKernel& distinct, const CompiledObject& made) const {
+    cache_.store(EntryKind::Kernel, distinct.key,
+                 kernel_origin(host_compiler_version(target_), std::string(distinct.first_user)),
+                 {made.object.data(), made.object.size()});
   }
 
   Status link() {
@@ -223,7 +229,7 @@ private:
       // once.
       for (size_t i = 0; i < distinct_.size(); ++i) {
         TESSERA_ASSIGN(out_.objects[i], compile_host_kernel(*distinct_[i].kernel, target_, false));
-        cache_.store(distinct_[i].key, out_.objects[i].object);
+        store(distinct_[i], out_.objects[i]);
       }
       module = link_host_objects(out_.objects);
     }
@@ -240,7 +246,7 @@ private:
   std::span<const KernelRequest> requests_;
   const Target& device_;
   const HostTarget& target_;
-  ObjectCache& cache_;
+  Cache& cache_;
   const CompileOptions& options_;
   uint64_t seed_; // seed of hashes: the compiler's version
   SameNests same_;
@@ -252,7 +258,7 @@ private:
 } // namespace
 
 Result<LinkedKernels> compile_host_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                           const Target& device, const HostTarget& target, ObjectCache& cache,
+                                           const Target& device, const HostTarget& target, Cache& cache,
                                            const CompileOptions& options) {
   return HostKernels(graph, requests, device, target, cache, options).run();
 }

@@ -22,6 +22,6 @@ struct LinkedKernels {
 };
 [[nodiscard]] Result<LinkedKernels> compile_host_kernels(const Graph& graph, std::span<const KernelRequest> requests,
                                                          const Target& device, const HostTarget& target,
-                                                         ObjectCache& cache, const CompileOptions& options);
+                                                         Cache& cache, const CompileOptions& options);
 
 } // namespace tessera

@@ -25,7 +25,7 @@ std::string CudaBackend::target() const {
   return "cuda " + target_.arch + (kernels_.assemble_for.empty() ? "" : " for " + kernels_.assemble_for);
 }
 
-Result<DeviceCode> CudaBackend::compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
+Result<DeviceCode> CudaBackend::compile(const Graph& graph, std::span<const KernelRequest> requests, Cache& cache,
                                         const CompileOptions& options) {
   TESSERA_ASSIGN(auto made, compile_gpu_kernels(graph, requests, device_, target_, cache, options, kernels_));
   DeviceCode out;

@@ -50,7 +50,7 @@ struct Compiler {
   const GpuTarget& target;
   const GpuKernelOptions& gpu;
   std::string arch; // architecture of cubins
-  ObjectCache& cache;
+  Cache& cache;
   bool keep_ir;
   const std::function<bool()>& cancelled;
 
@@ -69,14 +69,19 @@ struct Compiler {
       });
       if (!compiled.ok()) m.error = std::move(compiled).take_error();
       // A failed assembly is not cached.
-      if (!m.error && !m.not_assembled) cache.store(key, cuda::encode(m.object));
+      if (!m.error && !m.not_assembled) store(key, m);
     }
     m.ms = watch.ms();
   }
 
 private:
+  void store(const Hash128& key, const Made& m) const {
+    const std::vector<char> bytes = cuda::encode(m.object);
+    cache.store(EntryKind::Kernel, key, kernel_origin(gpu_compiler_version(target), m.first_user),
+                {bytes.data(), bytes.size()});
+  }
   bool from_cache(const Hash128& key, Made& m) const {
-    auto bytes = cache.find(key);
+    auto bytes = cache.find(EntryKind::Kernel, key);
     if (!bytes) return false;
     auto object = cuda::decode(*bytes);
     if (!object || object->symbol != m.kernel->name || object->cubin.empty() != !gpu.assembler) return false;
@@ -173,7 +178,7 @@ std::string heading(const GpuVariant& v, const cuda::CodeObject& o) {
 
 // `tuned`: use measured schedules.
 Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
-                               const GpuTarget& target, ObjectCache& cache, const CompileOptions& options,
+                               const GpuTarget& target, Cache& cache, const CompileOptions& options,
                                const GpuKernelOptions& gpu, bool tuned) {
   const Stopwatch watch;
   GpuKernels out;
@@ -289,7 +294,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
 } // namespace
 
 Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                       const Target& device, const GpuTarget& target, ObjectCache& cache,
+                                       const Target& device, const GpuTarget& target, Cache& cache,
                                        const CompileOptions& options, const GpuKernelOptions& gpu) {
   auto out = compile_all(graph, requests, device, target, cache, options, gpu, true);
   bool tuned = options.tuned || options.records ||

@@ -37,7 +37,7 @@ struct GpuKernelOptions {
 };
 // Errors: UnsupportedType and CodegenError, with the kernel.
 [[nodiscard]] Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                                     const Target& device, const GpuTarget& target, ObjectCache& cache,
+                                                     const Target& device, const GpuTarget& target, Cache& cache,
                                                      const CompileOptions& options, const GpuKernelOptions& gpu = {});
 
 // The launch of a kernel with its alternatives; `buffer` gives the executable's buffer of a graph value.

@@ -1,13 +1,17 @@
-#include "codegen/driver/private_folder.h"
+#include "runtime/cache/private_folder.h"
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <chrono>
 #include <deque>
+#include <dirent.h>
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 namespace tessera {
@@ -149,29 +153,60 @@ Result<FileDescriptor> open_own(int folder, const std::string& name, const std::
 }
 } // namespace
 
-Result<std::optional<std::string>> PrivateFolder::read(const std::string& name) const {
+Result<std::optional<std::string>> PrivateFolder::read(const std::string& name, bool used) const {
   const std::string path = path_ + "/" + name;
   TESSERA_ASSIGN(auto fd, open_own(fd_.get(), name, path, read_flags()));
   if (!fd) return std::optional<std::string>();
   TESSERA_ASSIGN(auto text, read_rest(fd, path));
+  struct stat st {};
+  if (used && ::fstat(fd.get(), &st) == 0 && st.st_mtim.tv_sec + kUseSeconds < ::time(nullptr))
+    (void)::futimens(fd.get(), nullptr); // refused on a read-only disk, where nothing is evicted either
   return std::optional(std::move(text));
 }
 
-Status PrivateFolder::write(const std::string& name, std::initializer_list<std::string_view> pieces) const {
+Status PrivateFolder::write(const std::string& name, std::initializer_list<std::string_view> pieces, bool sync) const {
   TESSERA_ASSIGN(auto file, NewFile::create_private(fd_.get(), name, path_ + "/" + name));
   for (std::string_view piece : pieces) TESSERA_TRY(file.write(piece.data(), piece.size()));
-  return file.commit(false);
+  return file.commit(sync);
 }
 
-Result<FileDescriptor> PrivateFolder::lock(const std::string& name) const {
+Result<FileDescriptor> PrivateFolder::lock(const std::string& name, int most_ms) const {
   const std::string path = path_ + "/" + name;
   TESSERA_ASSIGN(auto fd, open_own(fd_.get(), name, path, (read_flags() & ~O_ACCMODE) | O_RDWR | O_CREAT));
   if (!fd) return system_error(path, "create");
   // Anyone who can open the file can hold the lock forever.
   if (::fchmod(fd.get(), 0600) != 0) return system_error(path, "change the mode of");
-  while (::flock(fd.get(), LOCK_EX) != 0)
-    if (errno != EINTR) return system_error(path, "lock");
+  for (int waited_ms = 0; ::flock(fd.get(), LOCK_EX | (most_ms < 0 ? 0 : LOCK_NB)) != 0;) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return system_error(path, "lock");
+    if (waited_ms++ >= most_ms) return FileDescriptor();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   return fd;
+}
+
+Result<std::vector<PrivateFolder::Item>> PrivateFolder::items() const {
+  FileDescriptor fd(::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return system_error(path_, "list the folder");
+  std::unique_ptr<DIR, int (*)(DIR*)> listing(::fdopendir(fd.get()), ::closedir);
+  if (!listing) return system_error(path_, "list the folder");
+  (void)fd.release(); // the listing's now
+  std::vector<Item> out;
+  for (errno = 0; const dirent* d = ::readdir(listing.get()); errno = 0) {
+    struct stat st {};
+    const std::string_view name = d->d_name;
+    if (name == "." || name == "..") continue;
+    if (::fstatat(fd_.get(), d->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue; // gone meanwhile
+    out.push_back({std::string(name), S_ISDIR(st.st_mode), st.st_size, st.st_mtim.tv_sec});
+  }
+  if (errno != 0) return system_error(path_, "list the folder");
+  std::sort(out.begin(), out.end(), [](const Item& a, const Item& b) { return a.name < b.name; });
+  return out;
+}
+
+Status PrivateFolder::remove(const std::string& name) const {
+  if (::unlinkat(fd_.get(), name.c_str(), 0) != 0 && errno != ENOENT) return system_error(path_ + "/" + name, "remove");
+  return {};
 }
 
 std::string cache_warning(const Diagnostic& error) {

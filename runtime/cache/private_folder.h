@@ -11,6 +11,7 @@
 #pragma once
 #include "graph/support/file.h"
 #include <optional>
+#include <vector>
 
 namespace tessera {
 
@@ -24,12 +25,29 @@ public:
   // Opens a subfolder.
   [[nodiscard]] Result<std::optional<PrivateFolder>> below(const std::string& name, Missing missing) const;
 
-  // Contents of a file; nothing if it does not exist. Errors: FileError, as for the folder.
-  [[nodiscard]] Result<std::optional<std::string>> read(const std::string& name) const;
-  // Replaces a file atomically, also with concurrent readers and writers. Its mode is 0600.
-  [[nodiscard]] Status write(const std::string& name, std::initializer_list<std::string_view> pieces) const;
-  // Acquires the lock file NAME, after other processes release it; held until the descriptor is closed.
-  [[nodiscard]] Result<FileDescriptor> lock(const std::string& name) const;
+  // Contents of a file; nothing if it does not exist. `used`: the time of its last modification becomes now, where the
+  // file system allows it and the time is older than kUseSeconds. Errors: FileError, as for the folder.
+  [[nodiscard]] Result<std::optional<std::string>> read(const std::string& name, bool used = false) const;
+  // Replaces a file atomically, also with concurrent readers and writers. Its mode is 0600. `sync`: returns when the
+  // contents are on disk, so that a loss of power leaves the file before or this one.
+  [[nodiscard]] Status write(const std::string& name, std::initializer_list<std::string_view> pieces,
+                             bool sync = false) const;
+  // Acquires the lock file NAME, after other processes release it; held until the descriptor is closed. An empty
+  // descriptor: they did not within `most_ms` milliseconds, where that is not negative.
+  [[nodiscard]] Result<FileDescriptor> lock(const std::string& name, int most_ms = -1) const;
+
+  struct Item {
+    std::string name;
+    bool folder = false;
+    int64_t bytes = 0, used = 0; // used: time of the last modification, seconds since 1970
+  };
+  // What is in the folder, sorted by name.
+  [[nodiscard]] Result<std::vector<Item>> items() const;
+  // Removes a file; one that is gone already is removed.
+  [[nodiscard]] Status remove(const std::string& name) const;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  static constexpr int kUseSeconds = 600;
 
 private:
   PrivateFolder(FileDescriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}

@@ -1,0 +1,94 @@
+#include "runtime/cache/cache.h"
+#include "graph/support/log.h"
+#include "runtime/cache/eviction.h"
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+
+namespace tessera {
+
+std::string cache_directory(const std::string& given) {
+  if (!given.empty()) return given;
+  if (const char* dir = std::getenv("TESSERA_CACHE_DIR"); dir && *dir) return dir;
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) return std::string(xdg) + "/tessera";
+  if (const char* home = std::getenv("HOME"); home && *home) return std::string(home) + "/.cache/tessera";
+  return "";
+}
+
+Cache::Cache(const std::string& directory, bool enabled) : directory_(cache_directory(directory)), reads_(enabled), writes_(enabled) {
+  if (directory_.empty()) reads_ = writes_ = false;
+  auto limit = cache_limit();
+  limit_ = limit.ok() ? *limit : kDefaultCacheLimit;
+  if (!limit.ok() && reads_) warn(limit.error().message);
+}
+
+Cache::~Cache() {
+  if (uncounted_ > 0) (void)bound_cache(directory_, uncounted_, limit_);
+}
+
+void Cache::warn(std::string text) {
+  std::lock_guard lock(mutex_);
+  if (std::find(warnings_.begin(), warnings_.end(), text) != warnings_.end()) return;
+  TESSERA_LOGF(LogChannel::Cache, text);
+  warnings_.push_back(std::move(text));
+}
+
+std::vector<std::string> Cache::warnings() const {
+  std::lock_guard lock(mutex_);
+  return warnings_;
+}
+
+std::optional<std::vector<char>> Cache::find(EntryKind kind, const Hash128& key) {
+  if (!reads_) return std::nullopt;
+  const std::string name = entry_file_name(kind, key);
+  auto opened = open_entry_folder(directory_, name, PrivateFolder::Missing::Leave);
+  if (!opened.ok()) { // it affects all entries
+    writes_ = false;
+    if (reads_.exchange(false)) warn(cache_warning(opened.error()));
+    return std::nullopt;
+  }
+  const auto& folder = *opened;
+  if (!folder) return std::nullopt;
+  auto file = folder->read(name, true);
+  if (!file.ok()) {
+    if (!unread_.exchange(true)) warn(cache_warning(file.error()));
+    return std::nullopt;
+  }
+  if (!*file) return std::nullopt;
+  auto entry = decode_entry(**file);
+  if (entry.ok() && (entry->kind != kind || entry->key != key))
+    entry = Diagnostic(ErrorCode::CorruptFile, "it is the entry of another key");
+  if (!entry.ok()) {
+    if (!damaged_.exchange(true))
+      warn("cache entry " + folder->path() + "/" + name + " is damaged: " + entry.error().message +
+           "; damaged entries are made again and replaced ('tessera cache verify' names them all)");
+    return std::nullopt;
+  }
+  return std::vector<char>(entry->payload.begin(), entry->payload.end());
+}
+
+void Cache::store(EntryKind kind, const Hash128& key, const EntryOrigin& origin, std::string_view payload) {
+  if (!writes_) return;
+  const Entry entry{kind, key, ::time(nullptr), origin, payload};
+  const std::string name = entry.file_name();
+  auto folder = open_entry_folder(directory_, name, PrivateFolder::Missing::Make);
+  if (!folder.ok()) { // a disk may be read-only: what is there is still found
+    if (writes_.exchange(false)) warn(cache_warning(folder.error()));
+    return;
+  }
+  const std::string head = encode_entry_head(entry);
+  if (auto status = (*folder)->write(name, {head, payload}); !status.ok()) {
+    if (!unwritten_.exchange(true)) warn(cache_warning(status.error()));
+    return;
+  }
+  count(static_cast<int64_t>(head.size() + payload.size()));
+}
+
+// A process that stores much does not wait until its end for the folder to be bounded.
+void Cache::count(int64_t bytes) {
+  const int64_t now = uncounted_ += bytes;
+  if (now < limit_ / kUncountedShare) return;
+  if (const int64_t all = uncounted_.exchange(0); all > 0 && !bound_cache(directory_, all, limit_)) uncounted_ += all;
+}
+
+} // namespace tessera

@@ -1,0 +1,31 @@
+// Four small models with symbolic sizes, cases of inputs for them, and what the reference computes for each case.
+#pragma once
+#include "graph/support/tensor.h"
+#include "tests/onnx/model_maker.h"
+#include <map>
+#include <random>
+
+namespace tessera::soak {
+
+using Inputs = std::map<std::string, Tensor>;
+
+struct Case {
+  Inputs inputs;
+  std::vector<Tensor> expected;
+};
+
+struct Model {
+  std::string name, path; // path: what a session opens
+  onnx_test::Maker maker;
+  std::vector<Case> cases;
+};
+
+// Writes the models to the folder. `count` cases each, of random sizes; the same for the same seed. `one_variant`: of
+// sizes that the variant fits which is compiled without knowing them.
+[[nodiscard]] Result<std::vector<Model>> make_models(const std::string& folder, int count, uint64_t seed,
+                                                     bool one_variant);
+
+// What differs from the expected outputs by more than another order of summation explains; empty: nothing.
+[[nodiscard]] std::string difference(const Case& c, const std::vector<Tensor>& outputs);
+
+} // namespace tessera::soak
