@@ -102,8 +102,8 @@ public:
   // machine).
   [[nodiscard]] virtual Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable& table) = 0;
   // Which steps of a segment are left out at these sizes (SegmentPlan::left_out): a library call, or the steps instead
-  // of it. Sizes of buffers are known.
-  [[nodiscard]] virtual Status choose(const Variant& variant, int segment, const Variant::CallState& call,
+  // of it. Sizes of buffers are known. `wait`: until what is made in the background for these sizes is there.
+  [[nodiscard]] virtual Status choose(const Variant& variant, int segment, const Variant::CallState& call, bool wait,
                                       SegmentPlan& plan) = 0;
   // Completes a plan whose sizes and launches are known: library calls, scratch memory. `call` holds the evaluated
   // sizes. Where libraries refuse calls, all of them are looked at and DeviceVariant::refused says which; the error is
@@ -132,8 +132,8 @@ public:
   // are to hold them at the end, of the right type and sizes. Strings have no address.
   [[nodiscard]] virtual Status place_outputs(int segment, std::span<Tensor> outputs) = 0;
   // Starts all steps of the segment as one, in place of execute() for each. False: nothing was started. Not called while
-  // a profile is made.
-  [[nodiscard]] virtual Result<bool> replay(const SegmentPlan&) { return false; }
+  // a profile is made. `wait`: as in choose().
+  [[nodiscard]] virtual Result<bool> replay(const SegmentPlan&, bool /*wait*/) { return false; }
   // A kernel, a library call, or a copy of anything but strings.
   [[nodiscard]] virtual Status execute(int step, const StepForm& form, const StepPlan& plan, DevicePlan* device) = 0;
   // A buffer's value for a host step; it may show the device's memory, and is not used after the run.
@@ -151,9 +151,6 @@ public:
   virtual void abandon() = 0;
   // on_device: waits for all that was started. Errors of it that have not been reported yet. Inside of around(), too.
   [[nodiscard]] virtual Status wait() = 0;
-  // Whether calls wait until what is made in the background for their sizes is there (ExecutorOptions::wait_for_plans).
-  [[nodiscard]] virtual bool waits_for_plans() const { return false; }
-  virtual void wait_for_plans(bool) {}
   // Gives back the memory of earlier runs; nothing runs, and there are no plans.
   [[nodiscard]] virtual Status trim() = 0;
 };

@@ -25,7 +25,8 @@ public:
       TESSERA_ASSIGN(auto alone, use_alone());
       std::vector<const Tensor*> ordered;
       TESSERA_TRY(in_order(inputs, ordered));
-      return use_variant(alone, ordered, Running{*this, {outputs, nullptr, false, nullptr, profiles(stats)}}, stats);
+      return use_variant(alone, ordered, Running{*this, {outputs, nullptr, false, nullptr, profiles(stats), waits()}},
+                         stats);
     });
   }
 
@@ -35,7 +36,7 @@ public:
       TESSERA_ASSIGN(auto alone, use_alone());
       TESSERA_TRY(show_inputs(inputs));
       TESSERA_TRY(use_variant(alone, shown_inputs_,
-                              Running{*this, {nullptr, &outputs, on_gpu_, stream, profiles(stats)}}, stats));
+                              Running{*this, {nullptr, &outputs, on_gpu_, stream, profiles(stats), waits()}}, stats));
       return {};
     });
   }
@@ -52,7 +53,8 @@ public:
       TESSERA_ASSIGN(auto alone, use_alone());
       std::vector<const Tensor*> ordered;
       TESSERA_TRY(in_order(in, ordered));
-      TESSERA_TRY(use_variant(alone, ordered, Running{*this, {&out, nullptr, true, stream, profiles(stats)}}, stats));
+      TESSERA_TRY(
+          use_variant(alone, ordered, Running{*this, {&out, nullptr, true, stream, profiles(stats), waits()}}, stats));
       return {};
     });
   }
@@ -93,12 +95,11 @@ public:
   // A GPU's graph is recorded at the second call that finds its plan.
   Status warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats) override {
     constexpr int kMost = 8, kAfterPlan = 1;
-    struct Waiting {
-      Device& device;
-      const bool before = device.waits_for_plans();
-      explicit Waiting(Device& d) : device(d) { device.wait_for_plans(true); }
-      ~Waiting() { device.wait_for_plans(before); }
-    } const waiting(*device_);
+    warming_up_ = true;
+    struct Warm {
+      bool& flag;
+      ~Warm() { flag = false; }
+    } const warm{warming_up_};
     RunStats own;
     RunStats& s = stats ? *stats : own;
     for (int i = 0, since_plan = 0; i < kMost && since_plan <= (on_gpu_ ? kAfterPlan : 0); ++i) {
@@ -171,6 +172,7 @@ private:
     });
   }
 
+  [[nodiscard]] bool waits() const { return options_.wait_for_plans || warming_up_; }
   [[nodiscard]] bool profiles(const RunStats* stats) const { return options_.profile && stats != nullptr; }
 
   Result<InUse::Guard> use_alone() {
@@ -477,6 +479,7 @@ private:
   }
 
   InUse in_use_;
+  bool warming_up_ = false;
   ExecutorOptions options_;
   std::unique_ptr<Device> device_;
   bool on_gpu_;

@@ -108,7 +108,7 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
     int begin = v.segment_begin[static_cast<size_t>(s)], end = v.segment_begin[static_cast<size_t>(s) + 1];
     bool started = false;
     if (!profile_ && !options_.ranges) {
-      TESSERA_ASSIGN(started, device_.replay(plan));
+      TESSERA_ASSIGN(started, device_.replay(plan, arguments.wait_for_plans));
     }
     const Stopwatch submitting;
     for (int k = started ? end : begin; k < end; ++k) {
@@ -167,7 +167,7 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
   const auto& v = *variant_;
   SegmentPlan* plan = plans_.find(segment, call);
   if (plan && plan->improvement) {
-    if (device_.waits_for_plans()) {
+    if (arguments.wait_for_plans) {
       plans_.drop(plan);
       plan = nullptr;
     } else if (plan->spent_ms >= plan->improvement->cost_ms()) {
@@ -180,7 +180,7 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
   }
   if (!plan) {
     const Stopwatch watch;
-    TESSERA_ASSIGN(auto made, plan_segment(v, segment, call, device_, *loaded_));
+    TESSERA_ASSIGN(auto made, plan_segment(v, segment, call, device_, *loaded_, arguments.wait_for_plans));
     TESSERA_ASSIGN(plan, plans_.insert(segment, std::move(made)));
     stats_->new_shape = true;
     stats_->plan_ms += watch.ms();

@@ -29,6 +29,7 @@ struct CallArguments {
   bool on_device = false;                     // inputs and outputs show memory of the device
   void* stream = nullptr;                     // on_device: the caller's
   bool profile = false;
+  bool wait_for_plans = false; // until what is made in the background for these sizes is there
 };
 
 class LoadedVariant {

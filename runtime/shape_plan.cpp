@@ -117,15 +117,15 @@ int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment -
 
 class Planner {
 public:
-  Planner(const Variant& v, int segment, Variant::CallState& call, Device& device, DeviceVariant& loaded)
-      : v_(v), segment_(segment), call_(call), device_(device), loaded_(loaded),
+  Planner(const Variant& v, int segment, Variant::CallState& call, Device& device, DeviceVariant& loaded, bool wait)
+      : v_(v), segment_(segment), call_(call), device_(device), loaded_(loaded), wait_(wait),
         plan_(std::make_unique<SegmentPlan>()) {}
 
   Result<std::unique_ptr<SegmentPlan>> run() {
     for (size_t i = 0; i < v_.slots.size(); ++i) plan_->key.push_back(call_.bound[i] ? call_.values[i] : -1);
     evaluate_sizes(v_, call_);
     TESSERA_TRY(buffers());
-    TESSERA_TRY(device_.choose(v_, segment_, call_, *plan_));
+    TESSERA_TRY(device_.choose(v_, segment_, call_, wait_, *plan_));
     TESSERA_TRY(arena());
     TESSERA_TRY(steps());
     TESSERA_TRY(device_.plan(v_, loaded_, segment_, call_, *plan_));
@@ -256,6 +256,7 @@ private:
   Variant::CallState& call_;
   Device& device_;
   DeviceVariant& loaded_;
+  bool wait_;
   std::unique_ptr<SegmentPlan> plan_;
 };
 
@@ -284,8 +285,8 @@ Result<Dims> dims_of(const Variant& variant, const Variant::CallState& call, Buf
 }
 
 Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment, Variant::CallState& call,
-                                                  Device& device, DeviceVariant& loaded) {
-  return Planner(variant, segment, call, device, loaded).run();
+                                                  Device& device, DeviceVariant& loaded, bool wait) {
+  return Planner(variant, segment, call, device, loaded, wait).run();
 }
 
 namespace {

@@ -43,7 +43,7 @@ struct SegmentPlan {
     std::function<double()> cost_ms; // expected
   };
   std::optional<Improvement> improvement;
-  double spent_ms = 0, submit_ms = 0;       // in calls of the plan; of these, starting its steps one by one
+  double spent_ms = 0, submit_ms = 0;       // in calls of the plan; of these, starting its steps singly
   std::function<bool()> outdated;           // true when planning again would choose other steps; empty: never
   [[nodiscard]] int64_t host_bytes() const; // that the plan takes, about
   [[nodiscard]] bool leaves_out(size_t step) const { return !left_out.empty() && left_out[step]; }
@@ -57,10 +57,12 @@ void evaluate_sizes(const Variant& variant, Variant::CallState& call);
 // The dimensions of a buffer, evaluated before. Errors: SizeOverflow, BadInput (a negative one).
 [[nodiscard]] Result<Dims> dims_of(const Variant& variant, const Variant::CallState& call, BufferId buffer);
 
-// Evaluates and plans segment `segment` of the variant; call.values and call.bound hold what is bound. Errors:
+// Evaluates and plans segment `segment` of the variant; call.values and call.bound hold what is bound. `wait`: as in
+// Device::choose(). Errors:
 // SizeOverflow, BadInput (a size that comes out negative), OutOfMemory, DeviceError, UnsupportedFeature, Internal.
-[[nodiscard]] Result<std::unique_ptr<SegmentPlan>>
-plan_segment(const Variant& variant, int segment, Variant::CallState& call, Device& device, DeviceVariant& loaded);
+[[nodiscard]] Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment,
+                                                                Variant::CallState& call, Device& device,
+                                                                DeviceVariant& loaded, bool wait);
 
 // For devices, while they complete a plan. A library call's operands at the plan's sizes, each checked to lie inside of
 // its buffer.

@@ -113,7 +113,7 @@ public:
     while (arenas_.size() + 1 < variant.segment_begin.size()) arenas_.emplace_back(account_);
     return std::make_unique<DeviceVariant>();
   }
-  Status choose(const Variant&, int, const Variant::CallState&, SegmentPlan&) override { return {}; }
+  Status choose(const Variant&, int, const Variant::CallState&, bool, SegmentPlan&) override { return {}; }
   Result<int64_t> resident_programs(DeviceVariant&, const KernelLaunch&) override { return 0; }
   Status plan(const Variant& variant, DeviceVariant&, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {

@@ -62,8 +62,9 @@ public:
     memory_.add_segments(variant.segment_begin.size() - 1);
     return std::unique_ptr<DeviceVariant>(std::make_unique<CudaVariant>(*this, variant, table, std::move(code)));
   }
-  Status choose(const Variant& variant, int segment, const Variant::CallState& call, SegmentPlan& plan) override {
-    TESSERA_TRY(choose_steps(*context_, variant, segment, call, plan, wait_for_plans_));
+  Status choose(const Variant& variant, int segment, const Variant::CallState& call, bool wait,
+                SegmentPlan& plan) override {
+    TESSERA_TRY(choose_steps(*context_, variant, segment, call, plan, wait));
     plans_are_made_ = plans_are_made_ || plan.outdated;
     return {};
   }
@@ -147,13 +148,13 @@ public:
     });
   }
 
-  Result<bool> replay(const SegmentPlan& segment) override {
+  Result<bool> replay(const SegmentPlan& segment, bool wait) override {
     auto& plan = static_cast<CudaPlan&>(*segment.device);
     if (!plan.replays || !graphs_ || synchronize_launches_) return false;
     // Everything else that the steps read stays where it is as long as the plan.
     addresses_.assign(run_.table->pointers.begin(), run_.table->pointers.end());
     memory_.append_addresses(addresses_);
-    auto started = plan.replays->run(addresses_, run_.stream, segment.submit_ms, wait_for_plans_);
+    auto started = plan.replays->run(addresses_, run_.stream, segment.submit_ms, wait);
     if (!started.ok()) return attributed(std::move(started).take_error());
     if (!*started) return false;
     if (first_step_ < 0) first_step_ = plan.first_step;
@@ -270,8 +271,6 @@ public:
     return tell_earlier();
   }
 
-  [[nodiscard]] bool waits_for_plans() const override { return wait_for_plans_; }
-  void wait_for_plans(bool wait) override { wait_for_plans_ = wait; }
   Status trim() override {
     inner_.release(stream());
     memory_.release(stream());
@@ -306,7 +305,6 @@ private:
               return violation(*run_.loaded);
             }),
         poison_(options.poison), synchronize_launches_(options.synchronize_launches) {
-    wait_for_plans_ = options.wait_for_plans;
     const char* text = std::getenv("TESSERA_CUDA_SYNC");
     if (text && *text && std::strcmp(text, "0") != 0) synchronize_launches_ = true;
     text = std::getenv("TESSERA_CUDA_GRAPHS");
@@ -466,9 +464,8 @@ private:
   Staging staging_;
   CudaInnerRuns inner_;
   bool poison_, synchronize_launches_;
-  bool graphs_ = true;           // replay what repeats
-  std::vector<void*> addresses_; // of a replay
-  bool wait_for_plans_ = false;
+  bool graphs_ = true;               // replay what repeats
+  std::vector<void*> addresses_;     // of a replay
   bool plans_are_made_ = false;      // in the background, for some shape
   std::vector<CudaVariant*> unread_; // whose reports of calls on the device have not all been looked at
 
