@@ -125,6 +125,10 @@ public:
     return report_text(*variant.compiled, info_, {path_, variant.label, sizes, thorough, thorough});
   }
 
+  double loss_us(const SessionVariant& variant, const Sizes& sizes) const override {
+    return variant.compiled->graph ? lost_to_unknown_sizes_us(*variant.compiled, sizes) : 0;
+  }
+
   Result<std::shared_ptr<BackgroundWork>> start_tuning(BackgroundHooks hooks) override {
     return tune_in_background(options_, tuned_, std::move(hooks));
   }
