@@ -264,7 +264,9 @@ TEST(Deterministic, EqualInputsHaveEqualBits) {
       auto session = open(rows(), o);
       ASSERT_TRUE(session);
       for (int i = 0; i < 20; ++i) {
-        if (i % 3 == 0) ASSERT_TRUE(session->run(sized(1 + i, 5)).ok());
+        if (i % 3 == 0) {
+          ASSERT_TRUE(session->run(sized(1 + i, 5)).ok());
+        }
         auto out = session->run(sized(33, 129));
         ASSERT_TRUE(out.ok());
         std::vector<std::byte> now;
