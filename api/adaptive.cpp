@@ -83,7 +83,7 @@ private:
     int64_t due = 0;     // calls that pay for a compile
     bool specialized = false, done = false;
     [[nodiscard]] bool priced() const { return loss_us >= 0; }
-    // The first call of sizes does not ask for anything: most sizes may never come again.
+    // The first call of sizes requires nothing: most sizes may never come again.
     [[nodiscard]] bool wants() const { return !specialized && !done && (priced() ? calls >= due : calls > 1); }
   };
   using Key = std::pair<const Executable*, std::vector<int64_t>>;

@@ -29,7 +29,7 @@ public:
   // For an executor none of whose variants fits a call, or before it falls back from a specialized variant to its last
   // one. Null: it has a variant that fits, or gets none. Calls that miss the same guard compile once.
   [[nodiscard]] Result<std::shared_ptr<const Executable>> recompile(const GuardMiss& miss, const Has& has);
-  // Whether calls() must be told of sizes before they run.
+  // Whether specialize() is to be called before each call.
   [[nodiscard]] bool specializes() const {
     return !options_.specialize.empty() || options_.policy == VariantPolicy::Exact;
   }
