@@ -108,6 +108,14 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
   options.compile.threads = given.threads;
   TESSERA_TRY(apply({given.tf32, given.plan}, options.compile));
   if (given.tune_share != 0) options.tune_share = std::max(given.tune_share, 0.0);
+  if (given.policy != nullptr) {
+    const auto policy = parse_policy(given.policy);
+    if (!policy) return usage("policy is " + quote(given.policy) + R"(; it may be "generic", "adaptive" or "exact")");
+    options.policy = *policy;
+  }
+  if (given.max_variants < 0) return usage("max_variants is " + std::to_string(given.max_variants));
+  if (given.max_variants > 0) options.max_variants = given.max_variants;
+  options.deterministic = given.deterministic != 0;
   TESSERA_ASSIGN(options.executor.memory, account_of(given));
   auto out = std::make_unique<tessera_session>();
   out->metrics = std::make_unique<ContextMetrics>(std::make_shared<SharedMetrics>(options.executor.memory));
@@ -242,7 +250,7 @@ const char* tessera_report(tessera_session* session, const char** json) {
 }
 
 int32_t tessera_variants(const tessera_session* session) {
-  return session ? static_cast<int32_t>(session->session->variants().size()) : 0;
+  return session ? static_cast<int32_t>(session->session->compile_totals().variants) : 0;
 }
 
 void tessera_kernels(const tessera_session* session, int32_t* needed, int32_t* cached) {

@@ -119,6 +119,12 @@ typedef struct {
    * begins. Weights and code are not counted. */
   uint64_t memory_limit;
   const tessera_allocator* allocator; /* null: the library's own */
+  /* Which variants there are besides those without which a call has no answer: "generic" (null): none; "adaptive": for
+   * sizes that recur, compiled in the background once that pays; "exact": for all sizes, compiled in the call. */
+  const char* policy;
+  int32_t max_variants; /* made for sizes, at most; those used least recently go. 0: 8 */
+  /* 1: equal inputs have bit-identical results from call to call. Together with "adaptive" or a tune_share an error. */
+  int32_t deterministic;
 } tessera_options;
 
 /* `options` may be null. A variable of the environment, TESSERA_CACHE_DIR, names the folder of compiled kernels and of
@@ -257,6 +263,12 @@ typedef struct {
   /* Calls by their time on the host in microseconds: the first of less than 1, number i of 2^(i-1) to below 2^i, the
    * last of all that took longer. A call that only puts work on a stream is as long as that takes. */
   uint64_t latency[TESSERA_LATENCY_BUCKETS];
+  uint64_t blocking_compiles;   /* that a call waited for */
+  double blocking_ms;           /* for so long, together */
+  uint64_t background_compiles; /* that none waited for */
+  uint64_t queued_compiles;     /* that the background has still to do */
+  uint64_t evictions;           /* variants made for sizes that others took the place of */
+  uint64_t swaps;               /* variants that came to a context, left it or were replaced between two of its calls */
 } tessera_metrics;
 const char* tessera_get_metrics(const tessera_session* session, tessera_metrics* metrics);
 /* Why no variant that there was fitted the last call, of any context, of which that is so: the condition, the sizes, what

@@ -109,6 +109,12 @@ const char* tessera_get_metrics(const tessera_session* session, tessera_metrics*
     m.kernels = static_cast<uint64_t>(totals.kernels);
     m.cached_kernels = static_cast<uint64_t>(totals.cached_kernels);
     m.compile_ms = totals.ms;
+    m.blocking_compiles = static_cast<uint64_t>(totals.blocking);
+    m.blocking_ms = totals.blocking_ms;
+    m.background_compiles = static_cast<uint64_t>(totals.background);
+    m.queued_compiles = static_cast<uint64_t>(totals.queued);
+    m.evictions = static_cast<uint64_t>(totals.evictions);
+    m.swaps = static_cast<uint64_t>(totals.swaps);
     return give_struct("tessera_metrics", m, TESSERA_BYTES_WITH(tessera_metrics, latency), *metrics);
   });
   return outcome.ok() ? nullptr : record_error(outcome.error());

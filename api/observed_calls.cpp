@@ -6,9 +6,8 @@ namespace {
 
 class ObservedCalls final : public CallObserver {
 public:
-  ObservedCalls(std::shared_ptr<BackgroundWork> work, std::shared_ptr<const Successors> successors,
-                std::shared_ptr<std::set<const Executable*>> known)
-      : work_(std::move(work)), successors_(std::move(successors)), known_(std::move(known)) {}
+  ObservedCalls(std::shared_ptr<BackgroundWork> work, std::shared_ptr<const Successors> successors)
+      : work_(std::move(work)), successors_(std::move(successors)) {}
   void begins() override { work_->begins(); }
   void ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> symbols,
              std::span<const int64_t> values) override {
@@ -16,15 +15,12 @@ public:
   }
   [[nodiscard]] uint64_t generation() const override { return successors_->generation(); }
   [[nodiscard]] std::shared_ptr<const Executable> successor(const Executable& of) override {
-    auto next = successors_->of(of);
-    if (next) known_->insert(next.get());
-    return next;
+    return successors_->of(of);
   }
 
 private:
   std::shared_ptr<BackgroundWork> work_;
   std::shared_ptr<const Successors> successors_;
-  std::shared_ptr<std::set<const Executable*>> known_;
 };
 
 } // namespace
@@ -43,9 +39,8 @@ std::shared_ptr<const Executable> Successors::of(const Executable& executable) c
 }
 
 std::shared_ptr<CallObserver> observe_calls(std::shared_ptr<BackgroundWork> work,
-                                            std::shared_ptr<const Successors> successors,
-                                            std::shared_ptr<std::set<const Executable*>> known) {
-  return std::make_shared<ObservedCalls>(std::move(work), std::move(successors), std::move(known));
+                                            std::shared_ptr<const Successors> successors) {
+  return std::make_shared<ObservedCalls>(std::move(work), std::move(successors));
 }
 
 } // namespace tessera

@@ -23,10 +23,8 @@ private:
   std::map<const Executable*, std::shared_ptr<const Executable>> next_;
 };
 
-// One executor's calls, reported to the work in the background. `known` is the executor's list of executables that it
-// has been given.
+// One executor's calls, reported to the work in the background.
 [[nodiscard]] std::shared_ptr<CallObserver> observe_calls(std::shared_ptr<BackgroundWork> work,
-                                                          std::shared_ptr<const Successors> successors,
-                                                          std::shared_ptr<std::set<const Executable*>> known);
+                                                          std::shared_ptr<const Successors> successors);
 
 } // namespace tessera

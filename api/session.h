@@ -19,6 +19,8 @@
 #include "codegen/driver/options.h"
 #include "frontend/options.h"
 #include "runtime/run.h"
+#include <optional>
+#include <string_view>
 
 namespace tessera {
 
@@ -33,6 +35,14 @@ struct Specialization {
   int64_t size = -1;   // Exact, in SessionOptions::variants: the size
 };
 
+// Which variants a session has besides those without which a call has no answer (docs/guards.md).
+enum class VariantPolicy : uint8_t {
+  Generic,  // none
+  Adaptive, // for combinations of sizes that recur, once that pays: compiled in the background
+  Exact,    // for each combination of sizes, compiled in the call; by `specialize` where that is given
+};
+[[nodiscard]] std::optional<VariantPolicy> parse_policy(std::string_view name); // "generic", "adaptive", "exact"
+
 struct SessionOptions {
   CompileOptions compile;
   ImportOptions import;
@@ -43,7 +53,14 @@ struct SessionOptions {
   std::vector<std::map<std::string, Specialization>> variants;
   // A call that no specialized variant fits: compile one for it, or (once there is one) take the generic one.
   enum class OnMiss : uint8_t { Compile, Generic } on_miss = OnMiss::Compile;
-  int max_variants = 8; // specialized ones; beyond it, misses take the generic variant
+  // Specialized variants at most. Beyond it, the one that was used least recently goes; under the policy Generic,
+  // misses take the generic variant.
+  int max_variants = 8;
+  VariantPolicy policy = VariantPolicy::Generic;
+  double compile_share = 0.25; // Adaptive: of the time, that the thread in the background compiles; in (0, 1]
+  // Equal inputs have bit-identical results from call to call: no code is replaced between calls, and calls wait for
+  // libraries' plans. Error Usage of open() together with Adaptive or a tune_share; TESSERA_TUNE_SHARE is not looked at.
+  bool deterministic = false;
   bool allow_compiled_file = true;
   std::string compiled_for; // what a compiled file must be for: "cpu", "cuda", "cuda sm_90"; empty: any
   // Kernels take the schedules that `tessera tune` found to be faster on this device (codegen/tune); compile.tuned,
@@ -54,7 +71,10 @@ struct SessionOptions {
   // TESSERA_TUNE_SHARE says, else 0. Not with compiled files, nor without use_tuned.
   std::optional<double> tune_share;
   std::shared_ptr<BackgroundOptions> background; // the rest of it, for tests; `share` is set from tune_share
-  bool compile_only = false;                     // nothing will be run: no device is opened, and run() is an error
+  // Adaptive: what a call of these sizes loses to the generic variant, in microseconds; for tests. Empty: by the cost
+  // model.
+  std::function<double(const std::map<std::string, int64_t>&)> predicted_loss_us;
+  bool compile_only = false; // nothing will be run: no device is opened, and run() is an error
 };
 
 struct IoInfo {
@@ -71,6 +91,11 @@ struct CompileTotals {
   int64_t compiles = 0, failures = 0;      // of variants, imports included
   int64_t kernels = 0, cached_kernels = 0; // that these needed; those of them that the cache folder had
   double ms = 0;                           // of all compiles
+  int64_t blocking = 0, background = 0;    // compiles that a call waited for, and that none did; open()'s are neither
+  double blocking_ms = 0;
+  int64_t queued = 0;    // combinations of sizes whose variant will be compiled in the background
+  int64_t evictions = 0; // of specialized variants
+  int64_t swaps = 0;     // variants that came to an executor, left it or were replaced between two of its calls
 };
 
 class Session {
@@ -92,7 +117,7 @@ public:
   [[nodiscard]] Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr,
                                                 std::vector<Tensor>* outputs = nullptr);
   // On a GPU, with inputs and outputs that lie there, on the caller's stream: see Executor::run_on_device. Variants are
-  // compiled when guards miss; specialization on request is run()'s.
+  // compiled as for run().
   [[nodiscard]] Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
                                      std::span<const DeviceTensor> outputs, void* stream, RunStats* stats = nullptr);
   // Inputs by position, and memory of outputs on request: see Executor::call.
@@ -123,16 +148,13 @@ public:
   [[nodiscard]] double import_ms() const; // of open()
   // Does not wait for a compile.
   [[nodiscard]] CompileTotals compile_totals() const;
-  // Until the tuner in the background has nothing to do; returns at once where there is none.
+  // Until nothing is left to tune or to compile in the background; returns at once where nothing is.
   void settle_tuning();
 
 private:
   Session();
-  // open() and run(), which end exceptions.
   [[nodiscard]] static Result<std::unique_ptr<Session>>
   make(const std::string& path, std::shared_ptr<const ProgramSource> program, SessionOptions options);
-  [[nodiscard]] Result<std::vector<Tensor>> specialize_and_run(const std::map<std::string, Tensor>& inputs,
-                                                               RunStats* stats, std::vector<Tensor>* outputs);
   struct Impl;
   std::shared_ptr<Impl> impl_;
 };

@@ -116,6 +116,9 @@ struct Options { // tessera_options
   std::string plan;
   uint64_t memory_limit = 0;
   const tessera_allocator* allocator = nullptr;
+  std::string policy;
+  int max_variants = 0;
+  bool deterministic = false;
 
   [[nodiscard]] tessera_options c() const {
     tessera_options o{};
@@ -127,6 +130,9 @@ struct Options { // tessera_options
     o.plan = plan.empty() ? nullptr : plan.c_str();
     o.memory_limit = memory_limit;
     o.allocator = allocator;
+    o.policy = policy.empty() ? nullptr : policy.c_str();
+    o.max_variants = max_variants;
+    o.deterministic = deterministic ? 1 : 0;
     return o;
   }
 };

@@ -60,6 +60,8 @@ public:
   // Session::save() of all variants. Errors: those of save_executables; UnsupportedFeature where nothing is compiled.
   [[nodiscard]] virtual Status save(const std::vector<std::shared_ptr<const SessionVariant>>& variants,
                                     const std::string& path, bool embed_weights, const Sizes& sizes) const = 0;
+  // What a call of these sizes loses for running this variant and not one made for them, in microseconds: predicted.
+  [[nodiscard]] virtual double loss_us(const SessionVariant& /*variant*/, const Sizes& /*sizes*/) const { return 0; }
   // Tuning of kernels; null: none is wanted.
   [[nodiscard]] virtual Result<std::shared_ptr<BackgroundWork>> start_tuning(BackgroundHooks hooks) = 0;
   [[nodiscard]] const ModelInfo& info() const { return info_; } // since open(), as the rest

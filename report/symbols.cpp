@@ -32,6 +32,12 @@ std::optional<Loss> loss_of(const Context& x, const StepOf& step) {
   return Loss{price.time->us - least, print(*best)};
 }
 
+bool depends_on_sizes(const StepOf& step) {
+  return step.group && step.group->kind == Group::Kind::Kernel && !step.otherwise &&
+         std::any_of(step.group->nest.axes.begin(), step.group->nest.axes.end(),
+                     [](const Axis& axis) { return !axis.extent.symbols().empty(); });
+}
+
 } // namespace
 
 Json symbols_json(Context& x, const Json& steps) {
@@ -55,12 +61,11 @@ Json symbols_json(Context& x, const Json& steps) {
       }
     std::map<std::string, std::optional<Loss>> losses; // by class: equal kernels lose the same
     for (const StepOf& step : steps_of(x.c)) {
-      if (!step.group || step.group->kind != Group::Kind::Kernel || step.otherwise) continue;
+      if (!depends_on_sizes(step)) continue;
       std::vector<SymExpr> symbols;
       for (const Axis& axis : step.group->nest.axes)
         for (const SymExpr& s : axis.extent.symbols())
           if (std::find(symbols.begin(), symbols.end(), s) == symbols.end()) symbols.push_back(s);
-      if (symbols.empty()) continue;
       auto [it, fresh] = losses.try_emplace(class_of[step.index]);
       if (fresh) it->second = loss_of(x, step);
       if (!it->second) continue;
@@ -79,3 +84,18 @@ Json symbols_json(Context& x, const Json& steps) {
 }
 
 } // namespace tessera::report
+
+namespace tessera {
+
+double lost_to_unknown_sizes_us(const Compiled& compiled, const std::map<std::string, int64_t>& sizes) {
+  ReportOptions options;
+  options.sizes = sizes;
+  const report::Context x(compiled, options);
+  double us = 0;
+  for (const report::StepOf& step : report::steps_of(compiled))
+    if (report::depends_on_sizes(step))
+      if (const auto loss = report::loss_of(x, step)) us += loss->us;
+  return us;
+}
+
+} // namespace tessera

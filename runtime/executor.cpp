@@ -124,6 +124,21 @@ public:
     TESSERA_ASSIGN(auto alone, use_alone());
     return add(std::move(executable), std::min(at, loaded_.size() - 1));
   }
+  Status remove_variant(const Executable& executable) override {
+    TESSERA_ASSIGN(auto alone, use_alone());
+    return inside("removing a variant", [&]() -> Status {
+      const auto found =
+          std::find_if(variants_.begin(), variants_.end(), [&](const auto& v) { return v.get() == &executable; });
+      if (found == variants_.end() || found + 1 == variants_.end())
+        return Diagnostic(ErrorCode::Usage, "the executor has no such variant besides its last, generic one");
+      const auto at = found - variants_.begin();
+      ran_ = nullptr;
+      TESSERA_TRY(loaded_[static_cast<size_t>(at)]->wait());
+      loaded_.erase(loaded_.begin() + at);
+      variants_.erase(found);
+      return {};
+    });
+  }
 
 private:
   static constexpr size_t kMaxVariants = 16, kMaxFailures = 64;

@@ -193,6 +193,9 @@ public:
   // Another variant, to be tried at this place in the order (at most the place of the last, generic one). Between calls
   // only.
   [[nodiscard]] virtual Status add_variant(std::shared_ptr<const Executable> executable, size_t at) = 0;
+  // Gives up a variant other than the last, generic one, once what runs of it is done. Between calls only. Error Usage:
+  // there is no such variant.
+  [[nodiscard]] virtual Status remove_variant(const Executable& executable) = 0;
   [[nodiscard]] virtual int64_t arena_bytes() const = 0; // planned for the last shape
 };
 

@@ -136,6 +136,10 @@ public:
     return save_executables(all, path, embed_weights);
   }
 
+  double loss_us(const SessionVariant& variant, const Sizes& sizes) const override {
+    return variant.compiled->graph ? lost_to_unknown_sizes_us(*variant.compiled, sizes) : 0;
+  }
+
   Result<std::shared_ptr<BackgroundWork>> start_tuning(BackgroundHooks hooks) override {
     return tune_in_background(options_, tuned_, std::move(hooks));
   }

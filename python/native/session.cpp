@@ -134,9 +134,16 @@ PyObject* metrics(PyObject* self, PyObject*) {
                                                        {"host_bytes", m.host_bytes},
                                                        {"device_bytes", m.device_bytes},
                                                        {"peak_bytes", m.peak_bytes},
-                                                       {"latency_us", m.latency_us}};
+                                                       {"latency_us", m.latency_us},
+                                                       {"blocking_compiles", m.blocking_compiles},
+                                                       {"background_compiles", m.background_compiles},
+                                                       {"queued_compiles", m.queued_compiles},
+                                                       {"evictions", m.evictions},
+                                                       {"swaps", m.swaps}};
     Ref out(PyDict_New());
-    if (!out || !put(out.get(), "compile_ms", PyFloat_FromDouble(m.compile_ms))) return nullptr;
+    if (!out || !put(out.get(), "compile_ms", PyFloat_FromDouble(m.compile_ms)) ||
+        !put(out.get(), "blocking_ms", PyFloat_FromDouble(m.blocking_ms)))
+      return nullptr;
     for (const auto& [name, value] : counts)
       if (!put(out.get(), name, PyLong_FromUnsignedLongLong(value))) return nullptr;
     Ref latency(PyList_New(0));
@@ -261,8 +268,8 @@ PyType_Spec spec = {"tessera._native.Session", sizeof(SessionObject), 0, Py_TPFL
 // ---- opening
 
 struct Options {
-  const char *device = "auto", *tf32 = "conv", *plan = "";
-  int threads = 0;
+  const char *device = "auto", *tf32 = "conv", *plan = "", *policy = "generic";
+  int threads = 0, max_variants = 0, deterministic = 0;
   unsigned long long memory_limit = 0;
   [[nodiscard]] tessera_options c() const {
     tessera_options o{};
@@ -272,6 +279,9 @@ struct Options {
     o.tf32 = tf32;
     o.memory_limit = memory_limit;
     if (*plan) o.plan = plan;
+    o.policy = policy;
+    o.max_variants = max_variants;
+    o.deterministic = deterministic;
     return o;
   }
 };
@@ -290,12 +300,14 @@ PyObject* open_with(const Options& options, Ref weights, const Open& open) {
 }
 
 PyObject* open_model(PyObject*, PyObject* args, PyObject* keywords) {
-  static const char* names_of[] = {"path", "device", "threads", "tf32", "plan", "memory_limit", nullptr};
+  static const char* names_of[] = {"path",         "device", "threads",      "tf32",          "plan",
+                                   "memory_limit", "policy", "max_variants", "deterministic", nullptr};
   PyObject* path = nullptr;
   Options options;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sizyK:open", const_cast<char**>(names_of), PyUnicode_FSConverter,
-                                   &path, &options.device, &options.threads, &options.tf32, &options.plan,
-                                   &options.memory_limit))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sizyKsip:open", const_cast<char**>(names_of),
+                                   PyUnicode_FSConverter, &path, &options.device, &options.threads, &options.tf32,
+                                   &options.plan, &options.memory_limit, &options.policy, &options.max_variants,
+                                   &options.deterministic))
     return nullptr;
   Ref bytes(path);
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
@@ -416,9 +428,8 @@ PyObject* survey_program(PyObject*, PyObject* args, PyObject* keywords) {
 
 PyMethodDef functions[] = {
     {"open", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_model)), METH_VARARGS | METH_KEYWORDS,
-     "open(path, device=\"auto\", threads=0, tf32=\"conv\", plan=b\"\", memory_limit=0)\n--\n\nA Session of a model "
-     "file. Raises "
-     "tessera.Error."},
+     "open(path, device=\"auto\", threads=0, tf32=\"conv\", plan=b\"\", memory_limit=0, policy=\"generic\", "
+     "max_variants=0, deterministic=False)\n--\n\nA Session of a model file. Raises tessera.Error."},
     {"open_program", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_program)),
      METH_VARARGS | METH_KEYWORDS,
      "open_program(name, json, weights=None, device=\"auto\", threads=0, tf32=\"conv\", strided=False)\n--\n\n"

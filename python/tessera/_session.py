@@ -134,7 +134,8 @@ class Model:
         """What the model has done since it was loaded, and what it holds: the fields of tessera_metrics in api/c.h by name.
 
         "calls", "errors", "warmups", "new_shapes", "guard_misses", "variants", "compiles", "failed_compiles", "kernels",
-        "cached_kernels", "contexts"; "compile_ms"; "memory_limit", "host_bytes", "device_bytes", "peak_bytes"; "latency_us", of all
+        "cached_kernels", "contexts", "blocking_compiles", "background_compiles", "queued_compiles", "evictions", "swaps"; "compile_ms",
+        "blocking_ms"; "memory_limit", "host_bytes", "device_bytes", "peak_bytes"; "latency_us", of all
         calls together, and "latency", calls by time: below 1 us, then from 2**(i-1) to below 2**i for each i.
         """
         return self._session.metrics()
@@ -157,6 +158,9 @@ def load(
     tf32: str = "conv",
     plan: str | bytes | os.PathLike[str] | None = None,
     memory_limit: int = 0,
+    policy: str = "generic",
+    max_variants: int = 0,
+    deterministic: bool = False,
 ) -> Model:
     """Reads and compiles a model.
 
@@ -169,6 +173,14 @@ def load(
     memory_limit: most bytes that calls may hold together for intermediate results and for outputs that the library allocates; a call
     that needs more raises OutOfMemoryError before it begins. 0: any number.
 
+    policy: variants besides those without which a call has no answer: "generic": none; "adaptive": for sizes that recur, compiled in
+    the background once that pays; "exact": for all sizes, compiled in the call.
+    max_variants: made for sizes, at most; those used least recently go. 0: 8.
+    deterministic: equal inputs have bit-identical results from call to call. Raises UsageError together with "adaptive".
+
     Raises FileError, ModelError, UnsupportedError, UsageError, OutOfMemoryError, RunError; all are tessera.Error.
     """
-    return Model(_native.open(path, device, threads, tf32, b"" if plan is None else os.fsencode(plan), memory_limit), os.fsdecode(path))
+    native = _native.open(
+        path, device, threads, tf32, b"" if plan is None else os.fsencode(plan), memory_limit, policy, max_variants, deterministic
+    )
+    return Model(native, os.fsdecode(path))

@@ -8,7 +8,7 @@ namespace tessera::triton {
 namespace {
 
 constexpr const char* kFiles[] = {"model.tsr", "model.onnx", "model.pt2"};
-constexpr const char* kParameters[] = {"device", "threads", "plan", "tf32", "tune_share"};
+constexpr const char* kParameters[] = {"device", "threads", "plan", "tf32", "tune_share", "policy"};
 
 struct DeleteMessage {
   void operator()(TRITONSERVER_Message* m) const { log_error(Error(TRITONSERVER_MessageDelete(m))); }
@@ -55,7 +55,7 @@ Error Model::read_config(TRITONBACKEND_Model* handle) {
   for (const auto& [name, value] : parameters.items())
     if (std::find(std::begin(kParameters), std::end(kParameters), name) == std::end(kParameters))
       log(TRITONSERVER_LOG_WARN, "model '" + name_ + "': the backend tessera has no parameter '" + name +
-                                     "'; it has device, threads, plan, tf32, tune_share");
+                                     "'; it has device, threads, plan, tf32, tune_share, policy");
   return nullptr;
 }
 
@@ -97,11 +97,13 @@ Error Model::session_on(const std::string& device, tessera_session*& session) {
   tessera_options options{};
   options.struct_size = sizeof options;
   options.device = device.c_str();
-  const std::string threads = parameter("threads"), share = parameter("tune_share"), tf32 = parameter("tf32");
+  const std::string threads = parameter("threads"), share = parameter("tune_share"), tf32 = parameter("tf32"),
+                    policy = parameter("policy");
   std::string plan = parameter("plan");
   if (!threads.empty()) TESSERA_TRITON_TRY(read_number("threads", threads, options.threads));
   if (!share.empty()) TESSERA_TRITON_TRY(read_number("tune_share", share, options.tune_share));
   if (!tf32.empty()) options.tf32 = tf32.c_str();
+  if (!policy.empty()) options.policy = policy.c_str();
   if (!plan.empty()) {
     if (!plan.starts_with('/')) plan = folder_ + "/" + plan;
     options.plan = plan.c_str();

@@ -120,6 +120,12 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
   sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")")
       .only_compiles(o.compiles);
   sub.group("Variants");
+  sub.option("--policy", o.policy,
+             "variants for the sizes of calls: none; of sizes that recur, compiled in the background; of all sizes")
+      .one_of({"generic", "adaptive", "exact"})
+      .show_default()
+      .only_compiles(o.compiles);
+  sub.flag("--deterministic", o.deterministic, "equal inputs have bit-identical results: no code is replaced");
   sub.option("--specialize", o.specialize,
              "make variants for sizes: DIM=exact or DIM=div:8; compile: one for each DIM=4,DIM=div:8 (repeatable)")
       .one_at_a_time()
@@ -287,6 +293,8 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   out.compile.plan_strict = o.plan_strict;
   out.on_miss = o.on_miss == "generic" ? SessionOptions::OnMiss::Generic : SessionOptions::OnMiss::Compile;
   out.max_variants = o.max_variants;
+  out.policy = *parse_policy(o.policy);
+  out.deterministic = o.deterministic;
   for (const auto& text : o.specialize) {
     TESSERA_ASSIGN(auto parts, split_assignment(text, "--specialize", "DIM=exact or DIM=div:8"));
     Specialization how;

@@ -50,6 +50,8 @@ struct ModelOptions {
   std::vector<std::string> specialize; // DIM=exact, DIM=div:8; of `compile`, "DIM=4,DIM=div:8" for each variant
   std::string on_miss = "compile";
   int max_variants = 8;
+  std::string policy = "generic";
+  bool deterministic = false;
   std::string json;                  // file, "-" for standard output
   std::vector<std::string> compiles; // options that were given and that only the compile of a model can follow
 };

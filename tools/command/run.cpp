@@ -284,6 +284,7 @@ int run(const RunOptions& o) {
     json["library_calls"] = counts.library_calls;
     json["host_steps"] = counts.host_steps;
     json["copies"] = counts.copies;
+    json["policy"] = o.model.policy;
     json["variants"] = session->variants().size();
     json["variant_labels"] = Json::array();
     for (const auto& v : session->variants()) json["variant_labels"].push_back(v->label);

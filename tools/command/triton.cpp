@@ -132,6 +132,7 @@ std::map<std::string, std::string> parameters_of(const TritonCommand& o) {
   if (o.model.tf32 != "conv") out["tf32"] = o.model.tf32;
   if (o.model.tune_share) out["tune_share"] = number(*o.model.tune_share);
   if (!o.model.plan.empty() && !o.compile) out["plan"] = "plan";
+  if (o.model.policy != "generic") out["policy"] = o.model.policy;
   return out;
 }
 

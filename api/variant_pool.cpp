@@ -1,0 +1,329 @@
+#include "api/variant_pool.h"
+#include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
+#include "runtime/guards.h"
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMaxFailures = 64; // that are remembered
+
+// The first guard that does not hold for these sizes; guards over sizes that are not known yet are passed over.
+std::optional<Guard> missed(const Executable& executable, const Sizes& sizes) {
+  const ShapeEnv& env = *executable.env;
+  std::unordered_map<uint64_t, int64_t> values;
+  std::vector<Guard> guards = env.guards();
+  for (const auto& [name, size] : sizes)
+    if (auto symbol = env.find(name)) {
+      values.emplace(symbol->symbol_id(), size);
+      for (Guard& fact : facts_as_guards(env, *symbol)) guards.push_back(std::move(fact));
+    }
+  for (Guard& guard : guards) {
+    auto holds = guard.condition.eval(values);
+    if (holds.ok() && *holds == 0) return std::move(guard);
+  }
+  for (const Step& step : executable.steps)
+    if (const auto* control = std::get_if<ControlStep>(&step))
+      for (const auto& body : control->bodies)
+        if (auto guard = missed(*body.executable, sizes)) return guard;
+  return std::nullopt;
+}
+
+bool bounded(VariantPolicy policy) { return policy != VariantPolicy::Generic; }
+
+// What of a specialization these sizes have. A divisor holds for a size that is not known yet.
+Conditions conditions_at(const std::map<std::string, Specialization>& specialize, const Sizes& sizes) {
+  Conditions out;
+  for (const auto& [symbol, how] : specialize) {
+    const auto size = sizes.find(symbol);
+    const bool exact = how.kind == Specialization::Kind::Exact;
+    if (exact ? size == sizes.end() : size != sizes.end() && size->second % how.divisor != 0) continue;
+    out.of.emplace_back(symbol, how);
+    out.label += (out.label.empty() ? "" : ", ") + symbol +
+                 (exact ? "=" + std::to_string(size->second) : "%" + std::to_string(how.divisor) + "=0");
+  }
+  return out;
+}
+
+} // namespace
+
+bool holds(const SessionVariant& v, const Executable& executable) {
+  auto is = [&](const std::shared_ptr<const Executable>& e) { return e.get() == &executable; };
+  return is(v.executable) || std::any_of(v.earlier.begin(), v.earlier.end(), is);
+}
+
+VariantPool::VariantPool(std::unique_ptr<VariantSource> source, SessionOptions options,
+                         std::shared_ptr<std::atomic<bool>> closed)
+    : source_(std::move(source)), options_(std::move(options)), closed_(std::move(closed)) {}
+
+Status VariantPool::open() {
+  const Stopwatch watch;
+  TESSERA_ASSIGN(auto variants, source_->open());
+  generic_ = variants.front()->executable;
+  for (const auto& v : variants) {
+    totals_.compiles += v->from_file ? 0 : 1;
+    totals_.kernels += v->kernels;
+    totals_.cached_kernels += v->cached_kernels;
+  }
+  totals_.ms = watch.ms();
+  variants_ = std::move(variants);
+  TESSERA_TRY(check_options());
+  Lock lock(mutex_);
+  for (const auto& specialize : options_.variants) {
+    Sizes sizes;
+    for (const auto& [symbol, how] : specialize)
+      if (how.kind == Specialization::Kind::Exact) sizes.emplace(symbol, how.size);
+    const Conditions conditions = conditions_at(specialize, sizes);
+    TESSERA_TRY(
+        make(lock, "variant " + conditions.label, {.sizes = sizes, .specialization = &conditions}, Place::Opening));
+  }
+  return {};
+}
+
+void VariantPool::close() {
+  closed_->store(true);
+  std::lock_guard lock(mutex_);
+  compiled_.notify_all();
+}
+
+std::vector<std::shared_ptr<const SessionVariant>> VariantPool::variants() const {
+  std::lock_guard lock(mutex_);
+  return {variants_.begin(), variants_.end()};
+}
+
+CompileTotals VariantPool::totals() const {
+  std::lock_guard lock(mutex_);
+  CompileTotals out = totals_;
+  out.variants = static_cast<int64_t>(variants_.size());
+  return out;
+}
+
+void VariantPool::count_swaps(int swaps) {
+  std::lock_guard lock(mutex_);
+  totals_.swaps += swaps;
+}
+
+void VariantPool::count_queued(int64_t queued) {
+  std::lock_guard lock(mutex_);
+  totals_.queued = queued;
+}
+
+Result<std::shared_ptr<SessionVariant>> VariantPool::make(Lock& lock, const std::string& key,
+                                                          const VariantRequest& request, Place place) {
+  struct Flight { // whatever happens, others go on
+    VariantPool& pool;
+    Lock& lock;
+    const std::string& key;
+    ~Flight() {
+      if (!lock.owns_lock()) lock.lock();
+      pool.compiling_.erase(key);
+      pool.compiled_.notify_all();
+    }
+  };
+  const Stopwatch watch;
+  compiling_.insert(key);
+  const Flight flight{*this, lock, key};
+  lock.unlock();
+  auto made = closed_->load() ? Diagnostic(ErrorCode::Cancelled, "the session was closed") : source_->make(request);
+  lock.lock();
+  totals_.ms += watch.ms();
+  if (place == Place::Request) totals_.blocking_ms += watch.ms();
+  if (!made.ok()) {
+    ++totals_.failures;
+    return made;
+  }
+  ++totals_.compiles;
+  if (place == Place::Request) ++totals_.blocking;
+  if (place == Place::Background) ++totals_.background;
+  totals_.kernels += (*made)->kernels;
+  totals_.cached_kernels += (*made)->cached_kernels;
+  variants_.push_back(*made);
+  if ((*made)->specialized) last_used_[(*made)->label] = ++uses_;
+  if (bounded(options_.policy) && place != Place::Opening) evict();
+  generation_.fetch_add(1, std::memory_order_release);
+  return made;
+}
+
+// As many specialized variants as allowed; those go that were used least recently.
+void VariantPool::evict() {
+  const auto used = [&](const auto& v) { return v->specialized ? last_used_[v->label] : UINT64_MAX; };
+  while (std::count_if(variants_.begin(), variants_.end(), [](const auto& v) { return v->specialized; }) >
+         options_.max_variants) {
+    const auto oldest = std::min_element(variants_.begin(), variants_.end(),
+                                         [&](const auto& a, const auto& b) { return used(a) < used(b); });
+    TESSERA_LOGF(LogChannel::Recompiles, "variant " + (*oldest)->label + " is given up: " +
+                                             std::to_string(options_.max_variants) + " others were used since");
+    last_used_.erase((*oldest)->label);
+    variants_.erase(oldest);
+    ++totals_.evictions;
+  }
+}
+
+Result<std::shared_ptr<const Executable>> VariantPool::recompile(const GuardMiss& miss, const Has& has) {
+  Lock lock(mutex_);
+  for (;;) {
+    if (closed_->load()) return Diagnostic(ErrorCode::Cancelled, "the session was closed");
+    if (!miss.refused.empty()) return without_calls(lock, miss, has);
+    bool fits = false;
+    for (const auto& v : variants_) {
+      if (v->fits_no_call || missed(*v->executable, miss.sizes)) continue;
+      if (!has(*v)) return v->executable; // another executor's
+      fits = true;
+    }
+    if (fits) return std::shared_ptr<const Executable>();
+    const std::string key = "guard " + miss.guard;
+    if (compiling_.contains(key)) { // what another call compiles may fit this one
+      compiled_.wait(lock);
+      continue;
+    }
+    TESSERA_ASSIGN(auto variant,
+                   make(lock, key, {.sizes = miss.sizes, .of_call = true, .as_loops = as_loops_}, Place::Request));
+    return variant->executable;
+  }
+}
+
+// A variant in which the nodes of library calls that were refused are loops.
+Result<std::shared_ptr<const Executable>> VariantPool::without_calls(Lock& lock, const GuardMiss& miss,
+                                                                     const Has& has) {
+  std::set<std::string> nodes;
+  for (const auto& v : variants_) {
+    const auto refused = source_->nodes_of(*v, *miss.refused_in, miss.refused);
+    nodes.insert(refused.begin(), refused.end());
+  }
+  if (nodes.empty()) return std::shared_ptr<const Executable>();
+  const std::string key = "calls";
+  while (compiling_.contains(key)) compiled_.wait(lock);
+  for (const auto& v : variants_) // another executor's
+    if (!v->specialized && std::includes(v->as_loops.begin(), v->as_loops.end(), nodes.begin(), nodes.end()) &&
+        !has(*v))
+      return v->executable;
+  as_loops_.insert(nodes.begin(), nodes.end());
+  TESSERA_ASSIGN(auto variant, make(lock, key, {.of_call = true, .as_loops = as_loops_}, Place::Request));
+  return variant->executable;
+}
+
+Conditions VariantPool::wanted(const Sizes& sizes, bool all_exact) const {
+  if (!all_exact) return conditions_at(options_.specialize, sizes);
+  std::map<std::string, Specialization> exact;
+  for (const auto& [symbol, size] : sizes) exact.emplace(symbol, Specialization{});
+  return conditions_at(exact, sizes);
+}
+
+Status VariantPool::specialize(const Sizes& sizes, RunStats& stats) {
+  const Conditions want = wanted(sizes, options_.specialize.empty());
+  if (want.of.empty() || options_.max_variants < 1) return {};
+  Lock lock(mutex_);
+  const std::string key = "variant " + want.label;
+  while (compiling_.contains(key)) compiled_.wait(lock);
+  if (failed_labels_.contains(want.label)) return {};
+  int specialized = 0;
+  for (const auto& v : variants_) {
+    if (!v->specialized) continue;
+    if (v->label == want.label) {
+      last_used_[v->label] = ++uses_;
+      return {};
+    }
+    ++specialized;
+  }
+  if (!bounded(options_.policy) && specialized >= options_.max_variants) return {};
+  if (options_.on_miss == SessionOptions::OnMiss::Generic && specialized > 0) return {};
+  // Sizes that the model refuses are an error, not a reason to compile.
+  if (const auto g = missed(*generic_, sizes); g && g->cls == GuardClass::Required) return {};
+  std::string why = "first call";
+  for (const auto& v : variants_)
+    if (const auto g = v->specialized ? missed(*v->executable, sizes) : std::nullopt)
+      why = "variant " + v->label + " missed " + readable(g->condition) + " (" + g->reason + ")";
+  const Stopwatch watch;
+  auto variant = make(lock, key, {.sizes = sizes, .specialization = &want, .of_call = true, .as_loops = as_loops_},
+                      Place::Request);
+  stats.recompile_ms = watch.ms();
+  if (!variant.ok()) {
+    if (variant.error().code == ErrorCode::OutOfMemory) return std::move(variant).failure();
+    if (failed_labels_.size() >= kMaxFailures) failed_labels_.clear();
+    failed_labels_.insert(want.label);
+    TESSERA_LOGF(LogChannel::Recompiles, "variant " + want.label + " failed to compile after " +
+                                             std::to_string(stats.recompile_ms) +
+                                             " ms, the generic one runs: " + variant.error().str());
+    return {};
+  }
+  stats.recompiles = 1;
+  TESSERA_LOGF(LogChannel::Recompiles, "variant " + want.label + " took " + std::to_string(stats.recompile_ms) +
+                                           " ms: " + why + " for " + text_of(sizes));
+  return {};
+}
+
+bool VariantPool::compile_exact(const Sizes& sizes) {
+  const Conditions want = wanted(sizes, true);
+  if (want.of.empty() || options_.max_variants < 1) return false;
+  Lock lock(mutex_);
+  const std::string key = "variant " + want.label;
+  if (compiling_.contains(key) || failed_labels_.contains(want.label) || missed(*generic_, sizes)) return false;
+  for (const auto& v : variants_)
+    if (v->specialized && v->label == want.label) return false;
+  const Stopwatch watch;
+  const auto variant = make(
+      lock, key, {.sizes = sizes, .specialization = &want, .of_call = true, .as_loops = as_loops_}, Place::Background);
+  if (variant.ok()) {
+    TESSERA_LOGF(LogChannel::Recompiles,
+                 "variant " + want.label + " was compiled in the background in " + std::to_string(watch.ms()) + " ms");
+    return true;
+  }
+  if (failed_labels_.size() >= kMaxFailures) failed_labels_.clear();
+  failed_labels_.insert(want.label);
+  TESSERA_LOGF(LogChannel::Recompiles,
+               "variant " + want.label + " failed to compile in the background: " + variant.error().str());
+  return false;
+}
+
+size_t VariantPool::find(const Executable& executable) const {
+  const auto found =
+      std::find_if(variants_.begin(), variants_.end(), [&](const auto& v) { return holds(*v, executable); });
+  return static_cast<size_t>(found - variants_.begin());
+}
+size_t VariantPool::index_of(const Executable& executable) const {
+  std::lock_guard lock(mutex_);
+  return find(executable);
+}
+std::shared_ptr<const SessionVariant> VariantPool::variant_with(const Executable& executable) const {
+  std::lock_guard lock(mutex_);
+  const size_t i = find(executable);
+  return i == variants_.size() ? nullptr : variants_[i];
+}
+void VariantPool::used(const Executable& executable) {
+  std::lock_guard lock(mutex_);
+  if (const size_t i = find(executable); i < variants_.size() && variants_[i]->specialized)
+    last_used_[variants_[i]->label] = ++uses_;
+}
+void VariantPool::replace(const SessionVariant& before, std::shared_ptr<SessionVariant> better) {
+  std::lock_guard lock(mutex_);
+  const size_t i = find(*before.executable);
+  if (i == variants_.size()) return; // it was evicted
+  successors_->add(*before.executable, better->executable);
+  variants_[i] = std::move(better);
+}
+
+Status VariantPool::check_options() const {
+  std::set<std::string> symbols;
+  for (const auto& b : generic_->inputs)
+    for (const auto& d : generic_->buffers[static_cast<size_t>(b.buffer)].shape)
+      if (d.is_symbol()) symbols.insert(d.symbol_name());
+  std::vector<std::pair<std::string, Specialization>> all(options_.specialize.begin(), options_.specialize.end());
+  for (const auto& variant : options_.variants) {
+    all.insert(all.end(), variant.begin(), variant.end());
+    for (const auto& [symbol, how] : variant)
+      if (how.kind == Specialization::Kind::Exact && how.size < 0)
+        return Diagnostic(ErrorCode::Usage, "the size of '" + symbol + "' that a variant is for is missing");
+  }
+  for (const auto& [symbol, how] : all) {
+    if (how.divisor < 1) return Diagnostic(ErrorCode::Usage, "the divisor of '" + symbol + "' must be positive");
+    if (symbols.contains(symbol)) continue;
+    Diagnostic d(ErrorCode::Usage, "no input of the model has a symbolic dimension '" + symbol + "' to specialize");
+    std::string names;
+    for (const auto& s : symbols) names += (names.empty() ? "'" : ", '") + s + "'";
+    return std::move(d).note(names.empty() ? "its inputs have constant sizes" : "it has " + names);
+  }
+  return {};
+}
+
+} // namespace tessera

@@ -1,0 +1,84 @@
+// The variants of a session, shared by its executors and by work in the background: which there are, who compiles
+// another one, which one goes. Its lock is held for comparisons only, never while anything is compiled.
+#pragma once
+#include "api/variant_source.h"
+#include <condition_variable>
+
+namespace tessera {
+
+class VariantPool {
+public:
+  // `options`: complete (thread pool, memory), without contradictions.
+  VariantPool(std::unique_ptr<VariantSource> source, SessionOptions options, std::shared_ptr<std::atomic<bool>> closed);
+  // The variants to begin with, requested ones too. Called once, before anything else. Errors: those of the source; Usage for a
+  // specialization of a dimension that the model does not have.
+  [[nodiscard]] Status open();
+  // Compiles end with Cancelled, and none begins.
+  void close();
+
+  [[nodiscard]] VariantSource& source() { return *source_; }
+  [[nodiscard]] const SessionOptions& options() const { return options_; }
+  [[nodiscard]] const std::shared_ptr<const Executable>& generic() const { return generic_; }
+  [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const; // the generic one first
+  [[nodiscard]] uint64_t generation() const { return generation_.load(std::memory_order_acquire); } // of variants()
+  [[nodiscard]] CompileTotals totals() const;
+  void count_swaps(int swaps);
+
+  // Whether an executor has a variant's executable, or one that it has replaced.
+  using Has = std::function<bool(const SessionVariant&)>;
+  // For an executor none of whose variants fits a call, or before it falls back from a specialized variant to its last
+  // one. Null: it has a variant that fits, or gets none. Calls that miss the same guard compile once.
+  [[nodiscard]] Result<std::shared_ptr<const Executable>> recompile(const GuardMiss& miss, const Has& has);
+  // Whether specialize() is to be called before each call.
+  [[nodiscard]] bool specializes() const {
+    return !options_.specialize.empty() || options_.policy == VariantPolicy::Exact;
+  }
+  // Ensures that there is the specialized variant that the options want for a call, and says in `stats` what that
+  // cost. Error OutOfMemory; any other failure is logged, and the call takes another variant.
+  [[nodiscard]] Status specialize(const Sizes& sizes, RunStats& stats);
+  // In the background: a variant for exactly these sizes. False: there was one, or compiling it failed.
+  bool compile_exact(const Sizes& sizes);
+  void count_queued(int64_t queued); // combinations of sizes that wait for compile_exact()
+
+  // The variant of an executable, or of one that it has replaced: its index in variants(), or their number.
+  [[nodiscard]] size_t index_of(const Executable& executable) const;
+  [[nodiscard]] std::shared_ptr<const SessionVariant> variant_with(const Executable& executable) const;
+  // A call ran it: the specialized variant that was used least recently is the first to go.
+  void used(const Executable& executable);
+  void replace(const SessionVariant& before, std::shared_ptr<SessionVariant> better);
+  [[nodiscard]] const std::shared_ptr<Successors>& successors() const { return successors_; }
+
+private:
+  using Lock = std::unique_lock<std::mutex>;
+  enum class Place : uint8_t { Opening, Request, Background };
+  [[nodiscard]] Conditions wanted(const Sizes& sizes, bool all_exact) const;
+  [[nodiscard]] size_t find(const Executable& executable) const;
+  // Compiles without the lock, as the only one of this key. The variant joins the others.
+  [[nodiscard]] Result<std::shared_ptr<SessionVariant>> make(Lock& lock, const std::string& key,
+                                                             const VariantRequest& request, Place place);
+  [[nodiscard]] Result<std::shared_ptr<const Executable>> without_calls(Lock& lock, const GuardMiss& miss,
+                                                                        const Has& has);
+  void evict();
+  [[nodiscard]] Status check_options() const;
+
+  const std::unique_ptr<VariantSource> source_;
+  const SessionOptions options_;
+  const std::shared_ptr<std::atomic<bool>> closed_;
+  const std::shared_ptr<Successors> successors_ = std::make_shared<Successors>();
+  std::shared_ptr<const Executable> generic_; // of the first variant
+  std::atomic<uint64_t> generation_{1};
+  mutable std::mutex mutex_; // of the fields below
+  std::condition_variable compiled_;
+  std::set<std::string> compiling_; // keys
+  std::vector<std::shared_ptr<SessionVariant>> variants_;
+  std::map<std::string, uint64_t> last_used_; // by label of a specialized variant
+  uint64_t uses_ = 0;
+  std::set<std::string> as_loops_;      // nodes whose library calls were refused
+  std::set<std::string> failed_labels_; // specializations that did not compile
+  CompileTotals totals_;
+};
+
+// Whether the executable is the variant's, or was before better kernels were found.
+[[nodiscard]] bool holds(const SessionVariant& variant, const Executable& executable);
+
+} // namespace tessera
