@@ -23,7 +23,7 @@ enum class EntryKind : uint32_t {
 // "kernel"; empty for a number that is no kind.
 [[nodiscard]] std::string_view name(EntryKind kind);
 
-// What an entry says of itself, beside key and payload.
+// What an entry says of itself, next to key and payload.
 struct EntryOrigin {
   std::string creator; // program or library that made it, with its version
   std::string device;  // that it is for; empty: any
