@@ -1,14 +1,11 @@
 #include "api/c_struct.h"
 #include "api/c_tensors.h"
 #include "api/device.h"
-#include "api/variant.h"
-#include "codegen/driver/compile.h"
-#include "codegen/driver/plan_file.h"
-#include "frontend/fx/importer.h"
+#include "api/opening.h"
+#include "api/session_variant.h"
 #include "graph/support/guarded.h"
 #include "graph/support/text.h"
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace tessera {
@@ -105,18 +102,11 @@ template <class Open>
 Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& given, const Open& open) {
   if (given.threads < 0) return usage("there are no " + std::to_string(given.threads) + " threads");
   SessionOptions options;
-  TESSERA_ASSIGN(DeviceChoice choice, choose_device(given.device ? given.device : "auto"));
+  TESSERA_ASSIGN(DeviceChoice choice, choose_device_here(given.device ? given.device : "auto"));
   choice.apply(options.compile);
   options.executor.gpu = choice.gpu;
   options.compile.threads = given.threads;
-  if (given.tf32 != nullptr) {
-    auto tf32 = parse_tf32(given.tf32);
-    if (!tf32) return usage("tf32 is " + quote(given.tf32) + "; it may be \"off\", \"conv\" or \"all\"");
-    options.compile.tf32 = *tf32;
-  }
-  if (given.plan != nullptr) {
-    TESSERA_ASSIGN(options.compile.plan, read_plan_file(given.plan));
-  }
+  TESSERA_TRY(apply({given.tf32, given.plan}, options.compile));
   if (given.tune_share != 0) options.tune_share = std::max(given.tune_share, 0.0);
   TESSERA_ASSIGN(options.executor.memory, account_of(given));
   auto out = std::make_unique<tessera_session>();
@@ -193,11 +183,7 @@ const char* tessera_survey_program(const tessera_program* program, const char** 
   thread_local std::string text;
   auto outcome = guarded("surveying a program", [&]() -> Status {
     TESSERA_ASSIGN(ProgramSource source, source_of(*program));
-    TESSERA_ASSIGN(auto found, fx::survey(source));
-    auto all = nlohmann::json::array();
-    for (const auto& r : found)
-      all.push_back({{"node", r.node}, {"target", r.target}, {"output", r.output}, {"reason", r.reason.message}});
-    text = all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    TESSERA_ASSIGN(text, survey_text(source));
     return {};
   });
   if (!outcome.ok()) return record_error(outcome.error());
@@ -262,9 +248,8 @@ int32_t tessera_variants(const tessera_session* session) {
 void tessera_kernels(const tessera_session* session, int32_t* needed, int32_t* cached) {
   if (session == nullptr || needed == nullptr || cached == nullptr) return;
   const auto variant = session->session->variants().front();
-  const CompileReport& report = variant->compiled.report;
-  *needed = report.cache_hits + report.cache_misses;
-  *cached = report.cache_hits;
+  *needed = static_cast<int32_t>(variant->kernels);
+  *cached = static_cast<int32_t>(variant->cached_kernels);
 }
 
 const char* tessera_device(const tessera_session* session) { return session ? session->device.c_str() : nullptr; }

@@ -1,5 +1,4 @@
 #include "api/device.h"
-#include "codegen/llvm/gpu_compiler.h"
 #include "runtime/cuda/context.h"
 #include <charconv>
 
@@ -66,23 +65,11 @@ DeviceChoice cpu(std::string why) {
 
 } // namespace
 
-Result<DeviceChoice> choose_device(const std::string& requested, const std::string& arch) {
-  if (requested == "cpu") {
-    if (!arch.empty())
-      return Diagnostic(ErrorCode::Usage, "an architecture (" + arch + ") is of a GPU, not of the CPU");
-    return cpu("requested");
-  }
+Result<DeviceChoice> choose_device_here(const std::string& requested) {
+  if (requested == "cpu") return cpu("requested");
   const auto number = requested == "auto" ? 0 : gpu_number(requested);
   if (!number)
     return Diagnostic(ErrorCode::Usage, "there is no device '" + requested + "': it is auto, cpu, cuda or cuda:N");
-  if (!arch.empty()) {
-    TESSERA_ASSIGN(auto target, GpuTarget::parse(arch));
-    DeviceChoice c;
-    c.device = "cuda";
-    c.arch = target.arch;
-    c.why = "code for " + target.arch;
-    return c;
-  }
   auto gpu = open_gpu(*number);
   if (gpu.ok() || requested != "auto") return gpu;
   return cpu(gpu.error().message);

@@ -25,5 +25,7 @@ struct DeviceChoice {
 // Errors for "cuda": those of opening the driver, UnsupportedFeature for a GPU before compute capability 8.0, Usage for
 // an unknown arch.
 [[nodiscard]] Result<DeviceChoice> choose_device(const std::string& requested, const std::string& arch = "");
+// The same without an arch: a device of this machine.
+[[nodiscard]] Result<DeviceChoice> choose_device_here(const std::string& requested);
 
 } // namespace tessera

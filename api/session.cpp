@@ -1,18 +1,9 @@
 #include "api/session.h"
-#include "api/background.h"
-#include "api/variant.h"
-#include "codegen/driver/bodies.h"
-#include "codegen/driver/load.h"
-#include "codegen/driver/plan_file.h"
-#include "codegen/driver/steering.h"
-#include "codegen/tune/target.h"
-#include "frontend/fx/importer.h"
-#include "frontend/model.h"
+#include "api/variant_source.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
-#include "report/report.h"
 #include "runtime/guards.h"
 #include "runtime/memory_account.h"
 #include <algorithm>
@@ -21,14 +12,6 @@
 
 namespace tessera {
 namespace {
-
-using Sizes = std::map<std::string, int64_t>; // of a call, by symbol
-
-std::string text_of(const Sizes& sizes) {
-  std::string text;
-  for (const auto& [symbol, size] : sizes) text += (text.empty() ? "" : ", ") + symbol + "=" + std::to_string(size);
-  return text;
-}
 
 constexpr const char* kOneThread = "each thread takes a session or an executor (new_executor()) of its own";
 
@@ -53,42 +36,29 @@ std::optional<Guard> missed(const Executable& executable, const Sizes& sizes) {
   return std::nullopt;
 }
 
-// The compile that made an executable: this one, or that of a body of its control flow.
-const Compiled* made_by(const Compiled& compiled, const Executable& executable) {
-  if (compiled.executable.get() == &executable) return &compiled;
-  for (const auto& [group, control] : compiled.bodies)
-    for (const auto& body : control->bodies)
-      if (const Compiled* found = made_by(*body.compiled, executable)) return found;
-  return nullptr;
-}
-
 // The executables that an executor has been given. Its recompile function must not offer them again.
 using Known = std::set<const Executable*>; // only queried for membership
 
 // Whether it is the variant's, or was before better kernels were found.
 bool holds(const SessionVariant& v, const Executable& executable) {
   auto is = [&](const std::shared_ptr<const Executable>& e) { return e.get() == &executable; };
-  return is(v.compiled.executable) || std::any_of(v.earlier.begin(), v.earlier.end(), is);
+  return is(v.executable) || std::any_of(v.earlier.begin(), v.earlier.end(), is);
 }
 // Whether an executor has not been given the variant yet; from now on it has.
 bool is_new(const SessionVariant& v, Known& has) {
   if (std::any_of(v.earlier.begin(), v.earlier.end(), [&](const auto& e) { return has.contains(e.get()); }))
     return false; // it takes the successor by itself
-  return has.insert(v.compiled.executable.get()).second;
+  return has.insert(v.executable.get()).second;
 }
 
 } // namespace
 
 struct Session::Impl {
   std::string path;
-  std::shared_ptr<const ProgramSource> program; // in the place of a file, or null
   SessionOptions options;
-  ModelInfo info;
-  std::vector<std::string> warnings; // of the import
-  double import_ms = 0;
-  std::shared_ptr<TunedRecords> tuned; // that options.compile.tuned shows, if it is this session's own
-  InUse in_use;                        // of calls: run(), run_on_device(), output_sizes()
-  mutable std::mutex mutex;            // of variants: executors on several threads may recompile
+  std::unique_ptr<VariantSource> source;
+  InUse in_use;             // of calls: run(), run_on_device(), output_sizes()
+  mutable std::mutex mutex; // of variants: executors on several threads may recompile
   std::vector<std::shared_ptr<SessionVariant>> variants;
   mutable std::mutex totals_mutex; // not held while anything is compiled
   CompileTotals totals;
@@ -98,122 +68,65 @@ struct Session::Impl {
   std::shared_ptr<Known> known;
   std::set<std::string> failed_labels; // specializations that did not compile
   // With tuning in the background:
-  std::shared_ptr<BackgroundTuner> tuner;
+  std::set<std::string> as_loops; // nodes whose library calls were refused
+  std::shared_ptr<BackgroundWork> tuner;
   std::shared_ptr<Successors> successors;
 
-  // What of the requested specialization these sizes have.
-  struct Wanted {
-    std::string label;
-    std::vector<std::pair<std::string, Specialization>> conditions;
-  };
-  [[nodiscard]] Wanted wanted(const Sizes& sizes) const {
-    Wanted out;
-    for (const auto& [symbol, how] : options.specialize) {
+  // What of a specialization these sizes have.
+  [[nodiscard]] static Conditions wanted(const std::map<std::string, Specialization>& specialize, const Sizes& sizes) {
+    Conditions out;
+    for (const auto& [symbol, how] : specialize) {
       auto size = sizes.find(symbol);
       bool exact = how.kind == Specialization::Kind::Exact;
-      if (size == sizes.end() || (!exact && size->second % how.divisor != 0)) continue;
-      out.conditions.emplace_back(symbol, how);
+      if (exact ? size == sizes.end() : size != sizes.end() && size->second % how.divisor != 0) continue;
+      out.of.emplace_back(symbol, how);
       out.label += (out.label.empty() ? "" : ", ") + symbol +
                    (exact ? "=" + std::to_string(size->second) : "%" + std::to_string(how.divisor) + "=0");
     }
     return out;
   }
 
-  // Another variant, counted. The mutex is held, except by open().
-  Result<std::shared_ptr<SessionVariant>> make(const Sizes& sizes, const Wanted* specialization, bool of_call) {
+  // The variants to begin with.
+  Status begin() {
     const Stopwatch watch;
-    auto made = make_variant(sizes, specialization, of_call);
+    TESSERA_ASSIGN(variants, source->open());
+    generic = variants.front()->executable;
+    count(*variants.front(), watch.ms());
+    return {};
+  }
+  void count(const SessionVariant& made, double ms) {
     std::lock_guard lock(totals_mutex);
     totals.variants = static_cast<int64_t>(variants.size());
-    totals.failures += made.ok() ? 0 : 1;
-    if (made.ok() && (*made)->compiled.graph) {
-      ++totals.compiles;
-      const CompileReport& report = (*made)->compiled.report;
-      totals.kernels += report.cache_hits + report.cache_misses;
-      totals.cached_kernels += report.cache_hits;
+    totals.compiles += made.from_file ? 0 : 1;
+    totals.kernels += made.kernels;
+    totals.cached_kernels += made.cached_kernels;
+    totals.ms += ms;
+  }
+  // Those that are made before any call.
+  Status make_requested() {
+    std::lock_guard lock(mutex);
+    for (const auto& specialize : options.variants) {
+      Sizes sizes;
+      for (const auto& [symbol, how] : specialize)
+        if (how.kind == Specialization::Kind::Exact) sizes.emplace(symbol, how.size);
+      const Conditions conditions = wanted(specialize, sizes);
+      TESSERA_TRY(make({.sizes = sizes, .specialization = &conditions}));
     }
+    return {};
+  }
+  // Another variant, counted. The mutex is held.
+  Result<std::shared_ptr<SessionVariant>> make(const VariantRequest& request) {
+    const Stopwatch watch;
+    auto made = source->make(request);
+    if (made.ok()) {
+      variants.push_back(*made);
+      count(**made, watch.ms());
+      return made;
+    }
+    std::lock_guard lock(totals_mutex);
+    ++totals.failures;
     totals.ms += watch.ms();
     return made;
-  }
-
-  // Imports anew (a graph is consumed by its compile) and compiles, with the sizes of the requesting call as hints.
-  Result<std::shared_ptr<SessionVariant>> make_variant(const Sizes& sizes, const Wanted* specialization, bool of_call) {
-    const Stopwatch watch;
-    if (!program && is_compiled_file(path)) {
-      if (!options.allow_compiled_file)
-        return Diagnostic(ErrorCode::Usage, path + " is a compiled file; this needs the model itself")
-            .note("give the model that it was compiled from");
-      if (!sizes.empty() || specialization)
-        return Diagnostic(ErrorCode::UnsupportedFeature,
-                          path + " holds one compiled variant, which does not fit these sizes: " + text_of(sizes))
-            .note("open the model itself, so that another variant can be compiled");
-      auto variant = std::make_shared<SessionVariant>();
-      variant->label = "compiled file";
-      TESSERA_ASSIGN(variant->compiled.executable, load_compiled(path));
-      const std::string& target = variant->compiled.executable->target;
-      if (!(target + " ").starts_with(options.compiled_for + (options.compiled_for.empty() ? "" : " ")))
-        return Diagnostic(ErrorCode::Usage,
-                          path + " is a compiled file for '" + target + "', not for '" + options.compiled_for + "'")
-            .note("compile the model for that device");
-      if (!options.specialize.empty())
-        return Diagnostic(ErrorCode::Usage, path + " is a compiled file, which cannot be specialized")
-            .note("open the model itself");
-      import_ms = watch.ms();
-      variant->compiled.report.import_ms = import_ms;
-      variants.push_back(variant);
-      return variant;
-    }
-    ImportOptions import = options.import;
-    for (const auto& [symbol, size] : sizes) import.dim_hints[symbol] = size;
-    import.of_call = import.of_call || of_call;
-    auto imported = program ? fx::import_program(*program, import) : import_model(path, import);
-    if (!imported.ok() && imported.error().code == ErrorCode::MissingValues && !options.compile_only && !program) {
-      import.undetermined = true; // the first call reports them
-      auto waiting = import_model(path, import);
-      import.undetermined = waiting.ok();
-      if (waiting.ok()) imported = std::move(waiting);
-    }
-    TESSERA_ASSIGN(auto model, std::move(imported));
-    const double took = watch.ms();
-    if (variants.empty()) {
-      import_ms = took;
-      info = model.info;
-      this->warnings = model.warnings;
-    }
-    auto variant = std::make_shared<SessionVariant>();
-    variant->fits_no_call = import.undetermined;
-    variant->label = sizes.empty() ? "generic" : "for " + text_of(sizes);
-    variant->as_loops = options.compile.as_loops;
-    if (!variant->as_loops.empty())
-      variant->label += ", " + std::to_string(variant->as_loops.size()) + " nodes as loops";
-    if (specialization) {
-      ShapeEnv& env = model.graph.env();
-      for (const auto& [symbol, how] : specialization->conditions) {
-        auto s = env.find(symbol);
-        if (!s) return Diagnostic(ErrorCode::Usage, "the model has no symbolic dimension '" + symbol + "'");
-        auto condition =
-            how.kind == Specialization::Kind::Exact ? sym_eq(*s, sizes.at(symbol)) : sym_eq(mod(*s, how.divisor), 0);
-        Location where;
-        where.file = path;
-        TESSERA_TRY(env.require(condition, GuardClass::Assumed, "specialized on request", where));
-      }
-      model.graph.simplify_shapes();
-      variant->label = specialization->label;
-      variant->specialized = true;
-      variant->conditions = static_cast<int>(specialization->conditions.size());
-    }
-    if (variants.empty()) TESSERA_TRY(check_operators(model.graph, options.compile));
-    TESSERA_ASSIGN(variant->compiled, compile(std::move(model.graph), options.compile));
-    variant->compiled.report.import_ms = took;
-    auto& warnings = variant->compiled.report.cache_warnings;
-    if (tuned) // a folder that neither can use is reported once
-      for (auto& w : tuned->warnings())
-        if (std::find(warnings.begin(), warnings.end(), w) == warnings.end()) warnings.push_back(std::move(w));
-    if (variants.empty())
-      for (const std::string& w : this->warnings) TESSERA_LOGF(LogChannel::Warnings, w);
-    for (const std::string& w : warnings) TESSERA_LOGF(LogChannel::Warnings, w);
-    variants.push_back(variant);
-    return variant;
   }
 
   // Called by an executor when an assumption of all its variants is violated, and before it falls back from a
@@ -223,37 +136,32 @@ struct Session::Impl {
     if (!miss.refused.empty()) return without_calls(miss, has);
     bool fits = false;
     for (const auto& v : variants) {
-      if (v->fits_no_call || missed(*v->compiled.executable, miss.sizes)) continue;
-      if (is_new(*v, has)) return v->compiled.executable; // another executor's
+      if (v->fits_no_call || missed(*v->executable, miss.sizes)) continue;
+      if (is_new(*v, has)) return v->executable; // another executor's
       fits = true;
     }
     if (fits) return std::shared_ptr<const Executable>();
-    TESSERA_ASSIGN(auto variant, make(miss.sizes, nullptr, true));
-    has.insert(variant->compiled.executable.get());
-    return variant->compiled.executable;
+    TESSERA_ASSIGN(auto variant, make({.sizes = miss.sizes, .of_call = true, .as_loops = as_loops}));
+    has.insert(variant->executable.get());
+    return variant->executable;
   }
 
   // A variant in which the nodes of library calls that were refused are loops. The mutex is held.
   Result<std::shared_ptr<const Executable>> without_calls(const GuardMiss& miss, Known& has) {
     std::set<std::string> nodes;
     for (const auto& v : variants) {
-      const Compiled* from = holds(*v, *miss.refused_in) ? &v->compiled : made_by(v->compiled, *miss.refused_in);
-      if (!from || !from->graph) continue;
-      for (const Group* group : flat_groups(from->report.plan)) // the steps of an attention, too
-        if (group->kind == Group::Kind::Library &&
-            std::find(miss.refused.begin(), miss.refused.end(), group->name) != miss.refused.end())
-          nodes.insert(from->graph->node(group->call.node).location.node);
+      const auto refused = source->nodes_of(*v, *miss.refused_in, miss.refused);
+      nodes.insert(refused.begin(), refused.end());
     }
-    nodes.erase("");
     if (nodes.empty()) return std::shared_ptr<const Executable>();
     for (const auto& v : variants) // another executor's
       if (!v->specialized && std::includes(v->as_loops.begin(), v->as_loops.end(), nodes.begin(), nodes.end()) &&
           is_new(*v, has))
-        return v->compiled.executable;
-    options.compile.as_loops.insert(nodes.begin(), nodes.end());
-    TESSERA_ASSIGN(auto variant, make({}, nullptr, true));
-    has.insert(variant->compiled.executable.get());
-    return variant->compiled.executable;
+        return v->executable;
+    as_loops.insert(nodes.begin(), nodes.end());
+    TESSERA_ASSIGN(auto variant, make({.of_call = true, .as_loops = as_loops}));
+    has.insert(variant->executable.get());
+    return variant->executable;
   }
 
   // The sizes of a call; nothing when the inputs are not what the model declares, which the executor will say.
@@ -278,8 +186,8 @@ struct Session::Impl {
   Status specialize(const std::map<std::string, Tensor>& inputs, RunStats& stats) {
     auto sizes = sizes_of(inputs);
     if (!sizes) return {};
-    const Wanted want = wanted(*sizes);
-    if (want.conditions.empty() || failed_labels.contains(want.label)) return {};
+    const Conditions want = wanted(options.specialize, *sizes);
+    if (want.of.empty() || failed_labels.contains(want.label)) return {};
     std::lock_guard lock(mutex);
     int specialized = 0;
     for (const auto& v : variants) {
@@ -293,10 +201,10 @@ struct Session::Impl {
     if (const auto g = missed(*generic, *sizes); g && g->cls == GuardClass::Required) return {};
     std::string why = "first call";
     for (const auto& v : variants)
-      if (const auto g = v->specialized ? missed(*v->compiled.executable, *sizes) : std::nullopt)
+      if (const auto g = v->specialized ? missed(*v->executable, *sizes) : std::nullopt)
         why = "variant " + v->label + " missed " + readable(g->condition) + " (" + g->reason + ")";
     const Stopwatch watch;
-    auto variant = make(*sizes, &want, true);
+    auto variant = make({.sizes = *sizes, .specialization = &want, .of_call = true, .as_loops = as_loops});
     stats.recompile_ms = watch.ms();
     if (!variant.ok()) {
       if (variant.error().code == ErrorCode::OutOfMemory) return std::move(variant).failure();
@@ -323,8 +231,8 @@ struct Session::Impl {
         if (v.get() == &variant) return {};
         if (v->conditions >= variant.conditions) at = i + 1;
       }
-    known->insert(variant.compiled.executable.get());
-    return executor->add_variant(variant.compiled.executable, at);
+    known->insert(variant.executable.get());
+    return executor->add_variant(variant.executable, at);
   }
 
   // The variant of an executable, or of one that it has replaced. The mutex is held.
@@ -334,48 +242,28 @@ struct Session::Impl {
   }
 
   // ---- for the tuner's thread
-  [[nodiscard]] std::shared_ptr<const Compiled> compiled(const Executable& executable) {
+  [[nodiscard]] std::shared_ptr<const SessionVariant> variant_with(const Executable& executable) {
     std::lock_guard lock(mutex);
     const size_t i = variant_of(executable);
-    if (i == variants.size()) return nullptr;
-    return {variants[i], &variants[i]->compiled};
+    return i == variants.size() ? nullptr : variants[i];
   }
-  // The variant once more, with the schedules that are known by now; executors take it with their next call.
-  Status renew(const Executable& executable, const CompileOptions& compile) {
-    const auto before = compiled(executable);
-    if (!before) return {};
-    TESSERA_ASSIGN(Compiled again, compile_again(*before, compile)); // without the mutex: calls may want it
+  void replace(const SessionVariant& before, std::shared_ptr<SessionVariant> better) {
     std::lock_guard lock(mutex);
-    auto& variant = variants[variant_of(executable)];
-    auto renewed = std::make_shared<SessionVariant>(*variant);
-    renewed->earlier.push_back(before->executable);
-    renewed->compiled = std::move(again);
-    renewed->compiled.report.import_ms = before->report.import_ms;
-    successors->add(*before->executable, renewed->compiled.executable);
-    variant = std::move(renewed);
-    return {};
+    successors->add(*before.executable, better->executable);
+    variants[variant_of(*before.executable)] = std::move(better);
   }
   Status start_tuning(const std::shared_ptr<Impl>& self) {
-    double share = options.tune_share.value_or(0);
-    TESSERA_TRY(check_tune_share(share, "tune_share"));
-    if (!options.tune_share) {
-      TESSERA_ASSIGN(share, tune_share_of_environment());
-    }
-    if (share == 0 || !tuned || options.compile_only) return {};
-    BackgroundOptions background = options.background ? *options.background : BackgroundOptions{};
-    background.share = share;
     successors = std::make_shared<Successors>();
-    BackgroundTuner::Hooks hooks;
+    BackgroundHooks hooks;
     std::weak_ptr<Impl> weak = self;
-    hooks.compiled = [weak](const Executable& e) -> std::shared_ptr<const Compiled> {
+    hooks.variant = [weak](const Executable& e) -> std::shared_ptr<const SessionVariant> {
       auto impl = weak.lock();
-      return impl ? impl->compiled(e) : nullptr;
+      return impl ? impl->variant_with(e) : nullptr;
     };
-    hooks.renew = [weak](const Executable& e, const CompileOptions& compile) -> Status {
-      auto impl = weak.lock();
-      return impl ? impl->renew(e, compile) : Status();
+    hooks.replace = [weak](const SessionVariant& before, std::shared_ptr<SessionVariant> better) {
+      if (auto impl = weak.lock()) impl->replace(before, std::move(better));
     };
-    tuner = std::make_shared<BackgroundTuner>(options.compile, tuned, std::move(background), std::move(hooks));
+    TESSERA_ASSIGN(tuner, source->start_tuning(std::move(hooks)));
     return {};
   }
 
@@ -384,7 +272,14 @@ struct Session::Impl {
     for (const auto& b : generic->inputs)
       for (const auto& d : generic->buffers[static_cast<size_t>(b.buffer)].shape)
         if (d.is_symbol()) symbols.insert(d.symbol_name());
-    for (const auto& [symbol, how] : options.specialize) {
+    std::vector<std::pair<std::string, Specialization>> all(options.specialize.begin(), options.specialize.end());
+    for (const auto& variant : options.variants) {
+      all.insert(all.end(), variant.begin(), variant.end());
+      for (const auto& [symbol, how] : variant)
+        if (how.kind == Specialization::Kind::Exact && how.size < 0)
+          return Diagnostic(ErrorCode::Usage, "the size of '" + symbol + "' that a variant is for is missing");
+    }
+    for (const auto& [symbol, how] : all) {
       if (how.divisor < 1) return Diagnostic(ErrorCode::Usage, "the divisor of '" + symbol + "' must be positive");
       if (symbols.contains(symbol)) continue;
       Diagnostic d(ErrorCode::Usage, "no input of the model has a symbolic dimension '" + symbol + "' to specialize");
@@ -430,8 +325,8 @@ Result<std::unique_ptr<Executor>> make_executor(const std::shared_ptr<Impl>& imp
   std::rotate(variants.begin(), variants.begin() + 1, variants.end());
   std::vector<std::shared_ptr<const Executable>> executables;
   for (const auto& v : variants) {
-    known->insert(v->compiled.executable.get());
-    executables.push_back(v->compiled.executable);
+    known->insert(v->executable.get());
+    executables.push_back(v->executable);
   }
   return Executor::create(std::move(executables), std::move(options));
 }
@@ -459,25 +354,20 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   std::unique_ptr<Session> session(new Session());
   auto& impl = *session->impl_;
   impl.path = path;
-  impl.program = std::move(program);
   impl.options = std::move(options);
   ExecutorOptions& run = impl.options.executor;
   if (!run.memory) run.memory = std::make_shared<MemoryAccount>(run.memory_limit);
   if (!run.pool) run.pool = ThreadPool::create(impl.options.compile.threads);
   impl.options.compile.threads = run.pool->threads();
-  CompileOptions& compile = impl.options.compile;
-  compile.records = impl.options.use_tuned;
-  if (impl.options.use_tuned && !compile.tuned)
-    if (auto target = tuned_target(compile))
-      compile.tuned = impl.tuned = std::make_shared<TunedRecords>(compile.cache_dir, std::move(*target));
-  TESSERA_ASSIGN(auto generic, impl.make({}, nullptr, false));
-  impl.generic = generic->compiled.executable;
+  impl.source = make_variant_source(path, std::move(program), impl.options);
+  TESSERA_TRY(impl.begin());
   TESSERA_TRY(impl.check_options());
+  TESSERA_TRY(impl.make_requested());
   impl.known = std::make_shared<Known>();
   if (impl.options.compile_only) return session;
   TESSERA_TRY(impl.start_tuning(session->impl_));
   auto executor = make_executor(session->impl_, impl.known);
-  if (!executor.ok() && !impl.variants.front()->compiled.graph)
+  if (!executor.ok() && impl.variants.front()->from_file)
     return std::move(executor).take_error().note(path + " is compiled for '" + impl.generic->target + "'");
   TESSERA_ASSIGN(impl.executor, std::move(executor));
   return session;
@@ -552,21 +442,16 @@ std::vector<std::shared_ptr<const SessionVariant>> Session::variants() const {
   return {impl_->variants.begin(), impl_->variants.end()};
 }
 std::string Session::report(const std::map<std::string, int64_t>& sizes, bool thorough) const {
-  const auto variant = variants().front();
-  const Compiled& compiled = variant->compiled;
-  if (!compiled.graph) return compiled.executable->report;
-  return report_text(compiled, impl_->info, {impl_->path, variant->label, sizes, thorough, thorough});
+  return impl_->source->report(*variants().front(), sizes, thorough);
 }
 
 Status Session::save(const std::string& path, bool embed_weights, const std::map<std::string, int64_t>& sizes) const {
-  Executable executable = *variants().front()->compiled.executable; // constants are views
-  executable.report = report(sizes, true);
-  return save_executable(executable, path, embed_weights);
+  return impl_->source->save(variants(), path, embed_weights, sizes);
 }
 
-const ModelInfo& Session::model_info() const { return impl_->info; }
-const std::vector<std::string>& Session::model_warnings() const { return impl_->warnings; }
-double Session::import_ms() const { return impl_->import_ms; }
+const ModelInfo& Session::model_info() const { return impl_->source->info(); }
+const std::vector<std::string>& Session::model_warnings() const { return impl_->source->warnings(); }
+double Session::import_ms() const { return impl_->source->import_ms(); }
 CompileTotals Session::compile_totals() const {
   std::lock_guard lock(impl_->totals_mutex);
   return impl_->totals;

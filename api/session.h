@@ -30,6 +30,7 @@ struct Specialization {
   enum class Kind : uint8_t { Exact, Divisible };
   Kind kind = Kind::Exact;
   int64_t divisor = 1; // Divisible
+  int64_t size = -1;   // Exact, in SessionOptions::variants: the size
 };
 
 struct SessionOptions {
@@ -38,6 +39,8 @@ struct SessionOptions {
   // `recompile` is set by the session, and `memory` where it is empty: the executors of a session share memory_limit.
   ExecutorOptions executor;
   std::map<std::string, Specialization> specialize; // by symbolic dimension ("batch"); empty: no specialized variants
+  // Specialized variants that open() compiles, each for all of its conditions: {"batch": Exact 1, "seq": Divisible 8}.
+  std::vector<std::map<std::string, Specialization>> variants;
   // A call that no specialized variant fits: compile one for it, or (once there is one) take the generic one.
   enum class OnMiss : uint8_t { Compile, Generic } on_miss = OnMiss::Compile;
   int max_variants = 8; // specialized ones; beyond it, misses take the generic variant
@@ -64,7 +67,7 @@ struct IoInfo {
 
 // What a session has compiled so far.
 struct CompileTotals {
-  int64_t variants = 0;                    // that it has; one, of a compiled file
+  int64_t variants = 0;                    // that it has, those of a compiled file included
   int64_t compiles = 0, failures = 0;      // of variants, imports included
   int64_t kernels = 0, cached_kernels = 0; // that these needed; those of them that the cache folder had
   double ms = 0;                           // of all compiles
@@ -72,7 +75,7 @@ struct CompileTotals {
 
 class Session {
 public:
-  // `path`: an ONNX file, an archive of torch.export (.pt2), or what save() wrote (one variant, no graph:
+  // `path`: an ONNX file, an archive of torch.export (.pt2), or what save() wrote (its variants have no graph:
   // SessionVariant::compiled.graph is null). Errors: those of import and compile; Usage for a specialization of a
   // dimension that the model does not have, or of a compiled file, and for a compiled file that is not for
   // `compiled_for`.
@@ -113,7 +116,7 @@ public:
   // `sizes` by name of a dimension's symbol: of a compiled file that of the compile which wrote it, at its sizes.
   // `thorough`: with the texts of loop nests, and what each unknown size costs.
   [[nodiscard]] std::string report(const std::map<std::string, int64_t>& sizes = {}, bool thorough = false) const;
-  // Writes the first variant and its report as a file that open() takes. Errors: those of save_executable.
+  // Writes the variants and the first one's report as a file that open() takes. Errors: those of save_executables.
   // `sizes`: those of report(), at which the times of the file's report hold.
   [[nodiscard]] Status save(const std::string& path, bool embed_weights,
                             const std::map<std::string, int64_t>& sizes = {}) const;

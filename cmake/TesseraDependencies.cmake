@@ -22,7 +22,7 @@ find_path(XXHASH_INCLUDE xxhash.h REQUIRED)
 
 set(LLVM_DIR "/usr/lib/llvm-19/lib/cmake/llvm" CACHE PATH "LLVM 19's CMake package")
 find_package(LLVM 19.1 REQUIRED CONFIG)
-llvm_map_components_to_libnames(TESSERA_LLVM_LIBRARIES core support irreader orcjit passes native nvptxcodegen nvptxdesc nvptxinfo bitreader linker)
+llvm_map_components_to_libnames(TESSERA_LLVM_LIBRARIES core support irreader passes native nvptxcodegen nvptxdesc nvptxinfo bitreader linker)
 
 # Declarations only: the driver and NVIDIA's libraries are loaded at run time.
 find_path(TESSERA_CUDA_INCLUDE cuda.h HINTS $ENV{TESSERA_CUDA_PATH}/include ${CMAKE_SOURCE_DIR}/build/cuda/include /usr/local/cuda/include)

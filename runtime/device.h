@@ -31,6 +31,7 @@ public:
 class DevicePlan {
 public:
   virtual ~DevicePlan() = default;
+  [[nodiscard]] virtual int64_t host_bytes() const = 0; // that it takes, about
 };
 
 struct DeviceCall {
@@ -150,6 +151,11 @@ public:
   virtual void abandon() = 0;
   // on_device: waits for all that was started. Errors of it that have not been reported yet. Inside of around(), too.
   [[nodiscard]] virtual Status wait() = 0;
+  // Whether calls wait until what is made in the background for their sizes is there (ExecutorOptions::wait_for_plans).
+  [[nodiscard]] virtual bool waits_for_plans() const { return false; }
+  virtual void wait_for_plans(bool) {}
+  // Gives back the memory of earlier runs; nothing runs, and there are no plans.
+  [[nodiscard]] virtual Status trim() = 0;
 };
 
 [[nodiscard]] Result<std::unique_ptr<Device>> make_cpu_device(const ExecutorOptions& options);

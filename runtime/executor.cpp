@@ -90,6 +90,32 @@ public:
     });
   }
 
+  // A GPU's graph is recorded at the second call that finds its plan.
+  Status warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats) override {
+    constexpr int kMost = 8, kAfterPlan = 1;
+    struct Waiting {
+      Device& device;
+      const bool before = device.waits_for_plans();
+      explicit Waiting(Device& d) : device(d) { device.wait_for_plans(true); }
+      ~Waiting() { device.wait_for_plans(before); }
+    } const waiting(*device_);
+    RunStats own;
+    RunStats& s = stats ? *stats : own;
+    for (int i = 0, since_plan = 0; i < kMost && since_plan <= (on_gpu_ ? kAfterPlan : 0); ++i) {
+      if (auto ran = run(inputs, &s, nullptr); !ran.ok()) return std::move(ran).take_error();
+      TESSERA_TRY(wait());
+      since_plan = s.new_shape ? 1 : since_plan + 1;
+    }
+    return {};
+  }
+
+  Status trim() override {
+    return inside("giving memory back", [&]() -> Status {
+      TESSERA_ASSIGN(auto alone, use_alone());
+      return give_back();
+    });
+  }
+
   [[nodiscard]] const std::vector<std::shared_ptr<const Executable>>& variants() const override { return variants_; }
   [[nodiscard]] int64_t arena_bytes() const override { return arena_bytes_; }
   Status add_variant(std::shared_ptr<const Executable> executable, size_t at) override {
@@ -158,11 +184,30 @@ private:
     LoadedVariant::Outcome operator()(LoadedVariant& l) const {
       const NamedRange range(self.options_.ranges.get(), l.variant().exe->model_name);
       auto done = l.run(arguments, *self.stats_);
+      // What other shapes left behind goes before a call is refused; not where that would request the caller's memory twice.
+      if (self.options_.memory->limit() != 0 && arguments.allocator == nullptr && lacks_memory(done) &&
+          self.give_back().ok())
+        done = l.run(arguments, *self.stats_);
       self.ran_ = &l;
       self.arena_bytes_ = l.arena_bytes();
       return done;
     }
   };
+
+  static bool lacks_memory(const LoadedVariant::Outcome& done) {
+    const auto* result = std::get_if<Result<std::vector<Tensor>>>(&done);
+    return result && !result->ok() && result->error().code == ErrorCode::OutOfMemory;
+  }
+
+  // Inside of around(): what earlier calls have left behind, weights excepted.
+  Status give_back() {
+    TESSERA_TRY(device_->wait());
+    for (auto& l : loaded_) {
+      TESSERA_TRY(l->wait());
+      l->trim();
+    }
+    return device_->trim();
+  }
 
   // All variants have the inputs of the last, generic one: join() sees to it. The executor is used alone.
   Status in_order(const std::map<std::string, Tensor>& inputs, std::vector<const Tensor*>& ordered) {

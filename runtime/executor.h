@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/executable.h"
 #include "runtime/run.h"
+#include <span>
 
 namespace tessera {
 
@@ -11,6 +12,16 @@ namespace tessera {
 // UnsupportedFeature (a host step without payload cannot be made again).
 [[nodiscard]] Status save_executable(const Executable& executable, const std::string& path, bool embed_weights);
 
+// One of the executables of a file. They are for the same device; what they share is written once.
+struct FileVariant {
+  std::string label = "generic"; // "generic", "batch=4, seq%8=0"
+  int conditions = 0;            // dimensions that it is made for
+  std::shared_ptr<const Executable> executable;
+};
+// Files of several variants, the generic one first.
+[[nodiscard]] Status save_executables(std::span<const FileVariant> variants, const std::string& path,
+                                      bool embed_weights);
+
 // What loading needs from others. `link`: machine code to functions, found by symbol; `resolve`: the function of a host
 // step from its op and payload.
 struct LinkedCode {
@@ -18,15 +29,18 @@ struct LinkedCode {
   std::function<HostKernelFn(const std::string& symbol)> find;
 };
 using LinkFn = std::function<Result<LinkedCode>(const Executable&)>;
-using ResolveHostStepFn = std::function<Result<decltype(HostStep::run)>(const HostStep&)>;
-// Weights are mapped, not read. Errors: FileError, CorruptFile (damaged, truncated, of another version, weights that
-// have changed), UnsupportedFeature (made for another machine), and those of the functions. Without `link` the
-// executable can be examined but not run.
-[[nodiscard]] Result<std::shared_ptr<Executable>> load_executable(const std::string& path, const LinkFn& link = {},
-                                                                  const ResolveHostStepFn& resolve = {});
+using ResolveHostStepFn = std::function<Result<decltype(HostStep::run)>(const HostStep&, const Executable&)>;
+// The variants of a file. Weights are mapped, not read. Errors: FileError, CorruptFile (damaged, truncated, of another
+// version, weights that have changed), UnsupportedFeature (made for another machine), and those of the functions.
+// Without `link` the executables can be examined but not run.
+[[nodiscard]] Result<std::vector<FileVariant>> load_executables(const std::string& path, const LinkFn& link = {},
+                                                                const ResolveHostStepFn& resolve = {});
 // The same of a file's bytes; `path` is what errors call it, and where weights are looked for.
-[[nodiscard]] Result<std::shared_ptr<Executable>>
-load_executable(Storage file, const std::string& path, const LinkFn& link = {}, const ResolveHostStepFn& resolve = {});
+[[nodiscard]] Result<std::vector<FileVariant>>
+load_executables(Storage file, const std::string& path, const LinkFn& link = {}, const ResolveHostStepFn& resolve = {});
+// The first variant of a file.
+[[nodiscard]] Result<std::shared_ptr<const Executable>>
+load_executable(const std::string& path, const LinkFn& link = {}, const ResolveHostStepFn& resolve = {});
 
 // Gives an executable that nobody else has yet, and those of its bodies, the functions that they need to run.
 [[nodiscard]] Status link_executable(Executable& executable, const LinkFn& link, const ResolveHostStepFn& resolve);

@@ -13,7 +13,8 @@
 //
 // Little-endian. The hash is checked before anything else is read. The description says where objects lie and what each
 // kernel's code needs (its contract, runtime/executable.h), in terms of parameters of its own; it belongs to the code.
-// The plan says which buffers and which sizes each launch gives to which kernel, and where weights lie; it is checked
+// The plan has one or more variants of a model, the generic one first, which share objects, descriptions of kernels and
+// weights. Each says which buffers and which sizes each launch gives to which kernel, and where weights lie; it is checked
 // against the description (docs/runtime.md). Embedded weights are not hashed as a whole (loading maps them and reads
 // nothing); samples of them are. Strings of a constant are a section, too (strings_section()).
 #pragma once
@@ -25,7 +26,7 @@
 namespace tessera::file {
 
 inline constexpr char kMagic[8] = {'T', 'E', 'S', 'S', 'E', 'X', 'E', '\n'};
-inline constexpr uint32_t kVersion = 11;
+inline constexpr uint32_t kVersion = 12;
 inline constexpr size_t kAlignment = 64;
 
 struct Header {

@@ -34,7 +34,7 @@ Status link_executable(Executable& executable, const LinkFn& link, const Resolve
     if (link && !gpu) TESSERA_TRY(link_kernels(e, link));
     for (auto& step : e.steps)
       if (auto* h = std::get_if<HostStep>(&step); h && resolve) {
-        TESSERA_ASSIGN(h->run, resolve(*h));
+        TESSERA_ASSIGN(h->run, resolve(*h, e));
       }
     return {};
   });

@@ -72,6 +72,13 @@ void LoadedVariant::let_go() {
   host_results_.clear();
 }
 
+void LoadedVariant::trim() {
+  let_go();
+  plans_.clear();
+  controls_.clear();
+  for (auto& spare : spare_outputs_) spare = {};
+}
+
 // `miss`: a guard that was missed, which ends the run.
 Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss) {
   const auto& v = *variant_;
@@ -88,18 +95,22 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
         device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_, call}));
   }
   given_.assign(exe.outputs.size(), Tensor());
+  entered_.clear();
+  const Stopwatch watch;
   int segments = static_cast<int>(v.segment_begin.size()) - 1;
   for (int s = 0; s < segments; ++s) {
     std::optional<PhaseTimer> timer(std::in_place, phases(), "plan");
     TESSERA_ASSIGN(SegmentPlan * entered, enter(s, arguments));
     timer.reset();
     SegmentPlan& plan = *entered;
+    entered_.push_back(&plan);
     if (s > 0) TESSERA_TRY(store_results(v.segment_begin[static_cast<size_t>(s)] - 1));
     int begin = v.segment_begin[static_cast<size_t>(s)], end = v.segment_begin[static_cast<size_t>(s) + 1];
     bool started = false;
     if (!profile_ && !options_.ranges) {
       TESSERA_ASSIGN(started, device_.replay(plan));
     }
+    const Stopwatch submitting;
     for (int k = started ? end : begin; k < end; ++k) {
       const auto& form = v.steps[static_cast<size_t>(k)];
       const auto& step = plan.steps[static_cast<size_t>(k - begin)];
@@ -107,6 +118,7 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
       const NamedRange range(options_.ranges.get(), name_of(*form.step));
       TESSERA_TRY(profile_ ? profiled(form, step, plan, k) : execute(form, step, plan, k));
     }
+    if (!started) plan.submit_ms += submitting.ms();
     if (s + 1 < segments) {
       TESSERA_TRY(define(v.segment_begin[static_cast<size_t>(s) + 1] - 1, s + 1));
       if (int g = v.guards.check(call.values, call.bound, call.guards); g >= 0) {
@@ -118,6 +130,8 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
   if (profile_) count_bytes();
   const PhaseTimer timer(phases(), "results");
   TESSERA_TRY(device_.finish(given_));
+  const double took = watch.ms();
+  for (SegmentPlan* plan : entered_) plan->spent_ms += took;
   return arguments.on_device ? Status() : wait();
 }
 
@@ -152,14 +166,22 @@ Status LoadedVariant::check_overlaps(const std::vector<Tensor>& outputs) {
 Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& arguments) {
   const auto& v = *variant_;
   SegmentPlan* plan = plans_.find(segment, call);
+  if (plan && plan->improvement) {
+    if (device_.waits_for_plans()) {
+      plans_.drop(plan);
+      plan = nullptr;
+    } else if (plan->spent_ms >= plan->improvement->cost_ms()) {
+      std::exchange(plan->improvement, std::nullopt)->begin();
+    }
+  }
   if (plan && plan->outdated && plan->outdated()) {
-    plans_.drop(segment);
+    plans_.drop(plan);
     plan = nullptr;
   }
   if (!plan) {
     const Stopwatch watch;
     TESSERA_ASSIGN(auto made, plan_segment(v, segment, call, device_, *loaded_));
-    plan = plans_.insert(segment, std::move(made));
+    TESSERA_ASSIGN(plan, plans_.insert(segment, std::move(made)));
     stats_->new_shape = true;
     stats_->plan_ms += watch.ms();
     TESSERA_LOGF(LogChannel::Memory, "new shape: arena " + std::to_string(plan->arena_bytes) + " bytes, scratch " +

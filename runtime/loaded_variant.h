@@ -51,9 +51,12 @@ public:
   [[nodiscard]] Status wait();
   // Drops the values of the last run.
   void let_go();
+  // Drops plans of shapes and memory for outputs as well; nothing of the variant runs.
+  void trim();
 
 private:
-  LoadedVariant(Device& device, const ExecutorOptions& options) : device_(device), options_(options) {}
+  LoadedVariant(Device& device, const ExecutorOptions& options)
+      : device_(device), options_(options), plans_(options.memory) {}
   [[nodiscard]] Status steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss);
   [[nodiscard]] Result<SegmentPlan*> enter(int segment, const CallArguments& arguments);
   Status check_overlaps(const std::vector<Tensor>& outputs);
@@ -81,6 +84,7 @@ private:
   // The memory of outputs given out before: used again when the caller has dropped the tensor.
   std::vector<std::pair<std::shared_ptr<std::byte>, size_t>> spare_outputs_;
   int64_t arena_bytes_ = 0;
+  std::vector<SegmentPlan*> entered_; // of the current run
   std::vector<std::string> step_ids_; // when profiling
 
   // Of the current run.

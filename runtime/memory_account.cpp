@@ -48,6 +48,23 @@ Status MemoryAccount::check_call(int64_t temporaries, int64_t outputs) const {
       .note("raise memory_limit, or call with smaller inputs");
 }
 
+Result<std::shared_ptr<const void>> MemoryAccount::hold(Where where, int64_t bytes, const char* what) {
+  struct Held {
+    std::shared_ptr<MemoryAccount> account;
+    Where where = Where::Host;
+    int64_t bytes = 0;
+    ~Held() {
+      if (account) account->give(where, bytes);
+    }
+  };
+  auto held = std::make_shared<Held>();
+  TESSERA_TRY(take(where, bytes, what));
+  held->account = shared_from_this();
+  held->where = where;
+  held->bytes = bytes;
+  return std::shared_ptr<const void>(std::move(held));
+}
+
 std::byte* MemoryAccount::call_allocate(size_t bytes, size_t alignment) const {
   auto* data = static_cast<std::byte*>(functions_.allocate(functions_.context, bytes, alignment));
   if (data == nullptr || reinterpret_cast<uintptr_t>(data) % alignment == 0) return data;

@@ -1,6 +1,7 @@
-// The memory that executors hold for their runs, counted over all that share an account: arenas, scratch memory, copies of
-// inputs, and outputs that the library allocates. Weights and code are not in it. An account may have a limit, and
-// functions of the caller's that give the host's part of it.
+// The memory that executors hold, counted over all that share an account: arenas, scratch memory, copies of inputs, outputs
+// that the library allocates, plans of shapes with their graphs, and weights that were packed or uploaded for one of the
+// executors first (others that show the same weights share them). Code and mapped files are not in it. An account may have
+// a limit, and functions of the caller's that give the host's part of it, plans and weights excepted.
 #pragma once
 #include "graph/support/result.h"
 #include <atomic>
@@ -32,6 +33,9 @@ public:
   // Memory of the host, counted until its last owner is gone; that may be after the executors. 64-byte aligned. Errors:
   // OutOfMemory.
   [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(size_t bytes, const char* what);
+
+  // The same for memory that somebody else allocates: counted for as long as what is returned lives.
+  [[nodiscard]] Result<std::shared_ptr<const void>> hold(Where where, int64_t bytes, const char* what);
 
   [[nodiscard]] int64_t limit() const { return limit_; }
   [[nodiscard]] bool has_functions() const { return functions_.allocate != nullptr; }

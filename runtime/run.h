@@ -183,6 +183,12 @@ public:
   // Until all that run_on_device() started is done, and no library's plan is being made in the background for a shape
   // that was run. Errors of it that have not been reported yet: DeviceError, BadInput.
   [[nodiscard]] virtual Status wait() = 0;
+  // Runs until a further call of these sizes has nothing to prepare: variants, plans, graphs of a GPU. Of one call's
+  // errors, those of run() and wait().
+  [[nodiscard]] virtual Status warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr) = 0;
+  // Waits for what runs and gives back the memory that calls have left behind, weights excepted: arenas, plans of shapes,
+  // graphs. The next call of a shape prepares it again. Errors: those of wait().
+  [[nodiscard]] virtual Status trim() = 0;
   [[nodiscard]] virtual const std::vector<std::shared_ptr<const Executable>>& variants() const = 0;
   // Another variant, to be tried at this place in the order (at most the place of the last, generic one). Between calls
   // only.

@@ -1,5 +1,6 @@
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
+#include "runtime/file_parts.h"
 #include "runtime/mapped_regions.h"
 #include "runtime/variant.h"
 #include <algorithm>
@@ -46,11 +47,14 @@ private:
   std::vector<SymExpr> order_;
 };
 
+// The plan of one executable. What it shares with others goes to the parts of the file.
 class Writer {
 public:
-  explicit Writer(const Executable& e, bool embed) : e_(e), embed_(embed) {}
+  Writer(const Executable& e, file::FileParts& parts) : e_(e), parts_(parts) {}
 
   Status plan(Json& j) {
+    for (const auto& o : e_.objects) objects_.push_back(parts_.objects.add(std::as_bytes(std::span(o))));
+    j["objects"] = objects_;
     j["model"] = e_.model_name;
     j["report"] = e_.report;
     auto& buffers = j["buffers"] = Json::array();
@@ -81,33 +85,16 @@ public:
            {"reason", g.reason},
            {"where", {g.where.file, g.where.node, g.where.op, g.where.output, g.where.line, g.where.column}}});
     constants(j["constants"] = Json::array());
-    auto& sizes = j["sections"] = Json::array();
-    for (const auto& w : weights) sizes.push_back(w.bytes);
     auto& symbols = j["symbols"] = Json::array();
     for (const auto& s : names_.order()) {
       auto range = e_.env->range(s);
       const int64_t divisor = std::max<int64_t>(e_.env->divisor(s), 1); // 0 of a symbol that is always 0
       symbols.push_back({names_.name(s), range.lo, range.hi, divisor});
     }
-    return {};
-  }
-
-  // What the plan's launches need of the code. After plan().
-  Status code(Json& j) {
     if (uncontracted_)
       return Diagnostic(ErrorCode::Internal, "the executable cannot be saved: a kernel does not say what it accesses");
-    j["target"] = e_.target;
-    auto& objects = j["objects"] = Json::array();
-    for (const auto& o : e_.objects) objects.push_back(o.size());
-    j["kernels"] = std::move(contracts_);
     return {};
   }
-
-  struct Section {
-    const std::byte* data;
-    size_t bytes;
-  };
-  std::vector<Section> weights; // embedded; at aligned places one after the other, behind the objects
 
 private:
   [[nodiscard]] std::set<uint64_t> bound_symbols() const {
@@ -171,7 +158,7 @@ private:
       return all;
     };
     Json j{{"symbol", k.symbol},
-           {"object", k.object},
+           {"object", file_object(k.object)},
            {"parameters", arguments.size()},
            {"sizes", Json::array()},
            {"grid", text(k.grid)},
@@ -191,11 +178,14 @@ private:
     for (size_t b = 0; b < k.access.size(); ++b)
       j["access"].push_back({std::string(name(k.access[b].dtype)), text(k.access[b].elements),
                              b < k.written.size() && k.written[b], k.access[b].may_overwrite});
-    auto [at, fresh] =
-        contract_at_.try_emplace(j.dump(-1, ' ', false, Json::error_handler_t::replace), contracts_.size());
-    if (fresh) contracts_.push_back(std::move(j));
-    launch["contract"] = at->second;
+    launch["contract"] = parts_.contract(std::move(j));
     launch["arguments"] = list(arguments);
+  }
+  // The number of an object in the file.
+  [[nodiscard]] int64_t file_object(int object) const {
+    return object < 0 || static_cast<size_t>(object) >= objects_.size()
+               ? -1
+               : static_cast<int64_t>(objects_[static_cast<size_t>(object)]);
   }
   // In the order in which the file names them: what was loaded is saved the same.
   std::vector<SymExpr> symbols_of(const KernelLaunch& k) {
@@ -241,12 +231,6 @@ private:
     for (const auto& d : all) j.push_back({names_.text(d.symbol), d.result, d.dim, d.element});
     return j;
   }
-  // The index of a section with these bytes.
-  size_t owned_section(std::string bytes) {
-    const std::string& kept = owned_.emplace_back(std::move(bytes));
-    weights.push_back({reinterpret_cast<const std::byte*>(kept.data()), kept.size()});
-    return weights.size() - 1;
-  }
   // Bodies are files in sections of this one.
   Result<Json> control(const ControlStep& c) {
     Json bodies = Json::array();
@@ -254,8 +238,8 @@ private:
       Json arguments = Json::array();
       for (const auto& a : body.arguments)
         arguments.push_back({static_cast<int>(a.source), a.buffer, a.index, a.reverse, names_.text(a.size)});
-      TESSERA_ASSIGN(std::string bytes, file_bytes(*body.executable, embed_));
-      bodies.push_back({{"section", owned_section(std::move(bytes))}, {"arguments", std::move(arguments)}});
+      TESSERA_ASSIGN(std::string bytes, file_bytes(*body.executable, parts_.embed_weights));
+      bodies.push_back({{"section", parts_.sections.take(std::move(bytes))}, {"arguments", std::move(arguments)}});
     }
     Json j{{"name", c.name},
            {"op", c.op},
@@ -355,17 +339,16 @@ private:
       Json j{{"name", c.name}, {"dtype", name(t.dtype())}, {"dims", t.dims()}};
       if (t.dtype() == DType::String) {
         j["section"] =
-            owned_section(file::strings_section(t.count() > 0 ? t.string_values() : std::vector<std::string>()));
+            parts_.sections.take(file::strings_section(t.count() > 0 ? t.string_values() : std::vector<std::string>()));
       } else {
         auto hash = file::sample_hash(t.data(), t.bytes());
         j["hash"] = {hash.lo, hash.hi};
-        auto place = embed_ ? std::nullopt : regions.find(t.data(), t.bytes());
+        auto place = parts_.embed_weights ? std::nullopt : regions.find(t.data(), t.bytes());
         if (place && ::access(place->path.c_str(), R_OK) == 0) { // a file that was deleted since is embedded
           j["file"] = place->path;
           j["offset"] = place->offset;
         } else {
-          j["section"] = weights.size();
-          weights.push_back({t.data(), t.bytes()});
+          j["section"] = parts_.sections.add({t.data(), t.bytes()});
         }
       }
       out.push_back(std::move(j));
@@ -373,36 +356,42 @@ private:
   }
 
   const Executable& e_;
-  bool embed_;
+  file::FileParts& parts_;
   SymbolNames names_;
-  Json contracts_ = Json::array();
-  std::map<std::string, size_t> contract_at_; // by text
+  std::vector<size_t> objects_; // by index in the executable, in the file
   bool uncontracted_ = false;
-  std::deque<std::string> owned_; // what sections show that is nowhere else
 };
 
 } // namespace
 
-SymExpr file::parameter(size_t index) {
-  static std::mutex mutex;
-  static std::deque<SymExpr> all;
-  std::lock_guard lock(mutex);
-  while (all.size() <= index) all.push_back(SymExpr::symbol("p" + std::to_string(all.size())));
-  return all[index];
-}
-
 namespace {
-// All of a file but the weights, which follow at aligned places.
+// All of a file but the sections, which follow at aligned places.
 struct FileHead {
-  explicit FileHead(const Executable& executable, bool embed_weights) : writer(executable, embed_weights) {}
-  Writer writer;
+  explicit FileHead(bool embed_weights) { parts.embed_weights = embed_weights; }
+  file::FileParts parts;
   file::Header header;
   std::string body; // all that is hashed
 
-  Status make(const Executable& executable) {
+  Status make(std::span<const FileVariant> variants) {
     Json plan, code;
-    TESSERA_TRY(writer.plan(plan));
-    TESSERA_TRY(writer.code(code));
+    auto& plans = plan["variants"] = Json::array();
+    const std::string& target = variants.front().executable->target;
+    for (const FileVariant& v : variants) {
+      Json& j = plans.emplace_back();
+      if (v.executable->target != target)
+        return Diagnostic(ErrorCode::Internal,
+                          "variants of one file are for '" + target + "' and '" + v.executable->target + "'");
+      j["label"] = v.label;
+      j["conditions"] = v.conditions;
+      TESSERA_TRY(Writer(*v.executable, parts).plan(j));
+    }
+    const auto sizes = [](const file::DistinctBytes& all) {
+      Json j = Json::array();
+      for (const auto& bytes : all.all()) j.push_back(bytes.size());
+      return j;
+    };
+    plan["sections"] = sizes(parts.sections);
+    code = {{"target", target}, {"objects", sizes(parts.objects)}, {"kernels", std::move(parts.contracts)}};
     // Names come from models: bytes that are no UTF-8 are replaced, which only changes how they print.
     auto text = [](const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); };
     auto align = [&] { body.resize(file::aligned(sizeof(file::Header) + body.size()) - sizeof(file::Header)); };
@@ -411,14 +400,14 @@ struct FileHead {
     header.plan_bytes = body.size();
     body += text(code);
     header.code_bytes = body.size() - header.plan_bytes;
-    for (const auto& o : executable.objects) {
+    for (const auto& o : parts.objects.all()) {
       align();
-      body.append(o.data(), o.size());
+      body.append(reinterpret_cast<const char*>(o.data()), o.size());
     }
     align();
     header.hashed_bytes = body.size();
     header.file_bytes = sizeof header + body.size();
-    for (const auto& w : writer.weights) header.file_bytes = file::aligned(header.file_bytes + w.bytes);
+    for (const auto& s : parts.sections.all()) header.file_bytes = file::aligned(header.file_bytes + s.size());
     header.hash = file::contents_hash(header, body);
     return {};
   }
@@ -428,17 +417,23 @@ struct FileHead {
     static constexpr char kZeros[file::kAlignment] = {};
     TESSERA_TRY(write(&header, sizeof header));
     TESSERA_TRY(write(body.data(), body.size()));
-    for (const auto& w : writer.weights) {
-      TESSERA_TRY(write(w.data, w.bytes));
-      TESSERA_TRY(write(kZeros, file::aligned(w.bytes) - w.bytes));
+    for (const auto& s : parts.sections.all()) {
+      TESSERA_TRY(write(s.data(), s.size()));
+      TESSERA_TRY(write(kZeros, file::aligned(s.size()) - s.size()));
     }
     return {};
   }
 };
 
+// The executable as the only variant of a file, which does not own it.
+FileVariant only(const Executable& executable) {
+  return {.executable = std::shared_ptr<const Executable>(std::shared_ptr<void>(), &executable)};
+}
+
 Result<std::string> file_bytes(const Executable& executable, bool embed_weights) {
-  FileHead head(executable, embed_weights);
-  TESSERA_TRY(head.make(executable));
+  FileHead head(embed_weights);
+  const FileVariant variant = only(executable);
+  TESSERA_TRY(head.make({&variant, 1}));
   std::string bytes;
   TESSERA_TRY(head.each([&](const void* data, size_t count) {
     bytes.append(static_cast<const char*>(data), count);
@@ -448,12 +443,18 @@ Result<std::string> file_bytes(const Executable& executable, bool embed_weights)
 }
 } // namespace
 
-Status save_executable(const Executable& executable, const std::string& path, bool embed_weights) {
-  FileHead head(executable, embed_weights);
-  TESSERA_TRY(head.make(executable));
+Status save_executables(std::span<const FileVariant> variants, const std::string& path, bool embed_weights) {
+  TESSERA_CHECK(!variants.empty(), "a file has at least one variant");
+  FileHead head(embed_weights);
+  TESSERA_TRY(head.make(variants));
   TESSERA_ASSIGN(auto out, NewFile::create(path));
   TESSERA_TRY(head.each([&](const void* data, size_t count) { return out.write(data, count); }));
   return out.commit(true);
+}
+
+Status save_executable(const Executable& executable, const std::string& path, bool embed_weights) {
+  const FileVariant variant = only(executable);
+  return save_executables({&variant, 1}, path, embed_weights);
 }
 
 } // namespace tessera

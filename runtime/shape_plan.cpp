@@ -21,12 +21,15 @@ std::string sizes_text(const Variant& v, const Variant::CallState& call) {
   return s.empty() ? "constant sizes" : s;
 }
 
-// A number of the plan being made.
-Result<int64_t> number(const Variant& v, const Variant::CallState& call, int reg, const std::string& what) {
+// A number of the plan being made. Its error calls it `before`, then the name in quotes.
+Result<int64_t> number(const Variant& v, const Variant::CallState& call, int reg, const char* before,
+                       const std::string& name) {
   auto r = static_cast<size_t>(reg);
-  if (call.sizes.fault[r] == SymFault::None) return call.sizes.value[r];
+  if (call.sizes.fault[r] == SymFault::None) [[likely]]
+    return call.sizes.value[r];
   return Diagnostic(call.sizes.fault[r] == SymFault::Overflow ? ErrorCode::SizeOverflow : ErrorCode::BadInput,
-                    what + " " + std::string(describe(call.sizes.fault[r])) + " for " + sizes_text(v, call));
+                    before + ("'" + name + "' ") + std::string(describe(call.sizes.fault[r])) + " for " +
+                        sizes_text(v, call));
 }
 
 // A condition on a size that cannot be evaluated does not hold: the kernel that takes every size is launched, and says
@@ -130,7 +133,9 @@ public:
   }
 
 private:
-  Result<int64_t> number(int reg, const std::string& what) const { return tessera::number(v_, call_, reg, what); }
+  Result<int64_t> number(int reg, const char* before, const std::string& name) const {
+    return tessera::number(v_, call_, reg, before, name);
+  }
 
   Status buffers() {
     auto count = v_.exe->buffers.size();
@@ -200,7 +205,7 @@ private:
       if (form.control.empty()) continue;
       step.sizes = plan_->numbers.size();
       for (int reg : form.control) {
-        TESSERA_ASSIGN(int64_t n, number(reg, "'" + name_of(*form.step) + "'"));
+        TESSERA_ASSIGN(int64_t n, number(reg, "", name_of(*form.step)));
         plan_->numbers.push_back(n);
       }
     }
@@ -208,7 +213,7 @@ private:
   }
 
   Status kernel(const KernelLaunch& k, const KernelForm& form, StepPlan& step) {
-    auto what = "kernel '" + k.name + "'";
+    auto what = [&] { return "kernel '" + k.name + "'"; };
     step.kernel = &k;
     step.sizes = plan_->numbers.size();
     TESSERA_ASSIGN(bool writes, check_contract(v_, call_, k, form, call_.sizes, *plan_));
@@ -218,28 +223,29 @@ private:
       return {};
     }
     for (int reg : form.sizes) {
-      TESSERA_ASSIGN(int64_t n, number(reg, what));
+      TESSERA_ASSIGN(int64_t n, number(reg, "kernel ", k.name));
       plan_->numbers.push_back(n);
     }
-    TESSERA_ASSIGN(step.grid, number(form.grid, what));
-    TESSERA_ASSIGN(int64_t work, number(form.work, what));
-    TESSERA_ASSIGN(int64_t scratch, number(form.scratch, what));
+    TESSERA_ASSIGN(step.grid, number(form.grid, "kernel ", k.name));
+    TESSERA_ASSIGN(int64_t work, number(form.work, "kernel ", k.name));
+    TESSERA_ASSIGN(int64_t scratch, number(form.scratch, "kernel ", k.name));
     if (scratch < 0 || scratch > kMaxScratch)
       return Diagnostic(ErrorCode::SizeOverflow,
-                        what + " needs " + std::to_string(scratch) + " bytes of scratch memory");
+                        what() + " needs " + std::to_string(scratch) + " bytes of scratch memory");
     for (size_t w = 0; w < form.workspaces.size(); ++w) {
-      TESSERA_ASSIGN(int64_t elements, number(form.workspaces[w], what));
+      TESSERA_ASSIGN(int64_t elements, number(form.workspaces[w], "kernel ", k.name));
       if (elements < 0 || elements > kMaxScratch)
         return Diagnostic(ErrorCode::SizeOverflow,
-                          what + " needs a workspace of " + std::to_string(elements) + " elements");
+                          what() + " needs a workspace of " + std::to_string(elements) + " elements");
       step.workspaces.push_back(byte_size(k.workspaces[w].dtype, elements));
     }
-    TESSERA_ASSIGN(step.counters, number(form.counters, what));
+    TESSERA_ASSIGN(step.counters, number(form.counters, "kernel ", k.name));
     if (step.counters < 0 || step.counters > kMaxScratch)
-      return Diagnostic(ErrorCode::SizeOverflow, what + " needs " + std::to_string(step.counters) + " counters");
-    TESSERA_ASSIGN(step.boxes, number(form.boxes, what));
+      return Diagnostic(ErrorCode::SizeOverflow, what() + " needs " + std::to_string(step.counters) + " counters");
+    TESSERA_ASSIGN(step.boxes, number(form.boxes, "kernel ", k.name));
     if (step.boxes < 0 || step.boxes > kMaxScratch)
-      return Diagnostic(ErrorCode::SizeOverflow, what + " needs mailboxes of " + std::to_string(step.boxes) + " words");
+      return Diagnostic(ErrorCode::SizeOverflow,
+                        what() + " needs mailboxes of " + std::to_string(step.boxes) + " words");
     step.grain = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(work, 1));
     plan_->worker_scratch = std::max(plan_->worker_scratch, scratch);
     return {};
@@ -266,8 +272,9 @@ void evaluate_sizes(const Variant& variant, Variant::CallState& call) {
 Result<Dims> dims_of(const Variant& variant, const Variant::CallState& call, BufferId buffer) {
   const auto& info = variant.exe->buffers[static_cast<size_t>(buffer)];
   Dims dims;
+  dims.reserve(variant.buffer_dims[static_cast<size_t>(buffer)].size());
   for (int reg : variant.buffer_dims[static_cast<size_t>(buffer)]) {
-    TESSERA_ASSIGN(int64_t d, number(variant, call, reg, "the size of '" + info.name + "'"));
+    TESSERA_ASSIGN(int64_t d, number(variant, call, reg, "the size of ", info.name));
     if (d < 0)
       return Diagnostic(ErrorCode::BadInput, "'" + info.name + "' would have a dimension of " + std::to_string(d) +
                                                  " for " + sizes_text(variant, call));
@@ -286,13 +293,15 @@ Result<Operand> concrete_operand(const Variant& v, const OperandForm& form, cons
                                  const SegmentPlan& plan, const std::string& name, bool result) {
   Operand o;
   o.buffer = form.buffer;
+  o.shape.reserve(form.shape.size());
+  o.strides.reserve(form.shape.size());
   for (size_t d = 0; d < form.shape.size(); ++d) {
-    TESSERA_ASSIGN(int64_t size, number(v, call, form.shape[d], name));
-    TESSERA_ASSIGN(int64_t stride, number(v, call, form.strides[d], name));
+    TESSERA_ASSIGN(int64_t size, number(v, call, form.shape[d], "", name));
+    TESSERA_ASSIGN(int64_t stride, number(v, call, form.strides[d], "", name));
     o.shape.push_back(size);
     o.strides.push_back(stride);
   }
-  TESSERA_ASSIGN(o.offset, number(v, call, form.offset, name));
+  TESSERA_ASSIGN(o.offset, number(v, call, form.offset, "", name));
   // Every element that it addresses must be inside of the buffer.
   int64_t last = o.offset;
   bool empty = false, fine = o.offset >= 0;
@@ -323,6 +332,7 @@ Result<Operand> concrete_operand(const Variant& v, const OperandForm& form, cons
 Result<std::vector<Operand>> concrete_operands(const Variant& variant, const StepForm& form,
                                                const Variant::CallState& call, const SegmentPlan& plan) {
   std::vector<Operand> operands;
+  operands.reserve(form.operands.size());
   for (const auto& o : form.operands) {
     TESSERA_ASSIGN(auto concrete,
                    concrete_operand(variant, o, call, plan, name_of(*form.step), operands.size() == form.result));
@@ -373,32 +383,83 @@ Result<EpilogueSizes::Launch> EpilogueSizes::at(std::span<const int64_t> box, co
   return launch;
 }
 
+int64_t SegmentPlan::host_bytes() const {
+  auto of = [](const auto& v) { return static_cast<int64_t>(v.capacity() * sizeof(v[0])); };
+  int64_t total =
+      static_cast<int64_t>(sizeof *this) + of(key) + of(dims) + of(bytes) + of(offsets) + of(numbers) + of(steps);
+  for (const Dims& d : dims) total += of(d);
+  for (const StepPlan& step : steps) total += of(step.workspaces);
+  return total + (device ? device->host_bytes() : 0);
+}
+
+size_t ShapePlanCache::KeyHash::operator()(const Key& key) const {
+  uint64_t h = key.size();
+  for (int64_t k : key) h = (h ^ static_cast<uint64_t>(k)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+  return h;
+}
+
 SegmentPlan* ShapePlanCache::find(int segment, const Variant::CallState& call) {
-  if (static_cast<size_t>(segment) >= segments_.size()) return nullptr;
-  auto& plans = segments_[static_cast<size_t>(segment)];
-  for (size_t p = 0; p < plans.size(); ++p) {
-    const auto& key = plans[p]->key;
-    bool same = true;
-    for (size_t i = 0; i < key.size() && same; ++i) same = key[i] == (call.bound[i] ? call.values[i] : -1);
-    if (!same) continue;
-    std::rotate(plans.begin(), plans.begin() + static_cast<std::ptrdiff_t>(p),
-                plans.begin() + static_cast<std::ptrdiff_t>(p) + 1);
-    return plans.front().get();
+  looked_for_.assign(1, segment);
+  for (size_t i = 0; i < call.bound.size(); ++i) looked_for_.push_back(call.bound[i] ? call.values[i] : -1);
+  const auto found = by_key_.find(looked_for_);
+  if (found == by_key_.end()) return nullptr;
+  plans_.splice(plans_.begin(), plans_, found->second);
+  if (current_.size() <= static_cast<size_t>(segment)) current_.resize(static_cast<size_t>(segment) + 1);
+  return current_[static_cast<size_t>(segment)] = plans_.front().plan.get();
+}
+
+void ShapePlanCache::forget(Entries::iterator entry) {
+  std::replace(current_.begin(), current_.end(), entry->plan.get(), static_cast<SegmentPlan*>(nullptr));
+  bytes_ -= entry->bytes;
+  by_key_.erase(entry->key);
+  plans_.erase(entry);
+}
+
+void ShapePlanCache::drop(SegmentPlan* plan) {
+  const auto entry = std::find_if(plans_.begin(), plans_.end(), [&](const Entry& e) { return e.plan.get() == plan; });
+  if (entry != plans_.end()) forget(entry);
+}
+
+void ShapePlanCache::clear() {
+  by_key_.clear();
+  plans_.clear();
+  current_.clear();
+  bytes_ = 0;
+}
+
+bool ShapePlanCache::forget_oldest() {
+  for (auto it = plans_.end(); it != plans_.begin();) {
+    --it;
+    if (std::find(current_.begin(), current_.end(), it->plan.get()) != current_.end()) continue;
+    forget(it);
+    return true;
   }
-  return nullptr;
+  return false;
 }
 
-void ShapePlanCache::drop(int segment) {
-  auto& plans = segments_[static_cast<size_t>(segment)];
-  plans.erase(plans.begin());
-}
-
-SegmentPlan* ShapePlanCache::insert(int segment, std::unique_ptr<SegmentPlan> plan) {
-  if (static_cast<size_t>(segment) >= segments_.size()) segments_.resize(static_cast<size_t>(segment) + 1);
-  auto& plans = segments_[static_cast<size_t>(segment)];
-  if (plans.size() >= kCapacity) plans.pop_back();
-  plans.insert(plans.begin(), std::move(plan));
-  return plans.front().get();
+Result<SegmentPlan*> ShapePlanCache::insert(int segment, std::unique_ptr<SegmentPlan> plan) {
+  Entry fresh;
+  fresh.key.assign(1, segment);
+  fresh.key.insert(fresh.key.end(), plan->key.begin(), plan->key.end());
+  fresh.bytes = plan->host_bytes();
+  fresh.plan = std::move(plan);
+  if (current_.size() <= static_cast<size_t>(segment)) current_.resize(static_cast<size_t>(segment) + 1);
+  current_[static_cast<size_t>(segment)] = nullptr;
+  while (bytes_ + fresh.bytes > most_bytes_ && forget_oldest()) {
+  }
+  auto counted = account_->hold(MemoryAccount::Where::Host, fresh.bytes, "the plan of a shape");
+  while (!counted.ok() && forget_oldest())
+    counted = account_->hold(MemoryAccount::Where::Host, fresh.bytes, "the plan of a shape");
+  TESSERA_ASSIGN(fresh.counted, std::move(counted));
+  plans_.push_front(std::move(fresh));
+  try {
+    by_key_[plans_.front().key] = plans_.begin();
+  } catch (...) {
+    plans_.pop_front();
+    throw;
+  }
+  bytes_ += plans_.front().bytes;
+  return current_[static_cast<size_t>(segment)] = plans_.front().plan.get();
 }
 
 } // namespace tessera

@@ -3,7 +3,10 @@
 // evaluates nothing and allocates nothing but outputs.
 #pragma once
 #include "runtime/library/call.h"
+#include "runtime/memory_account.h"
 #include "runtime/variant.h"
+#include <list>
+#include <unordered_map>
 
 namespace tessera {
 
@@ -33,7 +36,16 @@ struct SegmentPlan {
   // Of this segment: steps that are not executed, because others compute the same (LibraryStep::instead_of). Empty:
   // none.
   std::vector<bool> left_out;
-  std::function<bool()> outdated; // true when planning again would choose other steps; empty: never
+  // What pays for sizes that come often, and is made in the background: begun when calls of the plan have taken as long
+  // as it takes, so that it never costs more than twice what is best. Empty: nothing, or it is begun.
+  struct Improvement {
+    std::function<void()> begin;
+    std::function<double()> cost_ms; // expected
+  };
+  std::optional<Improvement> improvement;
+  double spent_ms = 0, submit_ms = 0;       // in calls of the plan; of these, starting its steps one by one
+  std::function<bool()> outdated;           // true when planning again would choose other steps; empty: never
+  [[nodiscard]] int64_t host_bytes() const; // that the plan takes, about
   [[nodiscard]] bool leaves_out(size_t step) const { return !left_out.empty() && left_out[step]; }
   int64_t step_scratch = 0, worker_scratch = 0;
   int64_t packed_bytes = 0; // weights that this plan was the first to pack
@@ -76,18 +88,43 @@ private:
   SymProgram::State state_;
 };
 
-// The plans of one executor for one variant, least recently used thrown out.
+// The plans of one executor for one variant, as many as fit into `most_bytes`; least recently used ones are thrown out.
 class ShapePlanCache {
 public:
-  static constexpr size_t kCapacity = 64; // per segment
-  // The plan for the current bindings, or null.
+  static constexpr int64_t kMostBytes = int64_t{64} << 20; // hundreds of plans of a hundred steps
+  explicit ShapePlanCache(std::shared_ptr<MemoryAccount> account, int64_t most_bytes = kMostBytes)
+      : account_(std::move(account)), most_bytes_(most_bytes) {}
+  // The plan for the current bindings, or null. It stays until the next call of insert() or clear().
   SegmentPlan* find(int segment, const Variant::CallState& call);
-  SegmentPlan* insert(int segment, std::unique_ptr<SegmentPlan> plan);
-  // Lets go of what find() has just given.
-  void drop(int segment);
+  // Plans that go are not the one given, nor the last one of any segment that find() or insert() gave.
+  // Error OutOfMemory: the account has no room for it even without others.
+  [[nodiscard]] Result<SegmentPlan*> insert(int segment, std::unique_ptr<SegmentPlan> plan);
+  void drop(SegmentPlan* plan); // given by find()
+  void clear();
+  [[nodiscard]] size_t size() const { return plans_.size(); }
+  [[nodiscard]] int64_t bytes() const { return bytes_; }
 
 private:
-  std::vector<std::vector<std::unique_ptr<SegmentPlan>>> segments_; // most recently used first
+  using Key = std::vector<int64_t>; // the segment, then SegmentPlan::key
+  struct KeyHash {
+    size_t operator()(const Key& key) const;
+  };
+  struct Entry {
+    Key key;
+    std::unique_ptr<SegmentPlan> plan;
+    int64_t bytes = 0;
+    std::shared_ptr<const void> counted;
+  };
+  using Entries = std::list<Entry>; // most recently used first
+  void forget(Entries::iterator entry);
+  bool forget_oldest(); // false: all that there are belong to the current run
+
+  std::shared_ptr<MemoryAccount> account_;
+  int64_t most_bytes_, bytes_ = 0;
+  Entries plans_;
+  std::unordered_map<Key, Entries::iterator, KeyHash> by_key_;
+  std::vector<SegmentPlan*> current_; // by segment
+  Key looked_for_;
 };
 
 } // namespace tessera

@@ -54,7 +54,7 @@ public:
     TESSERA_ASSIGN(CompiledObject object, compile_host_kernel(kernel, host));
     HostKernel out;
     const std::vector<CompiledObject> objects{std::move(object)};
-    TESSERA_ASSIGN(out.module_, HostModule::load(objects));
+    TESSERA_ASSIGN(out.module_, link_host_objects(objects));
     out.function_ = out.module_->find(kernel.name);
     return out;
   }
@@ -67,7 +67,7 @@ public:
   }
 
 private:
-  std::shared_ptr<HostModule> module_;
+  std::shared_ptr<const HostCode> module_;
   HostKernelFn function_ = nullptr;
 };
 

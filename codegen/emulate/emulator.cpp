@@ -6,7 +6,7 @@ namespace tessera {
 struct EmulatedProgram::Code {
   tile::Kernel kernel;
   EmulatedKernel compiled;
-  std::shared_ptr<HostModule> module;
+  std::shared_ptr<const HostCode> module;
   EmulatedKernelFn function = nullptr;
   bool cooperative = false, waits = false; // blocks arrive at counters or exchange partials; blocks wait for others
 };
@@ -36,7 +36,7 @@ Result<EmulatedProgram> EmulatedProgram::compile(const tile::Kernel& kernel, con
     code->cooperative =
         code->cooperative || kernel.op(id).kind == tile::OpKind::Arrive || tile::waits_for_programs(kernel.op(id));
   auto functions = emulator_functions();
-  TESSERA_ASSIGN(code->module, HostModule::load({&code->compiled.object, 1}, functions));
+  TESSERA_ASSIGN(code->module, link_host_objects({&code->compiled.object, 1}, functions));
   code->function = reinterpret_cast<EmulatedKernelFn>(code->module->address(code->compiled.object.symbol));
   TESSERA_CHECK(code->function != nullptr, "kernel " + kernel.name + " was not linked");
   EmulatedProgram p;

@@ -61,4 +61,11 @@ Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const Hos
   return out;
 }
 
+Result<std::shared_ptr<const HostCode>> link_host_objects(std::span<const CompiledObject> objects,
+                                                          std::span<const HostSymbol> symbols) {
+  std::vector<HostObject> all;
+  for (const CompiledObject& o : objects) all.push_back({o.symbol, o.object});
+  return HostCode::load(all, symbols);
+}
+
 } // namespace tessera

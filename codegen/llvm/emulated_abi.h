@@ -1,5 +1,5 @@
 // ABI of the per-thread code of a GPU kernel compiled for the host: its signature, and the functions that it calls.
-// codegen/emulate defines the functions below; codegen/llvm does not link with them: HostModule::load gets their
+// codegen/emulate defines the functions below; codegen/llvm does not link with them: link_host_objects() gets their
 // addresses. The code equals the PTX instruction for instruction, except for these calls, elementary functions (libm's
 // instead of the GPU's) and predicated accesses (branches).
 #pragma once

@@ -1,7 +1,7 @@
 // Tile kernels to host machine code through LLVM: only this folder includes LLVM headers.
 #pragma once
 #include "codegen/tile/tile.h"
-#include "runtime/executable.h"
+#include "runtime/host_code.h"
 
 namespace tessera {
 
@@ -26,26 +26,8 @@ struct CompiledObject {
 // Version of emitter, LLVM and target: part of every cache key.
 [[nodiscard]] std::string host_compiler_version(const HostTarget& target);
 
-// A function of this process that objects call and that no shared library exports.
-struct HostSymbol {
-  std::string name;
-  const void* address = nullptr;
-};
-
-// Links objects into this process. Owns the code; function pointers are valid during its lifetime.
-class HostModule {
-public:
-  [[nodiscard]] static Result<std::shared_ptr<HostModule>> load(std::span<const CompiledObject> objects,
-                                                                std::span<const HostSymbol> symbols = {});
-  [[nodiscard]] HostKernelFn find(const std::string& symbol) const;
-  // Address of a function with another type than HostKernelFn; null if there is none.
-  [[nodiscard]] void* address(const std::string& symbol) const;
-  ~HostModule();
-
-private:
-  HostModule();
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
+// Objects as code of this process, each found by its symbol. Errors: those of HostCode::load.
+[[nodiscard]] Result<std::shared_ptr<const HostCode>> link_host_objects(std::span<const CompiledObject> objects,
+                                                                        std::span<const HostSymbol> symbols = {});
 
 } // namespace tessera

@@ -24,24 +24,17 @@ Status StartedOnce::start(const std::function<Status()>& body) {
 
 namespace {
 
-CompiledObject& start_object() {
-  static CompiledObject object;
-  return object;
-}
-
 Status compile_empty_function() {
   llvm::install_bad_alloc_error_handler([](void*, const char*, bool) { throw std::bad_alloc(); });
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
-  CompiledObject& object = start_object();
-  object.symbol = "tessera_start";
   LeakedOnException<llvm::LLVMContext> context;
-  LeakedOnException<llvm::Module> module(object.symbol, *context);
-  add_empty_function(*module, object.symbol);
+  LeakedOnException<llvm::Module> module("tessera_start", *context);
+  add_empty_function(*module, "tessera_start");
   TESSERA_ASSIGN(auto made, host_machine(HostTarget::detect(), *module));
   LeakedOnException<llvm::TargetMachine> machine(std::move(made));
   TESSERA_TRY(optimize(*module, *machine, kHostPipeline, nullptr));
-  TESSERA_ASSIGN(object.object, emit_file(*module, *machine, false));
+  TESSERA_ASSIGN([[maybe_unused]] auto object, emit_file(*module, *machine, false));
   return {};
 }
 
@@ -51,8 +44,6 @@ Status start_host() {
   static StartedOnce host;
   return host.start(compile_empty_function);
 }
-
-const CompiledObject& empty_object() { return start_object(); }
 
 void add_empty_function(llvm::Module& module, const std::string& name) {
   llvm::IRBuilder<> b(module.getContext());

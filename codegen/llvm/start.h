@@ -1,5 +1,5 @@
 // One-time initialisation of LLVM: targets, the pass registry, lazily made tables. All of it happens at the beginning,
-// by compiling and linking an empty function, so that no later failure leaves it incomplete: LLVM is compiled without
+// by compiling an empty function, so that no later failure leaves it incomplete: LLVM is compiled without
 // exceptions, and std::bad_alloc that passes through it leaves its locks held. Private to codegen/llvm.
 #pragma once
 #include "codegen/llvm/host_compiler.h"
@@ -22,8 +22,6 @@ private:
 
 // Initialises compilation for the host. Other parts start after it.
 [[nodiscard]] Status start_host();
-// The object that start_host() compiled.
-[[nodiscard]] const CompiledObject& empty_object();
 void add_empty_function(llvm::Module& module, const std::string& name);
 
 } // namespace tessera::irgen

@@ -117,7 +117,7 @@ public:
   Result<int64_t> resident_programs(DeviceVariant&, const KernelLaunch&) override { return 0; }
   Status plan(const Variant& variant, DeviceVariant&, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
-    return plan_cpu_calls(variant, segment, call, plan, *pool_);
+    return plan_cpu_calls(variant, segment, call, plan, *pool_, account_);
   }
   [[nodiscard]] int64_t alignment() const override { return kArenaAlignment; }
   [[nodiscard]] int workers() const override { return pool_->threads(); }
@@ -227,6 +227,12 @@ public:
   }
   void abandon() override {}
   Status wait() override { return {}; }
+  Status trim() override {
+    for (auto* blocks : {&arenas_, &worker_scratch_})
+      for (Block& block : *blocks) block.release();
+    step_scratch_.release();
+    return {};
+  }
 
 private:
   // Of the arenas, a step may touch the temporaries that it uses; of scratch memory, what the plan requested.

@@ -2,6 +2,19 @@
 #include <algorithm>
 
 namespace tessera {
+
+int64_t CpuPlan::host_bytes() const {
+  constexpr int64_t kLibraryCall = 16384; // code that the library generates; equal calls share it
+  int64_t total = static_cast<int64_t>(sizeof *this + steps.capacity() * sizeof(CpuStep));
+  for (const CpuStep& step : steps) {
+    if (step.library) total += kLibraryCall + static_cast<int64_t>(step.library->boxes.capacity() * sizeof(int64_t));
+    if (step.epilogue)
+      total +=
+          static_cast<int64_t>((step.epilogue->sizes.capacity() + step.epilogue->grids.capacity()) * sizeof(int64_t));
+  }
+  return total;
+}
+
 namespace {
 
 Result<std::unique_ptr<EpiloguePlan>> plan_epilogue(const Variant& variant, const EpilogueForm& form,
@@ -45,7 +58,7 @@ Status plan_call(const Variant& variant, const StepForm& form, const Variant::Ca
 } // namespace
 
 Status plan_cpu_calls(const Variant& variant, int segment, const Variant::CallState& call, SegmentPlan& plan,
-                      ThreadPool& pool) {
+                      ThreadPool& pool, const std::shared_ptr<MemoryAccount>& account) {
   auto made = std::make_unique<CpuPlan>();
   made->first_step = variant.segment_begin[static_cast<size_t>(segment)];
   made->steps.resize(plan.steps.size());
@@ -54,7 +67,7 @@ Status plan_cpu_calls(const Variant& variant, int segment, const Variant::CallSt
   for (size_t s = 0; s < plan.steps.size(); ++s)
     if (std::holds_alternative<LibraryStep>(*form(s).step)) calls.push_back(s);
   std::vector<std::optional<Diagnostic>> errors(calls.size());
-  PackRequests packs;
+  PackRequests packs(account);
   auto body = [&](int64_t from, int64_t to, int) {
     for (int64_t i = from; i < to; ++i) {
       size_t s = calls[static_cast<size_t>(i)];

@@ -13,9 +13,11 @@ constexpr size_t kPiece = size_t{64} << 20; // between reports of progress
 // One allocation, freed with the last constant in it. Its users have waited for their streams by then.
 class Block {
 public:
-  static Result<std::shared_ptr<Block>> create(std::shared_ptr<Context> context, int64_t bytes, CUstream stream) {
+  static Result<std::shared_ptr<Block>> create(std::shared_ptr<Context> context, MemoryAccount& account, int64_t bytes,
+                                               CUstream stream) {
     std::shared_ptr<Block> block(new Block(std::move(context), bytes));
-    TESSERA_ASSIGN(block->address_, block->context_->allocate(bytes, stream, "the model's weights"));
+    TESSERA_ASSIGN(block->counted_, account.hold(MemoryAccount::Where::Device, bytes, kWhat));
+    TESSERA_ASSIGN(block->address_, block->context_->allocate(bytes, stream, kWhat));
     return block;
   }
   ~Block() {
@@ -30,8 +32,10 @@ public:
 private:
   Block(std::shared_ptr<Context> context, int64_t bytes) : context_(std::move(context)), bytes_(bytes) {}
   std::shared_ptr<Context> context_;
+  static constexpr const char* kWhat = "the model's weights";
   int64_t bytes_;
   CUdeviceptr address_ = 0;
+  std::shared_ptr<const void> counted_;
 };
 
 std::string megabytes(int64_t bytes) { return std::to_string((bytes + (1 << 19)) >> 20) + " MiB"; }
@@ -74,6 +78,7 @@ private:
 } // namespace
 
 Result<std::unique_ptr<DeviceConstants>> DeviceConstants::upload(const std::shared_ptr<Context>& context,
+                                                                 const std::shared_ptr<MemoryAccount>& account,
                                                                  const Variant& variant, Staging& staging,
                                                                  CUstream stream) {
   TESSERA_ASSIGN(auto attached, context->attachment("constants", [](Context&) -> Result<std::shared_ptr<void>> {
@@ -115,7 +120,7 @@ Result<std::unique_ptr<DeviceConstants>> DeviceConstants::upload(const std::shar
   }
   if (missing.empty()) return constants;
 
-  TESSERA_ASSIGN(auto block, Block::create(context, total, stream));
+  TESSERA_ASSIGN(auto block, Block::create(context, *account, total, stream));
   auto mapped = MappedRegions::of_this_process();
   Progress progress(total);
   for (const auto& [constant, offset] : missing) {

@@ -156,8 +156,7 @@ Result<CUdeviceptr> Context::allocate(int64_t bytes, CUstream stream, const std:
   auto result = attempt();
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     // Memory that was freed in stream order comes back when its stream has got there, unused memory by trimming.
-    TESSERA_CUDA_TRY(*this, "making room for " + what, cuStreamSynchronize, stream);
-    if (pool_) driver_->cuMemPoolTrimTo(pool_, 0);
+    TESSERA_TRY(trim(stream));
     result = attempt();
   }
   if (result == CUDA_ERROR_OUT_OF_MEMORY) return out_of_memory(bytes, what);
@@ -165,6 +164,12 @@ Result<CUdeviceptr> Context::allocate(int64_t bytes, CUstream stream, const std:
     return error(result, pool_ ? "cuMemAllocFromPoolAsync" : "cuMemAlloc", "allocating memory for " + what);
   held_.fetch_add(static_cast<int64_t>(wanted), std::memory_order_relaxed);
   return address;
+}
+
+Status Context::trim(CUstream stream) {
+  TESSERA_CUDA_TRY(*this, "giving memory back", cuStreamSynchronize, stream);
+  if (pool_) TESSERA_CUDA_TRY(*this, "giving memory back", cuMemPoolTrimTo, pool_, 0);
+  return {};
 }
 
 void Context::release(CUdeviceptr address, int64_t bytes, CUstream stream) {

@@ -66,6 +66,8 @@ public:
   [[nodiscard]] Result<CUdeviceptr> allocate(int64_t bytes, CUstream stream, const std::string& what);
   // After what was put on `stream` before.
   void release(CUdeviceptr address, int64_t bytes, CUstream stream);
+  // Waits for `stream` and gives unused memory of the pool back to the system.
+  [[nodiscard]] Status trim(CUstream stream);
   [[nodiscard]] int64_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
 
   // For a grid that is larger than the GPU and whose blocks wait for neighbours (runtime.md, "Kernels whose programs

@@ -6,6 +6,10 @@
 // residual as beta * C, ReLU, GELU by tanh. Where the library has no algorithm with that epilogue, and an
 // EpilogueKernel can finish, the product is planned without. A product over nothing (k = 0) is a memset.
 //
+// Sizes that vary from call to call do not each ask the heuristics: a product takes the algorithm of the smallest size
+// of a grid (gemm_sizes.h) that is not below its own, where the library allows it there. So what a product of some sizes
+// computes does not depend on the sizes that came before it.
+//
 // Batches that have no single stride (library_gemm.h) are given as arrays of addresses to libraries of version 13 and
 // later, which have a mode for that; else, or where there is no algorithm for it, the call is repeated.
 #pragma once
@@ -13,8 +17,8 @@
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/library_gemm.h"
 #include <cublasLt.h>
-#include <map>
 #include <mutex>
+#include <unordered_map>
 
 namespace tessera::cuda {
 
@@ -23,6 +27,7 @@ namespace tessera::cuda {
   X(cublasLtDestroy)                                                                                                   \
   X(cublasLtGetVersion)                                                                                                \
   X(cublasLtMatmul)                                                                                                    \
+  X(cublasLtMatmulAlgoCheck)                                                                                           \
   X(cublasLtMatmulAlgoGetHeuristic)                                                                                    \
   X(cublasLtMatmulDescCreate)                                                                                          \
   X(cublasLtMatmulDescDestroy)                                                                                         \
@@ -62,7 +67,8 @@ public:
   cublasLtHandle_t handle = nullptr;
 
   // The best algorithm for a problem, from the cache after the first query (`key` says all that the choice
-  // depends on). nullopt where the library has none.
+  // depends on). nullopt where the library has none. The cache is emptied when it has kMostAlgorithms.
+  static constexpr size_t kMostAlgorithms = 16384; // 4 MB
   struct Algorithm {
     cublasLtMatmulAlgo_t algo;
     int64_t workspace_bytes = 0;
@@ -75,7 +81,7 @@ public:
 private:
   std::shared_ptr<const DynamicLibrary> library_;
   std::mutex mutex_;
-  std::map<std::string, std::optional<Algorithm>> algorithms_;
+  std::unordered_map<std::string, std::optional<Algorithm>> algorithms_;
 };
 
 } // namespace tessera::cuda

@@ -184,20 +184,52 @@ AttentionEngines::~AttentionEngines() {
   if (thread_.joinable()) thread_.join();
 }
 
+std::shared_ptr<const AttentionEngines::Entry> AttentionEngines::known(const AttentionProblem& problem) {
+  std::lock_guard lock(mutex_);
+  const auto it = entries_.find(problem.key());
+  if (it == entries_.end()) return nullptr;
+  it->second.used = ++requests_;
+  return it->second.entry;
+}
+
+std::shared_ptr<const AttentionEngines::Entry> AttentionEngines::known_or_made(const AttentionProblem& problem,
+                                                                               bool wait) {
+  return waits(wait) ? engine(problem, true) : known(problem);
+}
+
+// The mutex is held.
+void AttentionEngines::make_room() {
+  if (entries_.size() < kMost) return;
+  auto oldest = entries_.end();
+  for (auto it = entries_.begin(); it != entries_.end(); ++it)
+    if (it->second.entry->state != Entry::State::Making &&
+        (oldest == entries_.end() || it->second.used < oldest->second.used))
+      oldest = it;
+  if (oldest != entries_.end()) entries_.erase(oldest);
+}
+
 std::shared_ptr<const AttentionEngines::Entry> AttentionEngines::engine(const AttentionProblem& problem, bool wait) {
   std::unique_lock lock(mutex_);
-  auto& entry = entries_[problem.key()];
-  if (!entry) {
+  std::string key = problem.key();
+  if (!entries_.contains(key)) {
+    make_room();
     if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
     auto fresh = std::make_shared<Entry>();
     jobs_.push_back({problem, fresh});
-    entry = std::move(fresh); // from now on others wait for the job
+    entries_[key].entry = std::move(fresh); // from now on others wait for the job
     ++open_;
     more_.notify_one();
   }
-  auto asked = entry;
-  if (wait || library_->wait_for_plans) done_.wait(lock, [&] { return asked->state != Entry::State::Making; });
+  Kept& kept = entries_[key];
+  kept.used = ++requests_;
+  auto asked = kept.entry;
+  if (waits(wait)) done_.wait(lock, [&] { return asked->state != Entry::State::Making; });
   return asked;
+}
+
+double AttentionEngines::mean_ms() const {
+  std::lock_guard lock(mutex_);
+  return made_ > 0 ? made_ms_ / static_cast<double>(made_) : 0;
 }
 
 void AttentionEngines::wait() {
@@ -230,15 +262,18 @@ void AttentionEngines::work() {
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();
+    const Stopwatch watch;
     auto made = guarded("making a plan of an attention", [&]() -> Status {
       make(job, handle);
       return {};
     });
     lock.lock();
+    ++made_;
+    made_ms_ += watch.ms();
     if (job.entry->state == Entry::State::Making) { // an exception: a later call tries again
       job.entry->why = std::move(made).take_error().message;
       job.entry->state = Entry::State::Refused;
-      std::erase_if(entries_, [&](const auto& e) { return e.second == job.entry; });
+      std::erase_if(entries_, [&](const auto& e) { return e.second.entry == job.entry; });
     }
     --open_;
     done_.notify_all();
@@ -285,7 +320,14 @@ AttentionChoice choose_attention(Context& context, const std::string& name, cons
     return out;
   }
   using State = AttentionEngines::Entry::State;
-  auto entry = (*engines)->engine(*problem, wait);
+  auto entry = (*engines)->known_or_made(*problem, wait);
+  if (!entry) {
+    auto asked = std::make_shared<std::shared_ptr<const AttentionEngines::Entry>>();
+    out.make = [engines = *engines, problem = std::move(*problem), asked] { *asked = engines->engine(problem, false); };
+    out.make_ms = [engines = *engines] { return engines->mean_ms(); };
+    out.made = [asked] { return *asked && (*asked)->state != State::Making; };
+    return out;
+  }
   switch (entry->state.load()) {
   case State::Making: out.made = [entry] { return entry->state != State::Making; }; break;
   case State::Ready: out.taken = true; break;

@@ -46,6 +46,7 @@ public:
     TESSERA_TRY(current.status());
     TESSERA_ASSIGN(device->own_stream_, Stream::create(context, options.observer != nullptr));
     TESSERA_TRY(device->pending_.create());
+    TESSERA_ASSIGN(device->recorder_, Recorder::of(*context));
     return std::unique_ptr<Device>(std::move(device));
   }
   ~CudaDevice() override {
@@ -69,8 +70,8 @@ public:
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
-    TESSERA_TRY(prepare_steps(context_, variant, segment, call, *l.code, l.table, l.reports, memory_.resting(), plan,
-                              l.refused));
+    TESSERA_TRY(prepare_steps({context_, recorder_, variant, *l.code, l.table, l.reports, memory_.resting(), &l, this},
+                              segment, call, plan, l.refused));
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
   }
@@ -152,22 +153,11 @@ public:
     // Everything else that the steps read stays where it is as long as the plan.
     addresses_.assign(run_.table->pointers.begin(), run_.table->pointers.end());
     memory_.append_addresses(addresses_);
-    const int last = plan.first_step + static_cast<int>(plan.steps.size()) - 1;
-    auto put = [this, &plan](CUstream stream) -> Status {
-      const CUstream run_on = std::exchange(run_.stream, stream);
-      Status status;
-      for (size_t s = 0; s < plan.steps.size() && status.ok(); ++s) {
-        int index = plan.first_step + static_cast<int>(s);
-        status = put_step(index, *run_.variant->steps[static_cast<size_t>(index)].step, &plan);
-      }
-      run_.stream = run_on;
-      return status;
-    };
-    auto started = plan.replays->run(addresses_, run_.stream, own_stream_->handle(), put);
+    auto started = plan.replays->run(addresses_, run_.stream, segment.submit_ms, wait_for_plans_);
     if (!started.ok()) return attributed(std::move(started).take_error());
     if (!*started) return false;
     if (first_step_ < 0) first_step_ = plan.first_step;
-    last_step_ = last;
+    last_step_ = plan.first_step + static_cast<int>(plan.steps.size()) - 1;
     for (size_t s = 0; s < plan.steps.size(); ++s)
       if (const auto* kernel = plan.steps[s].kernel.kernel)
         run_.loaded->reports.launched[static_cast<size_t>(plan.first_step) + s] = kernel;
@@ -274,13 +264,24 @@ public:
   }
 
   Status wait() override {
-    if (std::exchange(plans_are_made_, false)) wait_for_attention(*context_);
+    if (plans_are_made_) wait_for_attention(*context_);
+    recorder_->wait(this);
     TESSERA_TRY(pending_.wait());
     return tell_earlier();
   }
 
+  [[nodiscard]] bool waits_for_plans() const override { return wait_for_plans_; }
+  void wait_for_plans(bool wait) override { wait_for_plans_ = wait; }
+  Status trim() override {
+    inner_.release(stream());
+    memory_.release(stream());
+    addresses_.clear();
+    return context_->trim(stream());
+  }
+
   // ---- for CudaVariant and errors
   void variant_goes(CudaVariant& l) {
+    recorder_->forget(&l);
     Context::Current current(*context_);
     quiesce();
     if (l.reports.memory()) driver().cuMemFreeHost(l.reports.memory());
@@ -296,8 +297,8 @@ public:
 
 private:
   CudaDevice(std::shared_ptr<Context> context, const ExecutorOptions& options)
-      : context_(std::move(context)), pool_(options.pool), memory_(context_, options.memory), pending_(context_),
-        times_(context_, options.profile_submitted), staging_(context_, pool_.get()),
+      : context_(std::move(context)), pool_(options.pool), account_(options.memory), memory_(context_, options.memory),
+        pending_(context_), times_(context_, options.profile_submitted), staging_(context_, pool_.get()),
         inner_(
             context_, options.memory, staging_, [this] { return run_.stream; },
             [this](const std::string& doing) -> Status {
@@ -334,7 +335,7 @@ private:
     CUdeviceptr seen_by_gpu = 0;
     TESSERA_CUDA_TRY(*this, "", cuMemHostGetDevicePointer, &seen_by_gpu, l.reports.memory(), 0);
     l.reports.place(l.reports.memory(), seen_by_gpu);
-    TESSERA_ASSIGN(auto constants, DeviceConstants::upload(context_, l.variant, staging_, run_.stream));
+    TESSERA_ASSIGN(auto constants, DeviceConstants::upload(context_, account_, l.variant, staging_, run_.stream));
     const auto& addresses = constants->addresses();
     for (size_t b = 0; b < addresses.size(); ++b)
       if (addresses[b]) l.table.pointers[b] = addresses[b];
@@ -379,20 +380,14 @@ private:
   Status launch(PreparedLaunch& l, int index) {
     run_.loaded->reports.launched[static_cast<size_t>(index)] = l.kernel;
     for (size_t w = 0; w < l.workspaces.size(); ++w) l.addresses[w] = memory_.scratch() + l.workspaces[w];
-    if (l.alone) [[unlikely]]
-      return context_->launch_alone(run_.stream, [&] { return start(l); });
-    return start(l);
-  }
-  Status start(PreparedLaunch& l) {
-    // The driver reads the arguments before it returns.
-    auto result = l.cooperative ? driver().cuLaunchCooperativeKernel(l.function, l.grid, 1, 1, l.threads, 1, 1,
-                                                                     l.shared_bytes, run_.stream, l.params.data())
-                                : driver().cuLaunchKernel(l.function, l.grid, 1, 1, l.threads, 1, 1, l.shared_bytes,
-                                                          run_.stream, l.params.data(), nullptr);
-    if (result == CUDA_SUCCESS) [[likely]]
-      return {};
-    return error(result, l.cooperative ? "cuLaunchCooperativeKernel" : "cuLaunchKernel",
-                 "launching kernel '" + l.kernel->name + "'");
+    auto start = [&]() -> Status {
+      const auto result = start_kernel(driver(), l, run_.stream, l.params.data());
+      if (result == CUDA_SUCCESS) [[likely]]
+        return {};
+      return error(result, l.cooperative ? "cuLaunchCooperativeKernel" : "cuLaunchKernel",
+                   "launching kernel '" + l.kernel->name + "'");
+    };
+    return l.alone ? context_->launch_alone(run_.stream, start) : start();
   }
 
   // Until the stream has got here; downloads are complete then.
@@ -462,7 +457,9 @@ private:
 
   std::shared_ptr<Context> context_;
   std::shared_ptr<ThreadPool> pool_;
+  std::shared_ptr<MemoryAccount> account_;
   std::unique_ptr<Stream> own_stream_;
+  std::shared_ptr<Recorder> recorder_;
   RunMemory memory_;
   PendingWork pending_;
   StepTimes times_;
@@ -472,7 +469,7 @@ private:
   bool graphs_ = true;           // replay what repeats
   std::vector<void*> addresses_; // of a replay
   bool wait_for_plans_ = false;
-  bool plans_are_made_ = false;      // in the background
+  bool plans_are_made_ = false;      // in the background, for some shape
   std::vector<CudaVariant*> unread_; // whose reports of calls on the device have not all been looked at
 
   struct Run {

@@ -4,6 +4,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/library/call.h"
 #include <functional>
+#include <map>
 #include <span>
 
 namespace tessera::cuda {
@@ -30,10 +31,14 @@ public:
 // bias and residual, those of them that there are. `name`: of the step, for errors. The context is current. Errors:
 // UnsupportedFeature (a library is missing, or what it cannot take), OutOfMemory, DeviceError, Internal where shapes
 // contradict.
+struct PreparedProduct; // cublaslt.cpp
+// Products of one plan by all that their preparation depends on: the layers of a model prepare each of theirs once.
+using PreparedProducts = std::map<std::vector<int64_t>, std::shared_ptr<const PreparedProduct>>;
 struct CudaPlanContext {
   Context& context;
-  std::string name;
+  const std::string& name;
   bool can_finish = false; // there is an EpilogueKernel to run where the library refuses the fused epilogue
+  PreparedProducts* products = nullptr;
 };
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
 plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands);
@@ -47,9 +52,13 @@ plan_cuda_attention(const CudaPlanContext& context, const FusedAttentionCall& ca
 
 // Whether the library computes an attention at these sizes, or the steps that follow it do. `wait`: until it is known.
 struct AttentionChoice {
-  bool taken = false;         // by the library: plan_cuda_attention() succeeds
-  std::string why;            // not taken: for logs
-  std::function<bool()> made; // not taken yet: its plan is being made; true when that is done, and choosing again pays
+  bool taken = false; // by the library: plan_cuda_attention() succeeds
+  std::string why;    // not taken: for logs
+  // Not taken yet: begins to make its plan, in the background, which takes about so long. Once it has been called,
+  // `made` is true when that is done, and choosing again pays.
+  std::function<void()> make;
+  std::function<double()> make_ms;
+  std::function<bool()> made;
 };
 [[nodiscard]] AttentionChoice choose_attention(Context& context, const std::string& name,
                                                const FusedAttentionCall& call, std::span<const Operand> operands,

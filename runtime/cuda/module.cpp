@@ -145,8 +145,11 @@ Result<CUmodule> LoadedExecutable::load(int index) {
 Result<CUfunction> LoadedExecutable::function(const KernelLaunch& kernel) {
   std::lock_guard lock(mutex_);
   const auto& device = context_->properties();
-  const std::string doing = "loading kernel '" + kernel.name + "'";
-  auto& f = functions_[{kernel.object, kernel.symbol}];
+  auto found = functions_.find(std::pair<int, std::string_view>(kernel.object, kernel.symbol));
+  if (found == functions_.end()) found = functions_.try_emplace({kernel.object, kernel.symbol}).first;
+  Function& f = found->second;
+  const bool wants_more = kernel.shared_bytes > f.dynamic_shared;
+  const std::string doing = f.handle && !wants_more ? std::string() : "loading kernel '" + kernel.name + "'";
   if (!f.handle) {
     TESSERA_ASSIGN(auto* module, load(kernel.object));
     CUfunction handle = nullptr;

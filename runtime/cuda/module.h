@@ -43,7 +43,14 @@ private:
   std::shared_ptr<const Executable> executable_;
   std::mutex mutex_;
   std::vector<CUmodule> modules_; // by object; null until loaded
-  std::map<std::pair<int, std::string>, Function> functions_;
+  // By object and symbol; found without a copy of the symbol.
+  struct ByName {
+    using is_transparent = void;
+    bool operator()(const auto& a, const auto& b) const {
+      return std::pair<int, std::string_view>(a.first, a.second) < std::pair<int, std::string_view>(b.first, b.second);
+    }
+  };
+  std::map<std::pair<int, std::string>, Function, ByName> functions_;
 };
 
 } // namespace tessera::cuda

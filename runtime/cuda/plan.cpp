@@ -1,18 +1,89 @@
 #include "runtime/cuda/plan.h"
 #include "graph/support/log.h"
-#include "runtime/cuda/memory.h"
+#include "runtime/cuda/run_memory.h"
 #include <algorithm>
 
 namespace tessera::cuda {
 
 namespace {
 
+constexpr int64_t kGraphStep = 1024; // bytes of the host that a driver's graph takes for a step, about
+
+// A plan's steps with addresses that were kept, in the place of those that its launches look up: the variant's runs go
+// on meanwhile. `addresses`: as RunMemory::append_addresses() leaves them behind the table of pointers.
+class StepsElsewhere {
+public:
+  StepsElsewhere(Context& context, const Variant& variant, const SegmentPlan& segment, const CudaPlan& plan,
+                 const BufferTable& table, const RestingMemory& resting, std::span<void* const> addresses)
+      : context_(context), variant_(variant), segment_(segment), plan_(plan), table_(table), resting_(resting),
+        addresses_(addresses), kept_(addresses.subspan(table.pointers.size())) {}
+
+  Status put(CUstream stream) {
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      if (segment_.leaves_out(s)) continue;
+      const Step& form = *variant_.steps[static_cast<size_t>(plan_.first_step) + s].step;
+      if (const auto* copy = std::get_if<CopyStep>(&form)) {
+        TESSERA_TRY(put(*copy, stream));
+        continue;
+      }
+      const PreparedStep& step = plan_.steps[s];
+      if (step.library) TESSERA_TRY(step.library->run(stream, addresses_.data(), kept_[RunMemory::kScratch]));
+      if (step.kernel.grid > 0) TESSERA_TRY(put(step.kernel, stream));
+    }
+    return {};
+  }
+
+private:
+  Status put(const CopyStep& copy, CUstream stream) {
+    const auto bytes = static_cast<size_t>(segment_.bytes[static_cast<size_t>(copy.target)]);
+    void *from = addresses_[static_cast<size_t>(copy.source)], *to = addresses_[static_cast<size_t>(copy.target)];
+    if (bytes > 0 && from != to)
+      TESSERA_CUDA_TRY(context_, "copy '" + copy.name + "'", cuMemcpyDtoDAsync, reinterpret_cast<CUdeviceptr>(to),
+                       reinterpret_cast<CUdeviceptr>(from), bytes, stream);
+    return {};
+  }
+
+  Status put(const PreparedLaunch& launch, CUstream stream) {
+    workspaces_.clear();
+    for (int64_t at : launch.workspaces)
+      workspaces_.push_back(static_cast<std::byte*>(kept_[RunMemory::kScratch]) + at);
+    params_.clear();
+    for (void* param : launch.params) params_.push_back(instead_of(param, launch));
+    if (const auto result = start_kernel(context_.driver(), launch, stream, params_.data()); result != CUDA_SUCCESS)
+      return context_.error(result, "cuLaunchKernel", "launching kernel '" + launch.kernel->name + "'");
+    return {};
+  }
+
+  // Numbers of the plan and addresses of reports stay as they are.
+  void* instead_of(void* param, const PreparedLaunch& launch) {
+    const auto within = [&](const auto& v) {
+      return std::less_equal<>()(static_cast<const void*>(v.data()), param) &&
+             std::less<>()(param, static_cast<const void*>(v.data() + v.size()));
+    };
+    auto there = [](const void* p) { return const_cast<void*>(p); };
+    if (within(table_.pointers))
+      return there(&addresses_[static_cast<size_t>(static_cast<void**>(param) - table_.pointers.data())]);
+    if (within(launch.addresses))
+      return &workspaces_[static_cast<size_t>(static_cast<void* const*>(param) - launch.addresses.data())];
+    if (param == &resting_.counters) return there(&kept_[RunMemory::kCounters]);
+    if (param == &resting_.boxes) return there(&kept_[RunMemory::kBoxes]);
+    return param;
+  }
+
+  Context& context_;
+  const Variant& variant_;
+  const SegmentPlan& segment_;
+  const CudaPlan& plan_;
+  const BufferTable& table_;
+  const RestingMemory& resting_;
+  std::span<void*const> addresses_, kept_;
+  std::vector<void*> params_, workspaces_;
+};
+
 class Preparer {
 public:
-  Preparer(const std::shared_ptr<Context>& context, const Variant& variant, const Variant::CallState& call,
-           LoadedExecutable& code, BufferTable& table, Reports& reports, RestingMemory& resting, SegmentPlan& plan)
-      : context_(context), variant_(variant), call_(call), code_(code), table_(table), reports_(reports),
-        resting_(resting), plan_(plan) {}
+  Preparer(const PlanPlace& place, const Variant::CallState& call, SegmentPlan& plan)
+      : place_(place), variant_(place.variant), call_(call), plan_(plan) {}
 
   Status run(int segment, std::vector<std::string>& refused) {
     Status first_refusal;
@@ -54,7 +125,13 @@ public:
       }
     }
     if (!refused.empty()) return first_refusal;
-    if (replayable && put >= Replays::kFewestSteps) made->replays = std::make_unique<Replays>(context_);
+    if (replayable && put >= Replays::kFewestSteps)
+      made->replays = std::make_unique<Replays>(
+          place_.context, place_.recorder, Replays::Owners{place_.owner, place_.device},
+          [this_plan = &plan_, made = made.get(), variant = &variant_, context = place_.context.get(),
+           table = &place_.table, resting = &place_.resting](CUstream stream, std::span<void* const> addresses) {
+            return StepsElsewhere(*context, *variant, *this_plan, *made, *table, *resting, addresses).put(stream);
+          });
     plan_.device = std::move(made);
     return {};
   }
@@ -81,23 +158,24 @@ private:
     if (grid > INT32_MAX)
       return Diagnostic(ErrorCode::SizeOverflow, "kernel '" + k.name + "' would have " + std::to_string(grid) +
                                                      " blocks, a GPU launches at most " + std::to_string(INT32_MAX));
-    TESSERA_ASSIGN(out.function, code_.function(k));
+    TESSERA_ASSIGN(out.function, place_.code.function(k));
     out.kernel = &k;
     out.grid = static_cast<unsigned>(std::max<int64_t>(grid, 0));
     out.threads = static_cast<unsigned>(k.threads);
     out.shared_bytes = static_cast<unsigned>(k.shared_bytes);
-    for (auto b : k.buffers) out.params.push_back(&table_.pointers[static_cast<size_t>(b)]);
+    out.params.reserve(k.buffers.size() + out.addresses.size() + k.sizes.size() + 3);
+    for (auto b : k.buffers) out.params.push_back(&place_.table.pointers[static_cast<size_t>(b)]);
     for (auto& a : out.addresses) out.params.push_back(&a);
-    if (!k.counters.is_const(0)) out.params.push_back(&resting_.counters);
-    if (!k.boxes.is_const(0)) out.params.push_back(&resting_.boxes);
+    if (!k.counters.is_const(0)) out.params.push_back(&place_.resting.counters);
+    if (!k.boxes.is_const(0)) out.params.push_back(&place_.resting.boxes);
     for (size_t i = 0; i < k.sizes.size(); ++i) out.params.push_back(sizes + i);
-    out.params.push_back(reports_.argument(step));
+    out.params.push_back(place_.reports.argument(step));
     return {};
   }
 
   Status library(const StepForm& form, int index, PreparedStep& step) {
     const auto& l = std::get<LibraryStep>(*form.step);
-    CudaPlanContext context{*context_, l.name, form.epilogue.has_value()};
+    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value(), &products_};
     TESSERA_ASSIGN(auto operands, concrete_operands(variant_, form, call_, plan_));
     auto planned = [&]() -> Result<std::unique_ptr<CudaLibraryPlan>> {
       if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) return plan_cuda_matmul(context, *matmul, operands);
@@ -134,14 +212,11 @@ private:
     return false;
   }
 
-  const std::shared_ptr<Context>& context_;
+  const PlanPlace& place_;
   const Variant& variant_;
   const Variant::CallState& call_;
-  LoadedExecutable& code_;
-  BufferTable& table_;
-  Reports& reports_;
-  RestingMemory& resting_;
   SegmentPlan& plan_;
+  PreparedProducts products_;
   bool refused_ = false; // why the last library call has no plan: the library does not compute it
 };
 
@@ -151,6 +226,8 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
                     SegmentPlan& plan, bool wait) {
   auto begin = static_cast<size_t>(variant.segment_begin[static_cast<size_t>(segment)]),
        end = static_cast<size_t>(variant.segment_begin[static_cast<size_t>(segment) + 1]);
+  std::vector<std::function<void()>> make;
+  std::function<double()> make_ms;
   std::vector<std::function<bool()>> making;
   std::string told; // the last reason that was logged
   for (size_t s = begin; s < end; ++s) {
@@ -165,10 +242,19 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
     if (plan.left_out.empty()) plan.left_out.resize(end - begin);
     size_t first = choice.taken ? s + 1 : s, count = choice.taken ? static_cast<size_t>(l->instead_of) : 1;
     for (size_t i = first; i < first + count; ++i) plan.left_out[i - begin] = true;
+    if (choice.make) {
+      make.push_back(std::move(choice.make));
+      make_ms = std::move(choice.make_ms);
+    }
     if (choice.made) making.push_back(std::move(choice.made));
     if (!choice.why.empty() && choice.why != told)
       TESSERA_LOGF(LogChannel::Perf, "'" + l->name + "' in steps: " + (told = choice.why));
   }
+  if (!make.empty())
+    plan.improvement = {[make = std::move(make)] {
+                          for (const auto& one : make) one();
+                        },
+                        std::move(make_ms)};
   if (!making.empty())
     plan.outdated = [making = std::move(making)] {
       return std::all_of(making.begin(), making.end(), [](const auto& made) { return made(); });
@@ -176,10 +262,31 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
   return {};
 }
 
-Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
-                     const Variant::CallState& call, LoadedExecutable& code, BufferTable& table, Reports& reports,
-                     RestingMemory& resting, SegmentPlan& plan, std::vector<std::string>& refused) {
-  return Preparer(context, variant, call, code, table, reports, resting, plan).run(segment, refused);
+Status prepare_steps(const PlanPlace& place, int segment, const Variant::CallState& call, SegmentPlan& plan,
+                     std::vector<std::string>& refused) {
+  return Preparer(place, call, plan).run(segment, refused);
+}
+
+CUresult start_kernel(const Driver& driver, const PreparedLaunch& launch, CUstream stream, void* const* params) {
+  auto** arguments = const_cast<void**>(params); // the driver reads them before it returns
+  return launch.cooperative ? driver.cuLaunchCooperativeKernel(launch.function, launch.grid, 1, 1, launch.threads, 1, 1,
+                                                               launch.shared_bytes, stream, arguments)
+                            : driver.cuLaunchKernel(launch.function, launch.grid, 1, 1, launch.threads, 1, 1,
+                                                    launch.shared_bytes, stream, arguments, nullptr);
+}
+
+int64_t CudaPlan::host_bytes() const {
+  constexpr int64_t kLibraryCall = 2048; // descriptors and algorithm
+  int64_t total = static_cast<int64_t>(sizeof *this + steps.capacity() * sizeof(PreparedStep));
+  for (const PreparedStep& step : steps) {
+    const PreparedLaunch& k = step.kernel;
+    total += static_cast<int64_t>(
+        sizeof(void*) * (k.params.capacity() + k.sizes.capacity() + k.workspaces.capacity() + k.addresses.capacity()));
+    if (step.library) total += kLibraryCall;
+  }
+  // Room for the graphs that it may get, so that a plan counts the same whenever it is asked.
+  if (replays) total += static_cast<int64_t>(Replays::kKept * steps.size()) * kGraphStep;
+  return total;
 }
 
 } // namespace tessera::cuda

@@ -33,6 +33,7 @@ struct CudaPlan final : DevicePlan {
   int64_t counters = 0, boxes = 0;  // words that some step wants
   std::vector<PreparedStep> steps;  // of the segment
   std::unique_ptr<Replays> replays; // null where they cannot be put on a stream as one
+  [[nodiscard]] int64_t host_bytes() const override;
 };
 
 // Memory that kernels of cooperative blocks leave as they find it (KernelLaunch::counters, boxes): plans' launches look
@@ -41,16 +42,29 @@ struct RestingMemory {
   CUdeviceptr counters = 0, boxes = 0;
 };
 
+// The driver's call. `params`: launch.params, or the like.
+[[nodiscard]] CUresult start_kernel(const Driver& driver, const PreparedLaunch& launch, CUstream stream,
+                                    void* const* params);
+
+// Who a plan is for, and where its launches look when they are made.
+struct PlanPlace {
+  const std::shared_ptr<Context>& context;
+  const std::shared_ptr<Recorder>& recorder;
+  const Variant& variant;
+  LoadedExecutable& code;
+  BufferTable& table; // of all runs of the variant, as are `reports`
+  Reports& reports;
+  RestingMemory& resting;     // will hold addresses when steps run
+  const void *owner, *device; // of recordings: the variant in its executor, and the executor's device
+};
+
 // Device::choose for a segment whose attentions the library may take.
 [[nodiscard]] Status choose_steps(Context& context, const Variant& variant, int segment, const Variant::CallState& call,
                                   SegmentPlan& plan, bool wait);
-// Fills plan.device with a CudaPlan, and plan.step_scratch with what its library calls need. `table` and `reports` are
-// those of all runs of the variant; `resting` will hold addresses when steps run. Errors: those of
+// Fills plan.device with a CudaPlan, and plan.step_scratch with what its library calls need. Errors: those of
 // LoadedExecutable::function and of planning library calls; SizeOverflow for a grid that is too large. `refused` gets
 // the names of all library calls that no library computes; the error is then the first one's.
-[[nodiscard]] Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
-                                   const Variant::CallState& call, LoadedExecutable& code, BufferTable& table,
-                                   Reports& reports, RestingMemory& resting, SegmentPlan& plan,
-                                   std::vector<std::string>& refused);
+[[nodiscard]] Status prepare_steps(const PlanPlace& place, int segment, const Variant::CallState& call,
+                                   SegmentPlan& plan, std::vector<std::string>& refused);
 
 } // namespace tessera::cuda

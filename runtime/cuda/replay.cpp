@@ -3,63 +3,67 @@
 #include <algorithm>
 
 namespace tessera::cuda {
-
-Replays::~Replays() {
-  Context::Current current(*context_);
-  for (auto& kept : kept_) drop(kept);
-}
+namespace {
 
 // A graph that still runs is freed when it has.
-void Replays::drop(Kept& kept) {
-  if (kept.graph) context_->driver().cuGraphExecDestroy(std::exchange(kept.graph, nullptr));
+void drop(const Context& context, Recording& recording) {
+  if (recording.graph) context.driver().cuGraphExecDestroy(std::exchange(recording.graph, nullptr));
 }
 
-Result<bool> Replays::run(std::span<void* const> addresses, CUstream stream, CUstream capture_on, const Put& put) {
+} // namespace
+
+Replays::Replays(std::shared_ptr<Context> context, std::shared_ptr<Recorder> recorder, const Owners& owners,
+                 Recorder::Put put)
+    : context_(std::move(context)), recorder_(std::move(recorder)), owners_{this, owners.variant, owners.device},
+      put_(std::move(put)) {}
+
+Replays::~Replays() { drop_all(); }
+
+void Replays::drop_all() {
+  recorder_->forget(this);
+  Context::Current current(*context_);
+  for (auto& kept : kept_) drop(*context_, *kept);
+  kept_.clear();
+}
+
+Result<bool> Replays::run(std::span<void* const> addresses, CUstream stream, double submit_ms, bool wait) {
+  using State = Recording::State;
   if (refused_) return false;
-  auto same = [&](const Kept& k) {
-    return std::equal(k.addresses.begin(), k.addresses.end(), addresses.begin(), addresses.end());
+  auto same = [&](const auto& k) {
+    return std::equal(k->addresses.begin(), k->addresses.end(), addresses.begin(), addresses.end());
   };
-  auto it = std::find_if(kept_.begin(), kept_.end(), same);
+  const auto it = std::find_if(kept_.begin(), kept_.end(), same);
   if (it == kept_.end()) {
     if (kept_.size() == kKept) {
-      drop(kept_.back());
+      if (kept_.back()->state == State::Waiting) return false;
+      drop(*context_, *kept_.back());
       kept_.pop_back();
     }
-    kept_.insert(kept_.begin(), Kept{{addresses.begin(), addresses.end()}});
+    auto fresh = std::make_shared<Recording>();
+    fresh->addresses.assign(addresses.begin(), addresses.end());
+    kept_.insert(kept_.begin(), std::move(fresh));
     return false;
   }
   std::rotate(kept_.begin(), it, it + 1);
-  Kept& kept = kept_.front();
-  if (!kept.graph)
-    if (auto s = capture(kept, capture_on, put); !s.ok()) return give_up(std::move(s).take_error());
+  Recording& kept = *kept_.front();
+  if (kept.state == State::New && (wait || submit_ms >= recorder_->mean_ms())) {
+    recorder_->add(kept_.front(), owners_, put_);
+    if (wait) recorder_->wait(this);
+  }
+  switch (kept.state.load()) {
+  case State::New:
+  case State::Waiting: return false;
+  case State::Refused: return give_up(std::move(*kept.why));
+  case State::Ready: break;
+  }
   if (auto result = context_->driver().cuGraphLaunch(kept.graph, stream); result != CUDA_SUCCESS)
     return give_up(context_->error(result, "cuGraphLaunch", "starting the steps of a run"));
   return true;
 }
 
-Status Replays::capture(Kept& kept, CUstream on, const Put& put) {
-  // Relaxed: other threads of the process, and libraries that load a kernel, do what they like meanwhile.
-  TESSERA_CUDA_TRY(*context_, "capturing the steps of a run", cuStreamBeginCapture, on, CU_STREAM_CAPTURE_MODE_RELAXED);
-  Status status = put(on);
-  CUgraph graph = nullptr;
-  auto ended = context_->driver().cuStreamEndCapture(on, &graph); // whatever happened, the stream is as it was
-  if (status.ok() && ended != CUDA_SUCCESS)
-    status = context_->error(ended, "cuStreamEndCapture", "capturing the steps of a run");
-  if (status.ok()) {
-    auto result = context_->driver().cuGraphInstantiateWithFlags(&kept.graph, graph, 0);
-    if (result != CUDA_SUCCESS) {
-      kept.graph = nullptr;
-      status = context_->error(result, "cuGraphInstantiate", "capturing the steps of a run");
-    }
-  }
-  if (graph) context_->driver().cuGraphDestroy(graph);
-  return status;
-}
-
 Result<bool> Replays::give_up(Diagnostic why) {
   TESSERA_TRY(context_->usable());
-  for (auto& kept : kept_) drop(kept);
-  kept_.clear();
+  drop_all();
   refused_ = true;
   TESSERA_LOGF(LogChannel::Perf, "steps are launched singly: " + why.message);
   return false;

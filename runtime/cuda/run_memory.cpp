@@ -17,6 +17,7 @@ void RunMemory::release(CUstream stream) {
   for (auto* blocks : {&arenas_, &outputs_})
     for (auto& block : *blocks) one(block);
   for (auto* block : {&scratch_, &inputs_, &counters_, &boxes_}) one(*block);
+  resting_ = {};
 }
 
 // A block that cannot grow keeps what it has where the account refuses, and is empty where the GPU does.

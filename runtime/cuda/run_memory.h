@@ -24,7 +24,8 @@ public:
   [[nodiscard]] Status place_resting(const CudaPlan& plan, CUstream stream);
   [[nodiscard]] RestingMemory& resting() { return resting_; }
 
-  // What a replay of launches depends on, behind the addresses of buffers.
+  // What a replay of launches depends on, behind the addresses of buffers, in this order.
+  enum : size_t { kScratch, kCounters, kBoxes };
   void append_addresses(std::vector<void*>& to) const;
 
 private:

@@ -39,6 +39,8 @@ Result<std::shared_ptr<const PackedWeight>> PackRequests::want(const Tensor& sou
     found = entry.lock();
     if (!found || found->state_.load() >= PackedWeight::Failed) {
       found = std::make_shared<PackedWeight>();
+      TESSERA_ASSIGN(found->counted_,
+                     account_->hold(MemoryAccount::Where::Host, static_cast<int64_t>(job.bytes), "packed weights"));
       TESSERA_ASSIGN(found->block_, allocate_bytes(job.bytes));
       found->data_ = found->block_.get();
       found->bytes_ = job.bytes;

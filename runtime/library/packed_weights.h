@@ -10,6 +10,7 @@
 #include "graph/support/tensor.h"
 #include "runtime/executor.h"
 #include "runtime/mapped_regions.h"
+#include "runtime/memory_account.h"
 #include <atomic>
 #include <mutex>
 
@@ -26,13 +27,14 @@ private:
   const std::byte* data_ = nullptr;
   size_t bytes_ = 0;
   std::shared_ptr<std::byte> block_;
-  std::shared_ptr<const void> source_; // keeps the source's address from being reused while this is found by it
+  std::shared_ptr<const void> counted_; // by the account of who requested it first
+  std::shared_ptr<const void> source_;  // keeps the source's address from being reused while this is found by it
   std::atomic<int> state_{Building};
 };
 
 class PackRequests {
 public:
-  PackRequests() = default;
+  explicit PackRequests(std::shared_ptr<MemoryAccount> account) : account_(std::move(account)) {}
   // What was not built has failed: nobody waits for it any longer.
   ~PackRequests();
   PackRequests(const PackRequests&) = delete;
@@ -62,6 +64,7 @@ private:
   };
   void finish(PackedWeight::State state); // of those that are still being built
 
+  std::shared_ptr<MemoryAccount> account_;
   std::mutex mutex_;
   std::vector<Pending> mine_;
   std::vector<std::shared_ptr<PackedWeight>> others_;

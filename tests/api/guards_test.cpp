@@ -187,9 +187,10 @@ TEST(Specialize, Exact) {
   EXPECT_EQ(t.call(0, 3, 1), "b=0");
   EXPECT_EQ(t.call(1, 3, 1), "b=1");
   EXPECT_EQ(t.session->variants().size(), 5u);
-  EXPECT_EQ(
-      str(t.session->variants()[1]->compiled.graph->type(t.session->variants()[1]->compiled.graph->inputs()[0]).shape),
-      "[4, s]")
+  EXPECT_EQ(str(t.session->variants()[1]
+                    ->compiled->graph->type(t.session->variants()[1]->compiled->graph->inputs()[0])
+                    .shape),
+            "[4, s]")
       << "inside, the size is a constant";
 }
 
@@ -202,7 +203,7 @@ TEST(Specialize, DivisibleTakesTheGenericVariantForOtherSizes) {
   EXPECT_EQ(t.call(3, 0, 0), "s%8=0");
   EXPECT_EQ(t.call(2, 17, 0), "generic");
   EXPECT_EQ(t.session->variants().size(), 2u) << "odd sizes compile nothing";
-  const auto& env = *t.session->variants()[1]->compiled.executable->env;
+  const auto& env = *t.session->variants()[1]->compiled->executable->env;
   EXPECT_EQ(env.divisor(*env.find("s")), 8);
 }
 

@@ -56,7 +56,7 @@ TEST_F(Program, ADecompositionIsOneKernel) {
   m.add("Blend", {"a", "b", "c"}, {"y"}, {weights}, "com.example.program").output("y");
   auto session = open(m);
   ASSERT_TRUE(session);
-  EXPECT_EQ(session->variants()[0]->compiled.executable->steps.size(), 1u);
+  EXPECT_EQ(session->variants()[0]->compiled->executable->steps.size(), 1u);
   const Tensor a = numbers({2, 3}, 1), b = numbers({2, 3}, 2), c = numbers({3}, 3);
   auto y = session->run({{"a", a}, {"b", b}, {"c", c}});
   ASSERT_TRUE(y.ok()) << y.error().str();

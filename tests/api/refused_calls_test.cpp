@@ -21,7 +21,7 @@ TEST(RefusedCalls, AreCompiledAsLoopsOnce) {
   {
     auto session = open(model, options);
     ASSERT_TRUE(session);
-    EXPECT_TRUE(std::holds_alternative<LibraryStep>(session->variants()[0]->compiled.executable->steps[0]));
+    EXPECT_TRUE(std::holds_alternative<LibraryStep>(session->variants()[0]->compiled->executable->steps[0]));
     Inputs in = {{"x", numbers({2, 3})}, {"w", numbers({3, 4}, 1)}};
     RunStats stats;
     auto unknown = session->run(in, &stats); // the fake GPU has not been told of the new kernel
@@ -33,14 +33,14 @@ TEST(RefusedCalls, AreCompiledAsLoopsOnce) {
     const auto& loops = *session->variants()[1];
     EXPECT_EQ(loops.label, "generic, 1 nodes as loops");
     EXPECT_EQ(loops.as_loops, (std::set<std::string>{"n_y"}));
-    ASSERT_EQ(loops.compiled.executable->steps.size(), 1u);
-    const auto& kernel = std::get<KernelLaunch>(loops.compiled.executable->steps[0]);
+    ASSERT_EQ(loops.compiled->executable->steps.size(), 1u);
+    const auto& kernel = std::get<KernelLaunch>(loops.compiled->executable->steps[0]);
     ASSERT_EQ(kernel.buffers.size(), 3u);
     gpu.kernel(kernel.symbol, kernel.buffers.size() + kernel.sizes.size() + 1, [&](const FakeGpu::Launch& l) {
       const float *x = nullptr, *w = nullptr;
       float* y = nullptr;
       for (size_t i = 0; i < 3; ++i) {
-        const auto& name = loops.compiled.executable->buffers[static_cast<size_t>(kernel.buffers[i])].name;
+        const auto& name = loops.compiled->executable->buffers[static_cast<size_t>(kernel.buffers[i])].name;
         if (name == "x") x = gpu.at<float>(l.args[i], 6);
         if (name == "w") w = gpu.at<float>(l.args[i], 12);
         if (name == "y") y = gpu.at<float>(l.args[i], 8);

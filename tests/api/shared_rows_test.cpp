@@ -30,7 +30,7 @@ TEST(SharedRows, AreTheSameWithAnyNumberOfThreads) {
     auto session = open(model, o);
     ASSERT_TRUE(session);
     int64_t shared = 0;
-    for (const auto& step : session->variants()[0]->compiled.executable->steps)
+    for (const auto& step : session->variants()[0]->compiled->executable->steps)
       if (const auto* k = std::get_if<KernelLaunch>(&step)) shared += k->counters.as_const().value_or(0) > 0;
     EXPECT_GT(shared, 0) << "no kernel's programs meet";
     for (int run = 0; run < 10; ++run) {

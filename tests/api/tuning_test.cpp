@@ -69,7 +69,7 @@ RunStats run(Session& session) {
 }
 const std::vector<std::string>& tuned_kernels(const Session& session) {
   static std::vector<std::string> none;
-  const auto& kernels = session.variants()[0]->compiled.report.kernels;
+  const auto& kernels = session.variants()[0]->compiled->report.kernels;
   return kernels.empty() ? none : kernels[0].tuned;
 }
 
@@ -92,13 +92,13 @@ TEST(Tuning, AWinnerRunsWithTheNextCall) {
   run(*session);
   session->settle_tuning();
   EXPECT_EQ(times.kernels, 0) << "two calls are not enough";
-  const auto before = session->variants()[0]->compiled.executable;
+  const auto before = session->variants()[0]->compiled->executable;
   run(*session);
   session->settle_tuning();
   EXPECT_EQ(times.kernels, 1);
   EXPECT_EQ(records_of(folder).all().size(), 1U);
   ASSERT_EQ(session->variants().size(), 1U);
-  EXPECT_NE(session->variants()[0]->compiled.executable, before);
+  EXPECT_NE(session->variants()[0]->compiled->executable, before);
   EXPECT_EQ(tuned_kernels(*session).size(), 1U);
 
   RunStats stats = run(*session);
@@ -111,7 +111,7 @@ TEST(Tuning, AWinnerRunsWithTheNextCall) {
   // Executors of other threads take it, too.
   expect_right(model(), inputs(), (*other)->run(inputs(), &stats));
   EXPECT_EQ(stats.renewals, 1);
-  EXPECT_EQ((*other)->variants()[0], session->variants()[0]->compiled.executable);
+  EXPECT_EQ((*other)->variants()[0], session->variants()[0]->compiled->executable);
   // And what runs now is tuned.
   run(*session);
   session->settle_tuning();
@@ -199,7 +199,7 @@ TEST(Tuning, ADamagedFileIsReplaced) {
   FakeTimes times;
   auto session = open(model(), tuned_options(folder, times));
   ASSERT_TRUE(session);
-  ASSERT_EQ(session->variants()[0]->compiled.report.cache_warnings.size(), 1U);
+  ASSERT_EQ(session->variants()[0]->compiled->report.cache_warnings.size(), 1U);
   for (int i = 0; i < 3; ++i) run(*session);
   session->settle_tuning();
   EXPECT_EQ(run(*session).renewals, 1);

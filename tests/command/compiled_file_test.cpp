@@ -3,6 +3,7 @@
 #include "graph/support/tensor.h"
 #include "harness.h"
 #include "runtime/executor.h"
+#include <map>
 #include <random>
 #include <regex>
 
@@ -94,11 +95,79 @@ TEST_F(CompiledFile, RunsAsTheModelDoes) {
   expect(2, "run tokens.tsr --shape nothing=3", {"neither an input nor a dimension is called 'nothing'", "batch, seq"});
 }
 
+TEST_F(CompiledFile, HoldsSeveralVariants) {
+  expect(0, "compile tokens.onnx -o one.tsr --embed-weights");
+  expect(0, "compile tokens.onnx -o tokens.tsr --embed-weights --specialize batch=1 --specialize batch=4,seq=div:8 "
+            "--specialize seq=div:8 --json c.json");
+  EXPECT_EQ(json("c.json")["variants"], Json({"generic", "batch=1", "batch=4, seq%8=0", "seq%8=0"}));
+  // The call's sizes choose: the one with most conditions that fits, the generic one last.
+  const std::pair<const char*, const char*> ran[] = {{"--shape ids=1x9", "batch=1"},
+                                                     {"--shape ids=4x16", "batch=4, seq%8=0"},
+                                                     {"--shape ids=3x16", "seq%8=0"},
+                                                     {"--shape ids=3x9", "generic"}};
+  for (const auto& [shapes, label] : ran) {
+    SCOPED_TRACE(shapes);
+    expect(0, std::string("run tokens.tsr --output-dir several ") + shapes + " --json r.json");
+    const Json r = json("r.json");
+    EXPECT_EQ(r["variant_labels"][r["cases"][0]["run"]["variant"].get<size_t>()], label);
+    expect(0, std::string("run tokens.tsr ") + shapes, {std::string("variant ") + label + ", one of 4"});
+    expect(0, std::string("run one.tsr --expect several ") + shapes, {"agrees"});
+  }
+  expect(0, "explain tokens.tsr", {"the file has the variants 'generic', 'batch=1', 'batch=4, seq%8=0', 'seq%8=0'"});
+  // Weights and equal code are there once.
+  auto variants = load_executables(path("tokens.tsr"));
+  ASSERT_TRUE(variants.ok()) << variants.error().str();
+  ASSERT_EQ(variants->size(), 4u);
+  EXPECT_EQ((*variants)[0].conditions, 0);
+  EXPECT_EQ((*variants)[2].conditions, 2);
+  const auto weights = [&](size_t variant) {
+    std::map<std::string, const void*> at;
+    for (const auto& c : (*variants)[variant].executable->constants) at.emplace(c.name, c.value.data());
+    return at;
+  };
+  EXPECT_FALSE(weights(0).empty());
+  for (size_t v = 1; v < 4; ++v)
+    for (const auto& [name, data] : weights(v))
+      if (weights(0).contains(name)) {
+        EXPECT_EQ(weights(0).at(name), data) << name;
+      }
+  // As a loaded file is saved, it is loaded again.
+  ASSERT_TRUE(save_executables(*variants, path("again.tsr"), true).ok());
+  EXPECT_EQ(read_text(path("again.tsr")), read_text(path("tokens.tsr")));
+}
+
+TEST_F(CompiledFile, RefusesVariantsForWhatIsNotThere) {
+  expect(2, "compile tokens.onnx -o x.tsr --specialize batch=exact", {"neither a size nor div:8", "batch=8,seq=div:8"});
+  expect(2, "compile tokens.onnx -o x.tsr --specialize batch=-3", {"neither a size nor div:8"});
+  expect(2, "compile tokens.onnx -o x.tsr --specialize batch=2,batch=3", {"names \"batch\" twice"});
+  expect(2, "compile tokens.onnx -o x.tsr --specialize nobody=3",
+         {"no input of the model has a symbolic dimension 'nobody'"});
+  EXPECT_FALSE(fs::exists(path("x.tsr")));
+}
+
 TEST_F(CompiledFile, FloatsToo) {
   expect(0, "compile floats.onnx -o floats.tsr");
   expect(0, "run floats.onnx --shape b=3 --output-dir model");
   expect(0, "run floats.tsr --shape b=3 --output-dir file");
   EXPECT_EQ(read_text(path("model/y.npy")), read_text(path("file/y.npy")));
+}
+
+TEST_F(CompiledFile, IsMeasuredOnRequestsOfRandomSizes) {
+  expect(0, "compile tokens.onnx -o tokens.tsr");
+  const std::string vary = " --vary batch=1..3 --vary seq=2..9 --requests 20 ";
+  expect(0, "bench tokens.onnx --check 2 --json m.json" + vary,
+         {"first call of a shape", "largest relative difference"});
+  expect(0, "bench tokens.tsr --json f.json" + vary, {"first / second"});
+  const Json m = json("m.json"), f = json("f.json");
+  EXPECT_EQ(m["new_shapes"], f["new_shapes"]) << "the same seed gives the same sizes";
+  EXPECT_GT(m["new_shapes"].get<int>(), 5);
+  EXPECT_LE(m["new_shapes"].get<int>(), 20);
+  EXPECT_EQ(m["checked"], 2);
+  EXPECT_LE(m["largest_error"].get<double>(), 1e-5);
+  EXPECT_EQ(m["variants"], 1) << "none is compiled for sizes";
+  expect(2, "bench tokens.onnx --vary seq=9..2", {"'seq=9..2' is no range", "DIM=LOW..HIGH"});
+  expect(2, "bench tokens.onnx --vary sq=2..9",
+         {"neither an input nor a dimension is called 'sq'", "did you mean 'seq'"});
 }
 
 TEST_F(CompiledFile, IsMeasured) {

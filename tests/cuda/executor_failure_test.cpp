@@ -64,6 +64,31 @@ TEST_F(OnGpu, MemoryLimitsAreKept) {
   EXPECT_EQ(held(MemoryAccount::Where::Host), 0);
 }
 
+TEST_F(OnGpu, TrimGivesBackWhatCallsLeftBehind) {
+  options.memory = std::make_shared<MemoryAccount>(0);
+  auto held = [&](MemoryAccount::Where where) { return options.memory->held(where); };
+  auto e = executor(chain());
+  const int64_t before = held(MemoryAccount::Where::Device), live = gpu.live_bytes();
+  for (int64_t n : {10, 1000, 100000}) EXPECT_TRUE(e->run({{"x", ramp(n)}}).ok());
+  EXPECT_GT(held(MemoryAccount::Where::Device), before);
+  EXPECT_GT(held(MemoryAccount::Where::Host), 0) << "plans";
+  ASSERT_TRUE(e->trim().ok());
+  EXPECT_EQ(held(MemoryAccount::Where::Device), before);
+  EXPECT_EQ(held(MemoryAccount::Where::Host), 0);
+  EXPECT_EQ(gpu.live_bytes(), live);
+  auto x = ramp(1000);
+  auto r = e->run({{"x", x}});
+  ASSERT_TRUE(r.ok()) << r.error().str();
+  EXPECT_EQ(values((*r)[0]), expected(x));
+}
+
+TEST_F(OnGpu, PlansOfShapesStayWithinTheLimit) {
+  options.memory = std::make_shared<MemoryAccount>(64 << 10);
+  auto e = executor(chain());
+  for (int64_t n = 1; n < 1000; ++n) EXPECT_TRUE(e->run({{"x", ramp(n)}}).ok()) << n;
+  EXPECT_LE(options.memory->peak(), 64 << 10);
+}
+
 // Whatever call of the driver fails, and however late: an error that names it, and the next call works.
 TEST_F(OnGpu, EveryCallMayFail) {
   auto b = builder();

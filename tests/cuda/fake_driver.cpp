@@ -123,9 +123,12 @@ std::shared_ptr<cuda::Context> FakeGpu::context() {
 
 // The functions of the table.
 struct FakeCalls {
+// One call at a time: streams, graphs and memory are those of all threads.
 #define ENTER(function)                                                                                                \
+  const std::lock_guard one_call(gpu->mutex_);                                                                         \
   if (auto r = gpu->enter(#function); r != CUDA_SUCCESS) return r
 #define ENTER_WITHOUT_CONTEXT(function)                                                                                \
+  const std::lock_guard one_call(gpu->mutex_);                                                                         \
   if (auto r = gpu->enter(#function, false); r != CUDA_SUCCESS) return r
 
   static CUresult Init(unsigned) {

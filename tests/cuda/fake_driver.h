@@ -58,7 +58,8 @@ public:
   int resident_blocks = 1; // of a multiprocessor; 132 of them
   int cooperative = 1;
 
-  // What has happened.
+  // What has happened. Where other threads call, too: while pause() is held.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> pause() { return std::unique_lock(mutex_); }
   std::map<std::string, int> calls;
   std::vector<Launch> launches;              // executed
   std::vector<std::string> launched;         // names
@@ -97,6 +98,7 @@ private:
   CUresult allocate_for(CUdeviceptr* out, size_t bytes);
   CUresult release(uint64_t address);
 
+  std::recursive_mutex mutex_; // of calls: kernels make some themselves
   std::shared_ptr<cuda::Driver> driver_;
   struct Fault {
     int countdown;

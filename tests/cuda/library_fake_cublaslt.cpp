@@ -2,6 +2,7 @@
 // descriptors, and what happens where the library refuses.
 #include "fake_driver.h"
 #include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/gemm_sizes.h"
 #include "tests/cuda/library_product.h"
 #include <cmath>
 #include <cstring>
@@ -29,7 +30,8 @@ struct Product {
 struct Library {
   FakeGpu gpu;
   bool knows_pointers = true, has_pointer_algorithms = true, has_epilogues = true, has_anything = true;
-  int heuristics = 0, calls = 0, live = 0;
+  bool has_the_algorithm_of_others = true;
+  int heuristics = 0, checks = 0, calls = 0, live = 0;
   uint32_t least_alignment = 1024;
 }* library = nullptr;
 
@@ -183,6 +185,15 @@ struct Machine {
       *count = 1;
       return CUBLAS_STATUS_SUCCESS;
     };
+    t.cublasLtMatmulAlgoCheck = [](cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                                   cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                   const cublasLtMatmulAlgo_t*, cublasLtMatmulHeuristicResult_t* out) {
+      ++library->checks;
+      if (!library->has_the_algorithm_of_others) return CUBLAS_STATUS_NOT_SUPPORTED;
+      *out = {};
+      out->workspaceSize = 500;
+      return CUBLAS_STATUS_SUCCESS;
+    };
     t.cublasLtMatmul = multiply;
     auto context = state.gpu.context();
     EXPECT_TRUE(context
@@ -271,6 +282,63 @@ TEST(CublasLtPlans, TheSameProblemIsAskedOnce) {
   EXPECT_EQ(machine.state.heuristics, 1);
   check(*machine.gpu, dense_product(DType::F16, {}, 4, 8, 6), "another");
   EXPECT_EQ(machine.state.heuristics, 2);
+}
+
+// Sizes of one cell of the grid share what the library chose for its corner.
+TEST(CublasLtPlans, SizesThatVaryAskForAGridOfSizes) {
+  Machine machine;
+  auto run = [&](int64_t m, bool varies = true) {
+    auto p = dense_product(DType::F16, {}, m, 24, 40);
+    p.varies = varies;
+    check(*machine.gpu, p, "rows " + std::to_string(m));
+  };
+  run(97);
+  EXPECT_EQ(machine.state.heuristics, 1);
+  EXPECT_EQ(machine.state.checks, 1);
+  for (int64_t m = 98; m <= 104; ++m) run(m);
+  EXPECT_EQ(machine.state.heuristics, 1) << "up to 104, the corner itself";
+  EXPECT_EQ(machine.state.checks, 7);
+  run(105);
+  EXPECT_EQ(machine.state.heuristics, 2);
+  run(105);
+  EXPECT_EQ(machine.state.heuristics + machine.state.checks, 2 + 8) << "a size that was planned is known";
+  run(99, false); // another product of that size is the same problem
+  EXPECT_EQ(machine.state.heuristics, 2);
+  machine.state.has_the_algorithm_of_others = false;
+  run(106);
+  EXPECT_EQ(machine.state.heuristics, 3) << "the library does not take it: asked for these sizes";
+}
+
+TEST(GemmSizes, AGridOfEighths) {
+  for (int64_t n = 1; n < 5000; ++n) {
+    const int64_t r = rounded_size(n, 8);
+    EXPECT_GE(r, n);
+    EXPECT_LE(r - n, n / 8) << n;
+    EXPECT_EQ(rounded_size(r, 8), r);
+  }
+  for (int64_t n : {1, 8, 64, 96, 768, 1024, 3072, 4096}) EXPECT_EQ(rounded_size(n, 8), n);
+}
+
+TEST(GemmSizes, DistancesKeepTheirAlignment) {
+  for (int64_t size = 33; size < 200; ++size) {
+    GemmProblem p;
+    p.m = p.n = p.k = size;
+    p.batch = 5;
+    p.a = p.b = p.c = {false, size, size, size, size * size};
+    p.b = {true, size, size, 4096, 128}; // columns of several matrices side by side
+    const GemmProblem like = on_grid(p, {true, true, true, true}, 2, 4);
+    EXPECT_GE(like.a.ld, like.a.rows);
+    EXPECT_GE(like.a.batch_stride, like.a.ld * (like.a.cols - 1) + like.a.rows);
+    auto aligned = [](int64_t x, int64_t bytes) { return std::min<int64_t>(x * bytes & -(x * bytes), 128); };
+    EXPECT_EQ(aligned(like.a.ld, 2), aligned(p.a.ld, 2)) << size;
+    EXPECT_EQ(aligned(like.a.batch_stride, 2), aligned(p.a.batch_stride, 2)) << size;
+    EXPECT_EQ(aligned(like.c.ld, 4), aligned(p.c.ld, 4)) << size;
+    EXPECT_EQ(like.b.ld, 4096);
+    EXPECT_EQ(like.b.batch_stride, 128);
+    EXPECT_EQ(like.batch, 8);
+    const GemmProblem fixed = on_grid(p, {}, 2, 4);
+    EXPECT_TRUE(fixed.m == size && fixed.a.ld == size && fixed.a.batch_stride == size * size && fixed.batch == 5);
+  }
 }
 
 TEST(CublasLtPlans, OffsetsLowerThePromisedAlignment) {

@@ -70,6 +70,10 @@ Outcome check(Gpu& gpu, Product p, const std::string& what) {
   MatmulCall call;
   call.scale = p.scale;
   call.fused = p.fused;
+  ShapeEnv env;
+  if (p.varies)
+    for (auto* part : {&call.a, &call.b, &call.c})
+      for (size_t d = 0; d < 2; ++d) part->shape.push_back(env.named_symbol("s" + std::to_string(d)));
   Context::Current current(gpu.context());
   auto plan = plan_cuda_matmul({gpu.context(), what, p.can_finish}, call, views);
   EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().str());

@@ -11,6 +11,7 @@ struct Product {
   std::optional<LibraryEpilogue> fused = std::nullopt;
   std::optional<DeviceOperand> bias = std::nullopt, residual = std::nullopt;
   bool can_finish = false;
+  bool varies = false; // its sizes are symbols of the call
 };
 
 // Dense operands of [batch..., m, k] and [batch..., k, n], or their transposes.

@@ -26,6 +26,7 @@ protected:
     });
     options.pool = ThreadPool::create(1);
     options.poison = false;
+    options.wait_for_plans = true; // the second call records, and what is counted does not depend on time
   }
   // y = x + kSteps, by as many kernels.
   std::unique_ptr<Executor> executor(bool with_host_step = false) {
@@ -59,13 +60,17 @@ protected:
   }
   // A run, its results, and how often the driver's functions were called.
   std::map<std::string, int> run(Executor& e, int64_t n, float from = 0, RunStats* stats = nullptr) {
-    gpu.calls.clear();
+    {
+      const auto paused = gpu.pause();
+      gpu.calls.clear();
+    }
     auto r = e.run({{"x", ramp(n, from)}}, stats);
     EXPECT_TRUE(r.ok()) << r.error().str();
     for (int64_t i = 0; r.ok() && i < n; ++i) {
       auto want = from + static_cast<float>(i + kSteps);
       EXPECT_EQ((*r)[0].as<float>()[static_cast<size_t>(i)], want);
     }
+    const auto paused = gpu.pause();
     return gpu.calls;
   }
 };
@@ -120,6 +125,26 @@ TEST_F(Repeated, MemoryOfTheCallerIsPartOfIt) {
   for (size_t i : {2u, 3u, 4u, 5u}) EXPECT_EQ(call(i), kSteps);
   EXPECT_EQ(gpu.live_graphs(), 0u);
   EXPECT_EQ(call(0), kSteps);
+}
+
+// Beside the calls: none of them is captured, and whichever way one goes, its results are right.
+TEST_F(Repeated, TheGraphIsRecordedBesideTheCalls) {
+  options.wait_for_plans = false;
+  auto e = executor();
+  for (int64_t n : {100, 70}) {
+    int calls = 0;
+    while (run(*e, n, static_cast<float>(calls))["cuGraphLaunch"] == 0 && calls < 1000) {
+      ASSERT_TRUE(e->wait().ok());
+      ++calls;
+    }
+    EXPECT_LT(calls, 1000) << "launched singly for longer than recording takes, it is recorded";
+    EXPECT_GE(calls, 2);
+  }
+  EXPECT_EQ(gpu.live_graphs(), 2u);
+  for (int64_t n = 1; n < 40; ++n)
+    for (int round = 0; round < 2; ++round) run(*e, n);
+  e.reset(); // while some are waiting to be recorded
+  EXPECT_EQ(gpu.live_graphs(), 0u);
 }
 
 TEST_F(Repeated, ViolationsAreFound) {

@@ -20,7 +20,7 @@ const Call* only_call(const Executable& e) {
   return found;
 }
 
-std::shared_ptr<Executable> through_file(const Executable& e, const TemporaryFolder& folder) {
+std::shared_ptr<const Executable> through_file(const Executable& e, const TemporaryFolder& folder) {
   std::string path = folder.path() + "/model.tsr";
   auto saved = save_executable(e, path, true);
   EXPECT_TRUE(saved.ok()) << (saved.ok() ? "" : saved.error().str());

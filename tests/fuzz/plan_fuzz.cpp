@@ -1,6 +1,6 @@
 // Plans of executables whose kernels are plain functions, so that the address sanitizer sees what they touch. Each
 // function stays inside of what its contract says, whatever sizes it gets within the facts, as generated code does.
-#include "codegen/driver/host_payload.h"
+#include "codegen/load/resolve_host_step.h"
 #include "plan_harness.h"
 #include "tests/runtime/build_executable.h"
 

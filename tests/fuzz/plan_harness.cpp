@@ -1,5 +1,5 @@
 #include "plan_harness.h"
-#include "codegen/driver/host_payload.h"
+#include "codegen/load/resolve_host_step.h"
 #include "driver.h"
 #include "plan_mutator.h"
 #include "runtime/file_format.h"
@@ -161,20 +161,15 @@ private:
                           return it == functions_.end() ? nullptr : it->second;
                         }};
     };
-    TESSERA_ASSIGN(auto loaded, load_executable(file_of(plan), "model.tsr", link));
-    TESSERA_TRY(each_executable(*loaded, [](Executable& e) -> Status {
-      for (auto& step : e.steps)
-        if (auto* host = std::get_if<HostStep>(&step)) {
-          TESSERA_ASSIGN(host->run, resolve_host_step(*host, e));
-        }
-      return {};
-    }));
+    TESSERA_ASSIGN(auto loaded, load_executables(file_of(plan), "model.tsr", link, resolve_host_step));
+    std::vector<std::shared_ptr<const Executable>> variants;
+    for (auto& v : loaded) variants.push_back(std::move(v.executable));
     static const auto pool = std::make_shared<OneThread>();
     ExecutorOptions options;
     options.pool = pool;
     options.poison = true;
     options.memory_limit = 64 << 20;
-    TESSERA_ASSIGN(auto executor, Executor::create({loaded}, options));
+    TESSERA_ASSIGN(auto executor, Executor::create(std::move(variants), options));
     auto outputs = outputs_;
     return executor->run(model_.inputs, nullptr, into_outputs && !outputs.empty() ? &outputs : nullptr);
   }

@@ -30,6 +30,13 @@ read -ra flags < <(pkg-config --cflags --libs tessera)
 cc -std=c11 "$2/examples/serving/c/serve.c" "${flags[@]}" -lpthread -fuse-ld=mold -o "$work/serve_c"
 "$work/serve_c" "$3" cpu
 [ "$(pkg-config --modversion tessera)" = "$(sed -n 's/^version = "\([0-9.]*\)".*/\1/p' "$2/pyproject.toml")" ]
+# The same over the library that runs compiled files alone, with such a file.
+"$1/bin/tessera" compile "$3" -o "$work/model.tsr" --device cpu --embed-weights
+"$work/build/embed_runtime" "$work/model.tsr"
+read -ra flags < <(pkg-config --cflags --libs tessera-runtime)
+cc -std=c11 "$2/examples/serving/c/serve.c" "${flags[@]}" -lpthread -fuse-ld=mold -o "$work/serve_runtime"
+"$work/serve_runtime" "$work/model.tsr" cpu
+if ldd "$work/serve_runtime" | grep -Ei 'LLVM|protobuf|libtessera\.so'; then exit 1; fi
 project serving_cpp "$2" examples/serving/cpp
 "$work/serving_cpp/serve" "$3" cpu
 if [ -d "$1/python/tessera" ]; then

@@ -16,7 +16,7 @@ using tile::Type;
 Type pointer(DType d) { return {Type::Kind::Pointer, d, {}}; }
 Type scalar_i64() { return {Type::Kind::Data, DType::I64, {}}; }
 
-HostKernelFn link(const Kernel& kernel, std::shared_ptr<HostModule>& keep,
+HostKernelFn link(const Kernel& kernel, std::shared_ptr<const HostCode>& keep,
                   const HostTarget& target = HostTarget::detect()) {
   auto verified = tile::verify(kernel);
   EXPECT_TRUE(verified.ok()) << (verified.ok() ? "" : verified.error().str()) << tile::print(kernel);
@@ -24,7 +24,7 @@ HostKernelFn link(const Kernel& kernel, std::shared_ptr<HostModule>& keep,
   EXPECT_TRUE(object.ok()) << (object.ok() ? "" : object.error().str()) << tile::print(kernel);
   if (!object.ok()) return nullptr;
   std::vector<CompiledObject> objects{*object};
-  auto module = HostModule::load(objects);
+  auto module = link_host_objects(objects);
   EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
   if (!module.ok()) return nullptr;
   keep = *module;
@@ -108,7 +108,7 @@ void expect_as_interpreted(const Kernel& kernel, Buffers input, int64_t grid, do
     if (std::string_view(isa) != "native") setenv("TESSERA_HOST_ISA", isa, 1);
     auto target = HostTarget::detect();
     unsetenv("TESSERA_HOST_ISA");
-    std::shared_ptr<HostModule> keep;
+    std::shared_ptr<const HostCode> keep;
     auto fn = link(kernel, keep, target);
     ASSERT_NE(fn, nullptr);
     Buffers compiled = input, interpreted = input;
@@ -277,7 +277,7 @@ TEST_P(HostMath, WithinUlpsOfFloat64) {
     unsetenv("TESSERA_HOST_ISA");
     auto k = elementwise({DType::F32}, DType::F32,
                          [&](Builder& b, std::span<const tile::ValueId> v) { return b.scalar(p.op, v); });
-    std::shared_ptr<HostModule> keep;
+    std::shared_ptr<const HostCode> keep;
     auto fn = link(k, keep, target);
     ASSERT_NE(fn, nullptr);
     const int64_t n = 200003;
@@ -441,7 +441,7 @@ TEST(HostPrefetch, IsOneInstructionALineAndHarmless) {
   size_t calls = 0;
   for (size_t at = 0; (at = object->llvm_ir.find("call void @llvm.prefetch", at)) != std::string::npos; ++at) ++calls;
   EXPECT_EQ(calls, 5u); // 64 floats are four lines
-  std::shared_ptr<HostModule> keep;
+  std::shared_ptr<const HostCode> keep;
   auto* fn = link(k, keep);
   ASSERT_NE(fn, nullptr);
   for (int64_t far : {int64_t{0}, int64_t{1} << 40, -(int64_t{1} << 40)}) {
@@ -510,7 +510,7 @@ TEST(HostGather, MasksGatherScatterAndReports) {
         b.store(y, at, b.load(x, ix, op(ScalarOp::And, {mask, good})), mask);
         return {};
       });
-  std::shared_ptr<HostModule> keep;
+  std::shared_ptr<const HostCode> keep;
   auto fn = link(k, keep);
   ASSERT_NE(fn, nullptr);
   Buffers data;
@@ -567,15 +567,6 @@ TEST(HostMasks, FormulasOfTwoBoundsAgreeWithTheInterpreter) {
       expect_as_interpreted(k, data, 1);
     }
   }
-}
-
-TEST(HostModule, RefusesDamagedObjects) {
-  std::vector<CompiledObject> objects(1);
-  objects[0].symbol = "kernel";
-  objects[0].object.assign(100, 'x');
-  auto module = HostModule::load(objects);
-  ASSERT_FALSE(module.ok());
-  EXPECT_EQ(module.error().code, ErrorCode::CodegenError);
 }
 
 } // namespace

@@ -136,7 +136,7 @@ protected:
     std::memcpy(&h, good_.data(), sizeof h);
     const char* body = good_.data() + sizeof h;
     Json plan = Json::parse(body, body + h.plan_bytes);
-    edit(plan);
+    edit(plan["variants"][0]);
     return with_text(plan.dump());
   }
   Diagnostic with_text(const std::string& plan) {
@@ -172,19 +172,19 @@ protected:
 TEST_F(EditedPlan, EveryNumberIsCheckedWhereItStands) {
   EXPECT_EQ(with([](Json&) {}).message, "it ran");
   refused([](Json& j) { j["buffers"][1]["kind"] = 4; },
-          "plan.buffers[1].kind is 4, expected a whole number from 0 to 3");
-  refused([](Json& j) { j["buffers"][1]["kind"] = int64_t{1} << 32; }, "plan.buffers[1].kind");
-  refused([](Json& j) { j["buffers"][1]["last"] = INT64_MAX; }, "plan.buffers[1].last");
+          "plan.variants[0].buffers[1].kind is 4, expected a whole number from 0 to 3");
+  refused([](Json& j) { j["buffers"][1]["kind"] = int64_t{1} << 32; }, "plan.variants[0].buffers[1].kind");
+  refused([](Json& j) { j["buffers"][1]["last"] = INT64_MAX; }, "plan.variants[0].buffers[1].last");
   refused([](Json& j) { j["buffers"][1]["dtype"] = "f99"; },
-          "plan.buffers[1].dtype is \"f99\", expected an element type");
-  refused([](Json& j) { j["steps"][0]["kernel"]["buffers"][0] = 3; }, "plan.steps[0].kernel.buffers[0] is 3");
+          "plan.variants[0].buffers[1].dtype is \"f99\", expected an element type");
+  refused([](Json& j) { j["steps"][0]["kernel"]["buffers"][0] = 3; }, "plan.variants[0].steps[0].kernel.buffers[0] is 3");
   refused([](Json& j) { j["steps"][0]["kernel"]["buffers"] = {0}; }, "expected 2 buffers");
-  refused([](Json& j) { j["steps"][0]["kernel"]["contract"] = 9; }, "plan.steps[0].kernel.contract");
+  refused([](Json& j) { j["steps"][0]["kernel"]["contract"] = 9; }, "plan.variants[0].steps[0].kernel.contract");
   refused([](Json& j) { j["steps"][0]["kernel"]["arguments"] = Json::array(); }, "expected 1 sizes");
   refused([](Json& j) { j["steps"][0]["kernel"]["arguments"][0] = "nobody"; }, "there is no symbol 'nobody'");
-  refused([](Json& j) { j["steps"][0]["kernel"].erase("name"); }, "plan.steps[0].kernel has no 'name'");
-  refused([](Json& j) { j["steps"][0] = 7; }, "plan.steps[0] is 7, expected an object");
-  refused([](Json& j) { j["symbols"][0][1] = 0.5; }, "plan.symbols[0][1] is 0.5");
+  refused([](Json& j) { j["steps"][0]["kernel"].erase("name"); }, "plan.variants[0].steps[0].kernel has no 'name'");
+  refused([](Json& j) { j["steps"][0] = 7; }, "plan.variants[0].steps[0] is 7, expected an object");
+  refused([](Json& j) { j["symbols"][0][1] = 0.5; }, "plan.variants[0].symbols[0][1] is 0.5");
   refused([](Json& j) { j["inputs"][0]["buffer"] = 2; }, "another kind");
   auto text = with_text("[1, 2");
   EXPECT_EQ(text.code, ErrorCode::CorruptFile);

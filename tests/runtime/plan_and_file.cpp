@@ -195,7 +195,7 @@ protected:
     for (int64_t i = 0; i < t.count(); ++i) t.set_f64(i, -in[0].get_f64(i));
     return std::vector<Tensor>{t};
   }
-  static Result<decltype(HostStep::run)> resolve(const HostStep& h) {
+  static Result<decltype(HostStep::run)> resolve(const HostStep& h, const Executable&) {
     if (h.payload != "negate()") return Diagnostic(ErrorCode::UnsupportedOp, h.payload);
     return decltype(HostStep::run)(negate);
   }

@@ -14,6 +14,7 @@ MAY = {
     "fusion": {"graph", "fusion"},
     "runtime": {"graph/support", "graph/sym", "runtime"},
     "codegen/target": {"graph/support", "codegen/target"},
+    "codegen/load": {"graph", "runtime", "codegen/load"},
     "codegen": {"graph", "fusion", "runtime", "codegen"},
     "report": {"graph", "frontend", "fusion", "codegen", "runtime", "report"},
     "api": {"graph", "frontend", "fusion", "codegen", "runtime", "report", "api"},

@@ -1,9 +1,10 @@
 // tessera bench: how long a call takes, what starting costs, and how near the memory's ceiling the compiled part comes.
-#include "codegen/driver/load.h"
+#include "codegen/load/load.h"
 #include "explain.h"
 #include "graph/support/stopwatch.h"
 #include "graph/support/temporary_folder.h"
 #include "measure.h"
+#include "requests.h"
 #include "runtime/variant.h"
 #include "trace.h"
 #include <algorithm>
@@ -21,6 +22,7 @@ struct BenchOptions {
   uint64_t seed = 0;
   bool no_cold = false, profile = false, nvtx = false;
   std::string trace; // file
+  RequestOptions requests;
 };
 
 // Bytes read and written per second by a parallel copy that moves as many bytes as the model, up to 512 MB.
@@ -89,7 +91,7 @@ Result<Json> bench(const BenchOptions& o) {
   const Stopwatch warm;
   TESSERA_ASSIGN(auto session, Session::open(o.model.model, options));
   j["warm_start_ms"] = warm.ms();
-  const Compiled& compiled = session->variants().front()->compiled;
+  const Compiled& compiled = *session->variants().front()->compiled;
   const auto& r = compiled.report;
   j["warm_start"] = {{"import_ms", r.import_ms},      {"passes_ms", r.passes_ms}, {"fusion_ms", r.fusion_ms},
                      {"codegen_ms", r.codegen_ms},    {"link_ms", r.link_ms},     {"cache_hits", r.cache_hits},
@@ -207,6 +209,13 @@ std::string bench_text(const Json& j) {
 }
 
 int run(BenchOptions o) {
+  if (!o.requests.ranges.empty()) {
+    o.requests.seed = o.seed;
+    auto report = bench_requests(o.model, o.requests);
+    if (!report.ok()) return fail(report.error(), o.model.json);
+    if (o.model.json != "-") say(requests_text(*report));
+    return finish(kDone, o.model.json, *report);
+  }
   o.profile = o.profile || !o.trace.empty();
   auto report = bench(o);
   if (!report.ok()) return fail(report.error(), o.model.json);
@@ -230,9 +239,18 @@ void add_bench(CommandLine& line) {
   sub.flag("--nvtx", options->nvtx, kNvtxHelp);
   sub.option("--trace", options->trace,
              "write the first calls and their steps to this file as a Chrome trace, which Perfetto opens");
+  sub.option("--vary", options->requests.ranges,
+             "DIM=LOW..HIGH (repeatable): requests of random sizes instead, each twice: what a new shape costs")
+      .one_at_a_time();
+  sub.option("--requests", options->requests.requests, "with --vary: how many").range(1, 10000000).show_default();
+  sub.option("--check", options->requests.checks,
+             "with --vary: so many results next to a fresh compile for their sizes")
+      .range(0, 100000)
+      .show_default();
   sub.footer("Examples:\n"
              "  tessera bench model.onnx --shape batch=1 --shape seq=128 --threads 2\n"
              "  tessera bench model.onnx --shape pixels=8x3x224x224 --profile --json bench.json\n"
+             "  tessera bench model.onnx --vary batch=1..32 --vary seq=1..512 --requests 1000\n"
              "  tessera bench model.onnx --trace trace.json    then open it at https://ui.perfetto.dev");
   sub.action([options] { return run(*options); });
 }

@@ -1,9 +1,9 @@
 #include "command.h"
 #include "api/device.h"
 #include "api/load_operators.h"
-#include "codegen/driver/load.h"
 #include "codegen/driver/pipeline.h"
 #include "codegen/driver/plan_file.h"
+#include "codegen/load/load.h"
 #include "codegen/target/select.h"
 #include "graph/ops/op.h"
 #include "graph/support/file.h"
@@ -93,7 +93,7 @@ void add_save_plan_option(Subcommand& sub, ModelOptions& o) {
 
 Status save_plan(const ModelOptions& o, const Session& session) {
   if (o.save_plan.empty()) return {};
-  return write_text(o.save_plan, print_plan_file(session.variants().front()->compiled));
+  return write_text(o.save_plan, print_plan_file(*session.variants().front()->compiled));
 }
 
 void add_model_options(Subcommand& sub, ModelOptions& o) {
@@ -120,7 +120,8 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
   sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")")
       .only_compiles(o.compiles);
   sub.group("Variants");
-  sub.option("--specialize", o.specialize, "make variants for sizes: DIM=exact or DIM=div:8 (repeatable)")
+  sub.option("--specialize", o.specialize,
+             "make variants for sizes: DIM=exact or DIM=div:8; compile: one for each DIM=4,DIM=div:8 (repeatable)")
       .one_at_a_time()
       .only_compiles(o.compiles);
   sub.option("--on-miss", o.on_miss, "when no specialized variant fits: compile another, or run the generic one")
@@ -213,7 +214,37 @@ Result<DeviceChoice> device_for(const ModelOptions& o) {
   return here.device == "cuda" ? here : choose_device("cuda", target.arch);
 }
 
+// Of "div:8".
+Result<Specialization> parse_divisor(const std::string& option, std::string_view text) {
+  Specialization how;
+  how.kind = Specialization::Kind::Divisible;
+  if (!parse_int(text.substr(4), how.divisor) || how.divisor < 2 || how.divisor > 1 << 20)
+    return usage("--specialize '" + option + "': the divisor is a number from 2 to 1048576");
+  return how;
+}
+
 } // namespace
+
+Result<std::map<std::string, Specialization>> parse_variant(const std::string& text) {
+  std::map<std::string, Specialization> out;
+  for (std::string_view rest = text;;) {
+    const auto comma = rest.find(',');
+    TESSERA_ASSIGN(auto parts,
+                   split_assignment(std::string(rest.substr(0, comma)), "--specialize", "DIM=4 or DIM=div:8"));
+    Specialization how;
+    if (parts.second.starts_with("div:")) {
+      TESSERA_ASSIGN(how, parse_divisor(text, parts.second));
+    } else if (!parse_int(parts.second, how.size) || how.size < 0) {
+      return usage("--specialize '" + text + "': '" + parts.second + "' is neither a size nor div:8")
+          .note("a compiled file has variants for sizes that are known: --specialize batch=1 --specialize "
+                "batch=8,seq=div:8");
+    }
+    if (!out.emplace(parts.first, how).second)
+      return usage("--specialize '" + text + "' names " + quote(parts.first) + " twice");
+    if (comma == std::string_view::npos) return out;
+    rest.remove_prefix(comma + 1);
+  }
+}
 
 Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<ShapeArgument>& shapes) {
   SessionOptions out;
@@ -260,9 +291,7 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
     TESSERA_ASSIGN(auto parts, split_assignment(text, "--specialize", "DIM=exact or DIM=div:8"));
     Specialization how;
     if (parts.second.starts_with("div:")) {
-      how.kind = Specialization::Kind::Divisible;
-      if (!parse_int(std::string_view(parts.second).substr(4), how.divisor) || how.divisor < 2 || how.divisor > 1 << 20)
-        return usage("--specialize '" + text + "': the divisor is a number from 2 to 1048576");
+      TESSERA_ASSIGN(how, parse_divisor(text, parts.second));
     } else if (parts.second != "exact") {
       return usage("--specialize '" + text + "' is neither DIM=exact nor DIM=div:8");
     }
@@ -312,7 +341,7 @@ Result<std::unique_ptr<Session>> open_session(const ModelOptions& o, SessionOpti
   if (opened.ok())
     for (const auto& w : (*opened)->model_warnings()) say_warning(w);
   if (opened.ok())
-    for (const auto& w : (*opened)->variants().front()->compiled.report.plan_warnings) say_warning(w);
+    for (const auto& w : (*opened)->variants().front()->compiled->report.plan_warnings) say_warning(w);
   return opened;
 }
 

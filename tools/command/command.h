@@ -47,7 +47,7 @@ struct ModelOptions {
   std::string plan, save_plan; // files
   bool plan_strict = false;
   std::vector<std::string> operators;  // shared libraries of operators
-  std::vector<std::string> specialize; // DIM=exact, DIM=div:8
+  std::vector<std::string> specialize; // DIM=exact, DIM=div:8; of `compile`, "DIM=4,DIM=div:8" for each variant
   std::string on_miss = "compile";
   int max_variants = 8;
   std::string json;                  // file, "-" for standard output
@@ -72,6 +72,9 @@ struct ShapeArgument {
   Dims sizes;
 };
 [[nodiscard]] Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& texts);
+
+// The conditions of a variant of a compiled file: "batch=8,seq=div:8".
+[[nodiscard]] Result<std::map<std::string, Specialization>> parse_variant(const std::string& text);
 
 // Errors: Usage for texts that do not parse, and for options that do not apply to a compiled file; those of
 // choose_device().

@@ -18,11 +18,16 @@ int run(const CompileCommand& o) {
   auto done = [&]() -> Result<Json> {
     TESSERA_TRY(need_model(o.model.model, "compile"));
     TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
-    TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
+    ModelOptions model = o.model;
+    model.specialize.clear(); // what calls want; there are none
+    TESSERA_ASSIGN(SessionOptions options, session_options(model, shapes));
+    for (const auto& text : o.model.specialize) {
+      TESSERA_ASSIGN(options.variants.emplace_back(), parse_variant(text));
+    }
     options.compile_only = true;
     options.compile.keep_tiles = true;
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
-    const auto& compiled = session->variants().front()->compiled;
+    const Compiled& compiled = *session->variants().front()->compiled;
     std::vector<std::string> notes; // of the sizes that explain chooses, too
     TESSERA_ASSIGN(const Sizes sizes, choose_sizes(*session, {}, shapes, notes));
     TESSERA_TRY(session->save(o.output, o.embed_weights, sizes));
@@ -39,6 +44,8 @@ int run(const CompileCommand& o) {
            {"total_ms", r.import_ms + r.total_ms},
            {"cache_hits", r.cache_hits},
            {"cache_misses", r.cache_misses}};
+    j["variants"] = Json::array();
+    for (const auto& v : session->variants()) j["variants"].push_back(v->label);
     if (o.model.json != "-")
       say(shown(o.output) + ": " + format_bytes(ignored ? 0 : static_cast<double>(bytes)) + " for " +
           compiled.executable->target + ", compiled in " + format_ms(r.import_ms + r.total_ms) + "\n");
@@ -62,6 +69,7 @@ void add_compile(CommandLine& line) {
              "  tessera compile model.onnx -o model.tsr\n"
              "  tessera compile model.pt2 -o model.tsr\n"
              "  tessera compile model.onnx -o model.tsr --embed-weights --threads 4\n"
+             "  tessera compile model.onnx -o model.tsr --specialize batch=1 --specialize batch=8,seq=div:8\n"
              "  tessera compile model.onnx -o model.tsr --device cuda --arch sm_90");
   sub.action([options] { return run(*options); });
 }

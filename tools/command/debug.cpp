@@ -252,7 +252,7 @@ Status run(Opened& opened, const Tensors& inputs) {
   RunStats stats;
   TESSERA_TRY(opened.session->run(inputs, &stats));
   opened.variant = opened.session->variants()[static_cast<size_t>(stats.variant)];
-  TESSERA_ASSIGN(opened.sizes, bind_symbols(*opened.variant->compiled.graph, inputs));
+  TESSERA_ASSIGN(opened.sizes, bind_symbols(*opened.variant->compiled->graph, inputs));
   return {};
 }
 
@@ -276,7 +276,7 @@ Result<std::pair<bool, Json>> debug(const DebugOptions& o) {
   options.rtol = o.rtol;
   options.taps = model.taps;
   options.taps.progress = [&](const std::string& text) { progress.show(text); };
-  const Compiled& compiled = model.variant->compiled;
+  const Compiled& compiled = *model.variant->compiled;
   AccuracyReport report;
   if (o.against == "reference" && o.against_model.empty()) {
     TESSERA_ASSIGN(report, accuracy::compare_with_reference(compiled, inputs, model.sizes, options));
@@ -289,7 +289,7 @@ Result<std::pair<bool, Json>> debug(const DebugOptions& o) {
     TESSERA_TRY(run(expected, inputs));
     expected.taps.progress = options.taps.progress;
     TESSERA_ASSIGN(report,
-                   accuracy::compare_with_run(compiled, {expected.variant->compiled, expected.sizes, expected.taps},
+                   accuracy::compare_with_run(compiled, {*expected.variant->compiled, expected.sizes, expected.taps},
                                               inputs, model.sizes, options));
   }
   progress.clear();

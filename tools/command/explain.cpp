@@ -146,9 +146,14 @@ Result<Json> made_report(const ExplainOptions& o) {
   TESSERA_TRY(save_plan(o.model, *session));
   std::vector<std::string> notes;
   TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
+  if (const auto variants = session->variants(); variants.front()->from_file && variants.size() > 1) {
+    std::string labels;
+    for (const auto& v : variants) labels += (labels.empty() ? "'" : "', '") + shown(v->label);
+    notes.push_back("the file has the variants " + labels + "'; this is the report of the first");
+  }
   for (const auto& n : notes) say_note(n);
   TESSERA_ASSIGN(Json report, explain_json(*session, sizes, tiles));
-  if (const auto& graph = session->variants().front()->compiled.graph; o.ir == "graph" && graph)
+  if (const auto& graph = session->variants().front()->compiled->graph; o.ir == "graph" && graph)
     report["graph"] = print(*graph);
   TESSERA_TRY(add_times(o.model, o.measure, session.get(), report));
   return report;
@@ -221,7 +226,7 @@ Result<Json> explain_json(const Session& session, const Sizes& sizes, bool tiles
   };
   TESSERA_ASSIGN(Json j, parse_report(session.report(sizes, true), damaged));
   try {
-    if (!session.variants().front()->compiled.graph) { // its times have the sizes of the compile
+    if (!session.variants().front()->compiled->graph) { // its times have the sizes of the compile
       if (j.at("sizes") != Json(sizes)) j["priced_sizes"] = j.at("sizes");
       j["sizes"] = sizes;
       evaluate_all(j, value);

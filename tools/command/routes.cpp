@@ -11,7 +11,7 @@ namespace {
 // which its generated kernel computes where the library is missing.
 std::set<std::string> library_nodes(const Session& session) {
   std::set<std::string> names;
-  const Compiled& compiled = session.variants().front()->compiled;
+  const Compiled& compiled = *session.variants().front()->compiled;
   if (!compiled.graph) return names;
   for (const Group& group : compiled.report.plan.groups)
     if (group.kind == Group::Kind::Library) names.insert(compiled.graph->node(group.call.node).location.node);

@@ -225,6 +225,9 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
             " (" + shown(m.reason) + "), recompiled in " + format_ms(stats.recompile_ms) + "\n";
   text += "  run in " + format_ms(stats.total_ms) +
           (stats.new_shape ? ", " + format_ms(stats.plan_ms) + " of that to plan for new sizes" : "") + "\n";
+  if (const auto variants = session.variants(); variants.size() > 1)
+    text += "  variant " + shown(variants[static_cast<size_t>(stats.variant)]->label) + ", one of " +
+            std::to_string(variants.size()) + "\n";
   if (o.profile) {
     Table steps({"step", "time", "bytes"}, {1, 2});
     for (const auto& s : stats.steps) steps.add({s.name, format_ms(s.ms), format_bytes(static_cast<double>(s.bytes))});
@@ -275,7 +278,7 @@ int run(const RunOptions& o) {
       same = same && *result;
       json["cases"].push_back(std::move(j));
     }
-    const auto& generic = session->variants().front()->compiled;
+    const Compiled& generic = *session->variants().front()->compiled;
     auto counts = count_steps(*generic.executable);
     json["kernels"] = counts.kernels;
     json["library_calls"] = counts.library_calls;

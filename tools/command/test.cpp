@@ -120,7 +120,7 @@ std::vector<bool> random_outputs(const Graph& graph) {
 Result<Json> run_data_set(const TestOptions& o, const ModelCase& test, Session& session, const DataSet& set,
                           int& host_steps) {
   auto ios = session.inputs(), results = session.outputs();
-  const Graph& graph = *session.variants().front()->compiled.graph;
+  const Graph& graph = *session.variants().front()->compiled->graph;
   std::vector<TensorType> input_types, output_types;
   for (const IoInfo& io : ios) {
     input_types.push_back({io.dtype, io.shape});
@@ -150,9 +150,9 @@ Result<Json> run_data_set(const TestOptions& o, const ModelCase& test, Session& 
   RunStats stats;
   TESSERA_ASSIGN(auto outputs, session.run(tensors, &stats));
   const auto ran = session.variants()[static_cast<size_t>(stats.variant)];
-  host_steps = std::max(host_steps, ran->compiled.executable->host_steps);
+  host_steps = std::max(host_steps, ran->compiled->executable->host_steps);
   const auto& expected_files = set.outputs;
-  auto random = random_outputs(*ran->compiled.graph);
+  auto random = random_outputs(*ran->compiled->graph);
   bool by_type_only = false;
   for (size_t i = 0; i < expected_files.size(); ++i) {
     std::string name;

@@ -1,5 +1,5 @@
 // tessera triton: a model as a folder that Triton Inference Server serves with the backend of serving/triton.
-#include "codegen/driver/load.h"
+#include "codegen/load/load.h"
 #include "command.h"
 #include "frontend/model.h"
 #include "graph/support/file.h"

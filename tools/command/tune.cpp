@@ -84,7 +84,7 @@ Result<Json> tune(const TuneCommand& o) {
   std::vector<std::string> notes;
   TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
   for (const auto& n : notes) say_note(n);
-  const Compiled& compiled = session->variants().front()->compiled;
+  const Compiled& compiled = *session->variants().front()->compiled;
   CallSizes values;
   for (const auto& [name, size] : sizes)
     if (auto symbol = compiled.graph->env().find(name)) values[symbol->symbol_id()] = size;

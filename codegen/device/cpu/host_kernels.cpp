@@ -223,7 +223,7 @@ private:
   }
 
   Status link() {
-    auto module = HostModule::load(out_.objects);
+    auto module = link_host_objects(out_.objects);
     if (!module && out_.hits > 0) {
       // A cached object with a valid checksum that does not link was made by another compiler: recompile everything,
       // once.
@@ -231,7 +231,7 @@ private:
         TESSERA_ASSIGN(out_.objects[i], compile_host_kernel(*distinct_[i].kernel, target_, false));
         store(distinct_[i], out_.objects[i]);
       }
-      module = HostModule::load(out_.objects);
+      module = link_host_objects(out_.objects);
     }
     if (!module) return module.error();
     out_.module = *module;

@@ -15,7 +15,7 @@ struct LinkedKernel {
 struct LinkedKernels {
   std::vector<LinkedKernel> kernels; // by request
   std::vector<CompiledObject> objects;
-  std::shared_ptr<HostModule> module;
+  std::shared_ptr<const HostCode> module;
   std::vector<KernelReport> reports; // by request
   int hits = 0, misses = 0;
   double codegen_ms = 0, link_ms = 0;

@@ -1,11 +1,15 @@
-// A session whose kernels are tuned during its calls: codegen/tune/background.h, and who takes what it finds.
+// What stands in the place of which executable, and how executors take it between two calls.
 #pragma once
-#include "codegen/tune/background.h"
 #include "runtime/executor.h"
+#include <atomic>
+#include <mutex>
+#include <set>
 
 namespace tessera {
 
-// What stands in the place of which executable; shared by the executors of a session.
+class BackgroundWork; // api/variant_source.h
+
+// Shared by the executors of a session.
 class Successors {
 public:
   void add(const Executable& of, std::shared_ptr<const Executable> successor);
@@ -19,14 +23,10 @@ private:
   std::map<const Executable*, std::shared_ptr<const Executable>> next_;
 };
 
-// One executor's calls, reported to the tuner. `known` is the executor's list of executables that it has been given.
-[[nodiscard]] std::shared_ptr<CallObserver> observe_calls(std::shared_ptr<BackgroundTuner> tuner,
+// One executor's calls, reported to the work in the background. `known` is the executor's list of executables that it
+// has been given.
+[[nodiscard]] std::shared_ptr<CallObserver> observe_calls(std::shared_ptr<BackgroundWork> work,
                                                           std::shared_ptr<const Successors> successors,
                                                           std::shared_ptr<std::set<const Executable*>> known);
-
-// TESSERA_TUNE_SHARE, 0 where it is not set. Error Usage: no number from 0 to 1.
-[[nodiscard]] Result<double> tune_share_of_environment();
-// Error Usage: not from 0 to 1. Anything else is fine.
-[[nodiscard]] Status check_tune_share(double share, const std::string& where);
 
 } // namespace tessera

@@ -1,0 +1,12 @@
+// A session whose kernels are tuned during its calls: codegen/tune/background.h as a session's background work.
+#pragma once
+#include "api/variant_source.h"
+#include "codegen/tune/background.h"
+
+namespace tessera {
+
+// `options`: those of the session, whose share is checked; null result: never.
+[[nodiscard]] Result<std::shared_ptr<BackgroundWork>>
+tune_in_background(const SessionOptions& options, const std::shared_ptr<TunedRecords>& records, BackgroundHooks hooks);
+
+} // namespace tessera

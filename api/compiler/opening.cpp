@@ -1,0 +1,31 @@
+#include "api/opening.h"
+#include "codegen/driver/compile.h"
+#include "codegen/driver/plan_file.h"
+#include "frontend/fx/importer.h"
+#include "graph/support/text.h"
+#include <nlohmann/json.hpp>
+
+namespace tessera {
+
+Status apply(const CompileTexts& texts, CompileOptions& options) {
+  if (texts.tf32 != nullptr) {
+    auto tf32 = parse_tf32(texts.tf32);
+    if (!tf32)
+      return Diagnostic(ErrorCode::Usage, "tf32 is " + quote(texts.tf32) + "; it may be \"off\", \"conv\" or \"all\"");
+    options.tf32 = *tf32;
+  }
+  if (texts.plan != nullptr) {
+    TESSERA_ASSIGN(options.plan, read_plan_file(texts.plan));
+  }
+  return {};
+}
+
+Result<std::string> survey_text(const ProgramSource& program) {
+  TESSERA_ASSIGN(auto found, fx::survey(program));
+  auto all = nlohmann::json::array();
+  for (const auto& r : found)
+    all.push_back({{"node", r.node}, {"target", r.target}, {"output", r.output}, {"reason", r.reason.message}});
+  return all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+} // namespace tessera

@@ -1,0 +1,18 @@
+// What the C interface needs of the compiler: texts among the options of an opening, and surveys of programs. compiler/
+// defines it; libtessera_runtime.so, which has no compiler, takes the definitions of runtime_only/, which refuse.
+#pragma once
+#include "codegen/driver/options.h"
+#include "frontend/options.h"
+#include "graph/support/result.h"
+
+namespace tessera {
+
+// As tessera_options has them; null: the default.
+struct CompileTexts {
+  const char *tf32 = nullptr, *plan = nullptr;
+};
+[[nodiscard]] Status apply(const CompileTexts& texts, CompileOptions& options);
+// The answer of tessera_survey_program().
+[[nodiscard]] Result<std::string> survey_text(const ProgramSource& program);
+
+} // namespace tessera

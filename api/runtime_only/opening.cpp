@@ -1,0 +1,20 @@
+#include "api/opening.h"
+
+namespace tessera {
+
+namespace {
+Diagnostic no_compiler(const std::string& what) {
+  return Diagnostic(ErrorCode::UnsupportedFeature, "libtessera_runtime has no compiler, which " + what)
+      .note("link with libtessera, or leave it out: what compiled the file has decided it");
+}
+} // namespace
+
+Status apply(const CompileTexts& texts, CompileOptions&) {
+  if (texts.tf32 != nullptr) return no_compiler("the option tf32 is for");
+  if (texts.plan != nullptr) return no_compiler("the option plan is for");
+  return {};
+}
+
+Result<std::string> survey_text(const ProgramSource&) { return no_compiler("surveys programs"); }
+
+} // namespace tessera

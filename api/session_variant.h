@@ -1,0 +1,28 @@
+// A variant as the session handles it, which knows no compiler.
+#pragma once
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct Compiled;   // codegen/driver/compile.h
+struct Executable; // runtime/executable.h
+
+// One compiled variant and what the compile said.
+struct SessionVariant {
+  std::string label; // "generic", "batch=4, seq%8=0", "for s86=1, s10=4" (after a missed assumption)
+  bool specialized = false;
+  bool fits_no_call = false;      // it only reads values that decide the structure (ImportOptions::undetermined)
+  int conditions = 0;             // of a specialized one: how many dimensions it is made for
+  std::set<std::string> as_loops; // CompileOptions::as_loops that it was compiled with
+  std::shared_ptr<const Executable> executable;
+  std::shared_ptr<const Compiled> compiled; // of `executable`; null where the library holds no compiler
+  bool from_file = false;                   // of a compiled file: nothing was compiled
+  int64_t kernels = 0, cached_kernels = 0;  // that the compile needed; those of them that the cache folder had
+  // Those that it has replaced, with kernels that were tuned less.
+  std::vector<std::shared_ptr<const Executable>> earlier;
+};
+
+} // namespace tessera

@@ -1,0 +1,44 @@
+// What the variants of a file share. Equal contents are written once: machine code, contracts, weights. Private to
+// runtime.
+#pragma once
+#include "graph/support/hash.h"
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace tessera::file {
+
+using Bytes = std::span<const std::byte>;
+
+// Byte sequences by index. They are views: what they show outlives this, except for what take() was given.
+class DistinctBytes {
+public:
+  // The index of these contents, new or known.
+  size_t add(Bytes bytes);
+  size_t take(std::string bytes);
+  [[nodiscard]] const std::vector<Bytes>& all() const { return all_; }
+
+private:
+  std::vector<Bytes> all_;
+  std::unordered_multimap<uint64_t, size_t> by_hash_; // of samples; equal hashes are compared
+  std::deque<std::string> owned_;
+};
+
+struct FileParts {
+  bool embed_weights = false;
+  DistinctBytes objects;
+  DistinctBytes sections; // weights and bodies
+  nlohmann::json contracts = nlohmann::json::array();
+  // The index of a contract in `contracts`.
+  size_t contract(nlohmann::json contract);
+
+private:
+  std::map<std::string, size_t> contract_at_; // by text
+};
+
+} // namespace tessera::file
