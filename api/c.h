@@ -238,6 +238,9 @@ void tessera_unbind(tessera_session* session); /* null is allowed */
  * with inputs of zeros. An input with data is used as it is, which a model may need whose values have to be valid. Other
  * contexts have the compiled code, too, and plan by themselves. */
 const char* tessera_warmup(tessera_session* session, const tessera_tensor* inputs, int32_t input_count);
+/* Waits for what runs and gives back the memory that earlier calls of the session, or of a context, have left behind:
+ * intermediate results, plans of sizes, graphs of a GPU. Weights stay. The next call of a shape prepares it again. */
+const char* tessera_trim(tessera_session* session);
 
 /* What a session and its contexts have done since it was opened, and what they hold. Read by any thread at any time. */
 #define TESSERA_LATENCY_BUCKETS 32

@@ -239,14 +239,16 @@ const char* tessera_warmup(tessera_session* session, const tessera_tensor* input
                           given.emplace(t.io->name, std::move(zeros));
                         }
                         return on_executor(s, [&](auto& e) -> Status {
-                          auto outcome = e.run(given, &stats);
-                          if (!outcome.ok()) {
-                            Diagnostic error = std::move(outcome).take_error();
-                            if (error.code == ErrorCode::BadInput)
-                              error.note("where inputs of zeros are not valid, give tessera_warmup() data");
-                            return error;
-                          }
-                          return e.wait();
+                          Status outcome = e.warm_up(given, &stats);
+                          if (outcome.ok() || outcome.error().code != ErrorCode::BadInput) return outcome;
+                          Diagnostic error = std::move(outcome).take_error();
+                          error.note("where inputs of zeros are not valid, give tessera_warmup() data");
+                          return error;
                         });
                       });
+}
+
+const char* tessera_trim(tessera_session* session) {
+  return call(session, "giving memory back",
+              [](tessera_session& s) -> Status { return on_executor(s, [](auto& e) { return e.trim(); }); });
 }

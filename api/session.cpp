@@ -152,6 +152,18 @@ Result<std::vector<DeviceTensor>> Session::output_sizes(const std::map<std::stri
   return impl_->executor->output_sizes(inputs, stats);
 }
 
+Status Session::warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats) {
+  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
+  return impl_->executor->warm_up(inputs, stats);
+}
+
+Status Session::trim() {
+  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
+  return impl_->executor->trim();
+}
+
 Status Session::wait() {
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
   TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));

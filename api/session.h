@@ -128,6 +128,9 @@ public:
                                                                RunStats* stats = nullptr);
   // See Executor::wait.
   [[nodiscard]] Status wait();
+  // See Executor::warm_up and Executor::trim, of the session's own executor.
+  [[nodiscard]] Status warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr);
+  [[nodiscard]] Status trim();
   // Another executor over the same code and weights, for another thread. It has the variants of this moment and gets
   // others when a call needs them; it must not be used after the session is gone, except for calls that its variants
   // fit.

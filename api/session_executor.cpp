@@ -73,7 +73,7 @@ public:
   Status warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats) override {
     // The variant for these sizes first.
     if (auto ran = run(inputs, stats, nullptr); !ran.ok()) return std::move(ran).take_error();
-    return inner_->warm_up(inputs, stats);
+    return inner_->warm_up(inputs, nullptr);
   }
   Status trim() override { return inner_->trim(); }
   Status wait() override { return inner_->wait(); }

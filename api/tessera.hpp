@@ -211,6 +211,7 @@ public:
   void run_bound(void* stream = nullptr) { check(tessera_run_bound(get(), stream)); }
   void unbind() { tessera_unbind(get()); }
   // Tensors without data: of these sizes.
+  void trim() { check(tessera_trim(get())); }
   void warmup(Tensors inputs) { check(tessera_warmup(get(), inputs.data(), size(inputs))); }
 
   [[nodiscard]] tessera_metrics metrics() const {

@@ -197,6 +197,20 @@ PyObject* warmup(PyObject* self, PyObject* shapes) {
   });
 }
 
+// trim()
+PyObject* trim(PyObject* self, PyObject*) {
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    Using lane(model_of(self));
+    if (!lane.take()) return nullptr;
+    const char* error = nullptr;
+    {
+      WithoutLock others;
+      error = tessera_trim(lane->session);
+    }
+    return error ? raise_last_error(error) : Ref::borrow(Py_None).release();
+  });
+}
+
 // call(args, make, stream)
 PyObject* session_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   if (count != 3) {
@@ -240,6 +254,9 @@ PyMethodDef methods[] = {
      "Returns the list of what make returned. Other threads run meanwhile. Raises tessera.Error."},
     {"metrics", metrics, METH_NOARGS, "metrics()\n--\n\nThe fields of tessera_metrics (api/c.h), as a dict."},
     {"last_miss", last_miss, METH_NOARGS, "last_miss()\n--\n\nThe text of tessera_last_miss(), or None."},
+    {"trim", trim, METH_NOARGS,
+     "trim()\n--\n\n"
+     "Gives back the memory that earlier calls have left behind. Raises tessera.Error."},
     {"warmup", warmup, METH_O,
      "warmup(shapes, /)\n--\n\n"
      "Makes ready for calls of these sizes, one sequence of int for each input. Raises tessera.Error."},

@@ -130,6 +130,12 @@ class Model:
         """
         self._session.warmup(self._in_order(shapes, named) if named else shapes)
 
+    def trim(self) -> None:
+        """Gives back the memory that earlier calls have left behind: intermediate results, plans of shapes, graphs of a GPU. Weights
+        stay, and the next call of a shape prepares it again. Of a thread's calls: each thread has memory of its own.
+        """
+        self._session.trim()
+
     def metrics(self) -> dict[str, Any]:
         """What the model has done since it was loaded, and what it holds: the fields of tessera_metrics in api/c.h by name.
 

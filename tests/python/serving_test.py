@@ -58,6 +58,15 @@ class Serving(unittest.TestCase):
             t.join()
         self.assertEqual(model.metrics()["calls"], 80)
 
+    def test_trim_gives_memory_back(self) -> None:
+        model = load("(float[n, n] x) => (float[n, n] y) { p = MatMul(x, x) \n q = MatMul(p, x) \n y = Relu(q) }")
+        x = numpy.ones((200, 200), numpy.float32)
+        first = model(x)
+        held = model.metrics()["host_bytes"]
+        model.trim()
+        self.assertLess(model.metrics()["host_bytes"], held)
+        self.assertEqual(numpy.asarray(model(x)).tolist(), numpy.asarray(first).tolist())
+
     def test_a_call_beyond_the_memory_limit_is_refused(self) -> None:
         model = load("(float[n, n] x) => (float[n, n] y) { p = MatMul(x, x) \n q = MatMul(p, x) \n y = Relu(q) }", memory_limit=1 << 20)
         model(numpy.ones((16, 16), numpy.float32))
