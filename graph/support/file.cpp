@@ -202,8 +202,8 @@ Status NewFile::write(const void* data, size_t bytes) {
 
 Status NewFile::write_at(int64_t offset, const void* data, size_t bytes) {
   for (size_t done = 0; done < bytes;) {
-    const ssize_t n = ::pwrite(file_.get(), static_cast<const char*>(data) + done, bytes - done,
-                               offset + static_cast<off_t>(done));
+    const ssize_t n =
+        ::pwrite(file_.get(), static_cast<const char*>(data) + done, bytes - done, offset + static_cast<off_t>(done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return file_error(ErrorCode::FileError, path_, "write", errno);
     done += static_cast<size_t>(n);

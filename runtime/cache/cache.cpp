@@ -15,7 +15,8 @@ std::string cache_directory(const std::string& given) {
   return "";
 }
 
-Cache::Cache(const std::string& directory, bool enabled) : directory_(cache_directory(directory)), reads_(enabled), writes_(enabled) {
+Cache::Cache(const std::string& directory, bool enabled)
+    : directory_(cache_directory(directory)), reads_(enabled), writes_(enabled) {
   if (directory_.empty()) reads_ = writes_ = false;
   auto limit = cache_limit();
   limit_ = limit.ok() ? *limit : kDefaultCacheLimit;

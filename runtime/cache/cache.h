@@ -47,7 +47,7 @@ private:
   int64_t limit_; // bytes
   std::atomic<bool> reads_, writes_;
   std::atomic<bool> unread_{false}, unwritten_{false},
-      damaged_{false}; // an untrusted entry, one that was not written, a damaged one has been reported
+      damaged_{false};                // an untrusted entry, one that was not written, a damaged one has been reported
   std::atomic<int64_t> uncounted_{0}; // bytes that were stored since the folder's usage was last brought up to date
   mutable std::mutex mutex_;
   std::vector<std::string> warnings_;

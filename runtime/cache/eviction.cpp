@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kEntries = "objects";
 constexpr const char* kUsage = "usage";
-constexpr int kLockMs = 200;             // most that a compilation waits for another process that evicts
+constexpr int kLockMs = 200;               // most that a compilation waits for another process that evicts
 constexpr int64_t kTemporarySeconds = 600; // a temporary file of this age was left by a process that ended
 constexpr int64_t kRecountSeconds = 24 * 3600;
 
@@ -20,7 +20,9 @@ constexpr int64_t kRecountSeconds = 24 * 3600;
 struct Usage {
   int64_t bytes = 0, counted = 0; // counted: when, seconds since 1970
   uint64_t check = 0;
-  [[nodiscard]] uint64_t sum() const { return hash_combine(static_cast<uint64_t>(bytes), static_cast<uint64_t>(counted)); }
+  [[nodiscard]] uint64_t sum() const {
+    return hash_combine(static_cast<uint64_t>(bytes), static_cast<uint64_t>(counted));
+  }
 };
 
 } // namespace

@@ -1,10 +1,10 @@
 #include "runtime/cache/private_folder.h"
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <cstring>
-#include <chrono>
 #include <deque>
 #include <dirent.h>
 #include <fcntl.h>

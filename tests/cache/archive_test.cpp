@@ -1,6 +1,6 @@
 // Entries as one file, and choices of libraries.
-#include "runtime/cache/archive.h"
 #include "harness.h"
+#include "runtime/cache/archive.h"
 #include "runtime/cache/choices.h"
 
 namespace tessera::cache_test {

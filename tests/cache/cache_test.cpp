@@ -37,8 +37,13 @@ TEST(Cache, DamagedEntriesAreNotTakenAndAreReplaced) {
     }
     const fs::path entry = files(folder.path()).at(0);
     const std::string good = read(entry);
-    std::vector<std::string> bad = {"", good.substr(0, 7), good.substr(0, 71), good.substr(0, good.size() - 1), good + "x",
-                                    std::string(good.size(), '\0'), std::string(good.size(), '\xff')};
+    std::vector<std::string> bad = {"",
+                                    good.substr(0, 7),
+                                    good.substr(0, 71),
+                                    good.substr(0, good.size() - 1),
+                                    good + "x",
+                                    std::string(good.size(), '\0'),
+                                    std::string(good.size(), '\xff')};
     const size_t head = good.size() - content(1).size();
     for (size_t at = 0; at < good.size(); at += at < head ? 1 : 500)
       for (unsigned bit : {0U, 7U}) {

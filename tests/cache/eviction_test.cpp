@@ -1,5 +1,7 @@
 // The size of the folder: its bound, what is evicted first, several processes.
 #include "harness.h"
+#include "runtime/cache/choices.h"
+#include <thread>
 
 namespace tessera::cache_test {
 namespace {
@@ -8,9 +10,16 @@ constexpr int64_t kLimit = 200'000;
 constexpr const char* kLimitText = "200k";
 
 TEST(Eviction, SizesAreRead) {
-  for (const auto& [text, bytes] : std::vector<std::pair<std::string, int64_t>>{
-           {"0", 0}, {"4096", 4096}, {"64k", 64'000}, {"64K", 64'000}, {"1.5M", 1'500'000}, {"2G", 2'000'000'000},
-           {"2GB", 2'000'000'000}, {"2GiB", int64_t{2} << 30}, {"1Ti", int64_t{1} << 40}, {"7B", 7}})
+  for (const auto& [text, bytes] : std::vector<std::pair<std::string, int64_t>>{{"0", 0},
+                                                                                {"4096", 4096},
+                                                                                {"64k", 64'000},
+                                                                                {"64K", 64'000},
+                                                                                {"1.5M", 1'500'000},
+                                                                                {"2G", 2'000'000'000},
+                                                                                {"2GB", 2'000'000'000},
+                                                                                {"2GiB", int64_t{2} << 30},
+                                                                                {"1Ti", int64_t{1} << 40},
+                                                                                {"7B", 7}})
     EXPECT_EQ(parse_bytes(text), bytes) << text;
   for (const char* text : {"", "x", "-1", "1X", "1kk", "k", "1e30", "nan", "1 G", "1Gii"})
     EXPECT_FALSE(parse_bytes(text)) << text;
@@ -153,6 +162,35 @@ TEST(Eviction, ReadersAndWritersOfSeveralProcessesAreSafe) {
   }
   EXPECT_TRUE(problems(folder.path()).empty());
   EXPECT_LE(bytes(folder.path()), kLimit + 3 * kLimit / kUncountedShare + 3 * 4000);
+}
+
+// The same of threads that share one cache, as the kernels of a compile do, with choices kept in it.
+TEST(Eviction, ThreadsShareACache) {
+  const Variable v("TESSERA_CACHE_LIMIT", kLimitText);
+  Folder folder;
+  {
+    auto cache = std::make_shared<Cache>(folder.path(), true);
+    KeptChoices choices(cache, "maker", "device");
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t < 8; ++t)
+      threads.emplace_back([&, t] {
+        for (uint64_t i = 0; i < 60; ++i) {
+          const uint64_t key = (i * 13 + t * 7) % 90;
+          if (auto found = cache->find(EntryKind::Kernel, {key, 7}))
+            wrong += std::string(found->begin(), found->end()) != content(key);
+          store(*cache, key);
+          const std::string name = std::to_string(key % 10);
+          if (auto chosen = choices.find(name)) wrong += *chosen != "choice " + name;
+          choices.put(name, "choice " + name);
+        }
+      });
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_TRUE(cache->warnings().empty());
+  }
+  EXPECT_TRUE(problems(folder.path()).empty());
+  EXPECT_LE(bytes(folder.path()), kLimit);
 }
 
 } // namespace

@@ -5,9 +5,9 @@
 #include "runtime/cache/eviction.h"
 #include "runtime/cache/survey.h"
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

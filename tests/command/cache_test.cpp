@@ -106,8 +106,8 @@ TEST_F(CacheCommand, TheFolderStaysWithinItsLimitWhileModelsAreCompiled) {
   const std::string limit = std::to_string(bytes / 2);
   for (const char* name : kModels) {
     const std::string line = "TESSERA_CACHE_LIMIT=" + limit + " TESSERA_CACHE_DIR='" + path("cache") +
-                             "' '" TESSERA_BINARY_DIR "/bin/tessera' compile '" + model(name) +
-                             "' --device cpu -o '" + path("out.tsr") + "' >/dev/null 2>&1";
+                             "' '" TESSERA_BINARY_DIR "/bin/tessera' compile '" + model(name) + "' --device cpu -o '" +
+                             path("out.tsr") + "' >/dev/null 2>&1";
     ASSERT_EQ(std::system(line.c_str()), 0) << name;
     int64_t now = 0;
     for (const auto& e : entries()) now += static_cast<int64_t>(fs::file_size(e));

@@ -1,6 +1,6 @@
 // Compiles with a cache: what is found again, what is damaged, folders that cannot be written.
-#include "runtime/cache/cache.h"
 #include "harness.h"
+#include "runtime/cache/cache.h"
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // Whom a cache trusts: folders and entries of others, or that others may write, are refused with one warning, entries
 // that are no files are refused at once, and the compile does without.
-#include "runtime/cache/cache.h"
 #include "harness.h"
+#include "runtime/cache/cache.h"
 #include <filesystem>
 #include <fstream>
 #include <sys/stat.h>

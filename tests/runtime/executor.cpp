@@ -4,6 +4,7 @@
 #include "graph/support/stopwatch.h"
 #include "runtime/guards.h"
 #include <atomic>
+#include <random>
 #include <thread>
 
 namespace tessera {
@@ -347,6 +348,41 @@ TEST(Executor, TwoExecutorsOnTwoThreadsShareOneExecutable) {
       for (int i = 0; i < 200; ++i) {
         auto r = e->run({{"x", x}});
         if (!r.ok() || !compare((*r)[0], want, 1e-5, 1e-5).same) ++wrong;
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+// Contexts come and go on many threads, with sizes that others run at the same moment; the plans of a context are its
+// own, packed weights are shared.
+TEST(Executor, ManyThreadsRunRandomSizesOfOneExecutable) {
+  constexpr int kThreads = 16, kContexts = 4, kCalls = 25;
+  constexpr int64_t kSizes = 12;
+  auto exe = product_model();
+  auto pool = ThreadPool::create(2);
+  std::vector<Tensor> inputs, wanted;
+  {
+    auto e = Executor::create({exe}, options(1)).value();
+    for (int64_t s = 0; s < kSizes; ++s) {
+      inputs.push_back(random_tensor({1 + 9 * s, 64}, static_cast<uint32_t>(s)));
+      wanted.push_back(e->run({{"x", inputs.back()}}).value()[0]);
+    }
+  }
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      for (int c = 0; c < kContexts; ++c) {
+        ExecutorOptions o;
+        o.pool = pool;
+        auto e = Executor::create({exe}, o).value();
+        for (int i = 0; i < kCalls; ++i) {
+          const size_t s = random() % kSizes;
+          auto r = e->run({{"x", inputs[s]}});
+          if (!r.ok() || !compare((*r)[0], wanted[s], 1e-5, 1e-5).same) ++wrong;
+        }
       }
     });
   for (auto& t : threads) t.join();

@@ -33,8 +33,7 @@ struct Opened {
   tessera_session* c = nullptr;
 
   Opened() = default;
-  Opened(Opened&& o) noexcept
-      : model(o.model), session(std::move(o.session)), c(std::exchange(o.c, nullptr)) {}
+  Opened(Opened&& o) noexcept : model(o.model), session(std::move(o.session)), c(std::exchange(o.c, nullptr)) {}
   Opened& operator=(Opened&&) = delete;
   ~Opened() { tessera_close(c); }
 };
@@ -44,7 +43,8 @@ struct Opened {
 class Context {
 public:
   [[nodiscard]] static Result<Context> of_session(Opened& opened, bool c_interface);
-  Context(Context&& o) noexcept : model_(o.model_), executor_(std::move(o.executor_)), c_(std::exchange(o.c_, nullptr)) {}
+  Context(Context&& o) noexcept
+      : model_(o.model_), executor_(std::move(o.executor_)), c_(std::exchange(o.c_, nullptr)) {}
   Context& operator=(Context&& o) noexcept;
   ~Context() { tessera_close(c_); }
   // Runs a case and compares.

@@ -79,7 +79,9 @@ Inputs draw(const std::string& model, Random& random, bool one_variant) {
   if (model == "convolution") return {{"x", numbers(random, {b, 3, between(random, 5, 20), between(random, 5, 20)})}};
   if (model == "places") return {{"x", numbers(random, {b * s, 5})}};
   const int64_t rows = one_variant || between(random, 0, 1) == 0 ? b : 1;
-  return {{"q", numbers(random, {b, 2, s, 8})}, {"k", numbers(random, {b, 2, t, 8})}, {"mask", numbers(random, {rows, 1, 1, t})}};
+  return {{"q", numbers(random, {b, 2, s, 8})},
+          {"k", numbers(random, {b, 2, t, 8})},
+          {"mask", numbers(random, {rows, 1, 1, t})}};
 }
 
 } // namespace

@@ -45,7 +45,8 @@ Result<int64_t> parse_age(const std::string& text) {
   const auto unit = units.find(text.substr(digits));
   constexpr size_t kMostDigits = 9;
   if (digits == 0 || digits > kMostDigits || unit == units.end())
-    return Diagnostic(ErrorCode::Usage, "--older-than: '" + text + "' is no age; expected is a number with s, min, h or d")
+    return Diagnostic(ErrorCode::Usage,
+                      "--older-than: '" + text + "' is no age; expected is a number with s, min, h or d")
         .note("30d is thirty days");
   return std::stoll(text.substr(0, digits)) * unit->second;
 }
@@ -250,9 +251,8 @@ Result<Json> import_archive(const CacheCommand& o) {
     TunedRecords records(directory, {});
     TESSERA_TRY(records.update([&](std::vector<TunedRecord>& now) { merge_records(now, more); }));
   }
-  return Json{{"folder", directory},      {"file", o.file},
-              {"added", imported.added},  {"present", imported.present},
-              {"bytes", imported.bytes},  {"records", more.size()}};
+  return Json{{"folder", directory},         {"file", o.file},          {"added", imported.added},
+              {"present", imported.present}, {"bytes", imported.bytes}, {"records", more.size()}};
 }
 
 std::string import_text(const Json& j) {
@@ -288,8 +288,7 @@ void add_cache(CommandLine& line) {
   auto add = [&](const std::string& name, const std::string& summary, Make make, Print print) {
     auto options = std::make_shared<CacheCommand>();
     Subcommand sub = cache.add(name, summary);
-    sub.option("--cache-dir", options->directory,
-               "the folder (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
+    sub.option("--cache-dir", options->directory, "the folder (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
     sub.option("--json", options->json, "write the results to this file as JSON ('-': standard output)");
     sub.option("--format", options->format, "text, or json on standard output").one_of({"text", "json"});
     sub.action([options, make, print] { return run(*options, make, print); });
@@ -297,7 +296,8 @@ void add_cache(CommandLine& line) {
   };
   add("list", "kinds of entries: their number, size, version, device and age", list, list_text);
   {
-    auto [sub, options] = add("prune", "remove entries that are too many, unused or of other versions", prune, removed_text);
+    auto [sub, options] =
+        add("prune", "remove entries that are too many, unused or of other versions", prune, removed_text);
     sub.option("--limit", options->limit, "keep at most so many bytes (500M, 2G), those that were used last");
     sub.option("--older-than", options->older_than, "remove what was not used for so long (30d, 12h)");
     sub.flag("--other-versions", options->other_versions,
@@ -312,8 +312,8 @@ void add_cache(CommandLine& line) {
     sub.option("FILE", options->file, "the archive").required();
   }
   {
-    auto [sub, options] =
-        add("import", "add the entries and records of such a file; its machine code will be run", import_archive, import_text);
+    auto [sub, options] = add("import", "add the entries and records of such a file; its machine code will be run",
+                              import_archive, import_text);
     sub.option("FILE", options->file, "an archive that you trust as you trust a program").required();
   }
   add("clear", "remove all entries; tuned records stay ('tessera tune --clear')", clear, removed_text);

@@ -122,7 +122,7 @@ Result<Json> bench_requests(const ModelOptions& model, const RequestOptions& o) 
   progress.clear();
   Json j;
   j["model"] = model.model;
-  j["device"] = session->variants().front()->compiled.executable->target;
+  j["device"] = session->variants().front()->executable->target;
   j["requests"] = o.requests;
   for (const Range& range : ranges) j["ranges"][range.name] = {range.low, range.high};
   j["new_shapes"] = planned;

@@ -21,7 +21,7 @@ struct LinkedKernels {
   double codegen_ms = 0, link_ms = 0;
 };
 [[nodiscard]] Result<LinkedKernels> compile_host_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                                         const Target& device, const HostTarget& target,
-                                                         Cache& cache, const CompileOptions& options);
+                                                         const Target& device, const HostTarget& target, Cache& cache,
+                                                         const CompileOptions& options);
 
 } // namespace tessera

@@ -15,8 +15,8 @@ public:
   [[nodiscard]] const std::string& figures() const override { return figures_; }
   [[nodiscard]] std::shared_ptr<const DeviceRoutes> routes() const override { return routes_; }
   void configure(FusionOptions& fusion) const override { configure_for_cuda(fusion, device_); }
-  [[nodiscard]] Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests,
-                                           Cache& cache, const CompileOptions& options) override;
+  [[nodiscard]] Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, Cache& cache,
+                                           const CompileOptions& options) override;
 
   [[nodiscard]] const CudaLibraries& libraries() const { return *libraries_; }
   // With CompileOptions::find_libraries: opens the libraries that this graph needs; one that cannot be opened counts as
