@@ -137,7 +137,10 @@ private:
         const bool compiled = pool_->compile_exact(sizes);
         const double rest = watch.seconds() * (1 / pool_->options().compile_share - 1);
         lock.lock();
-        if (compiled) seen_.erase(key); // should it be evicted, its calls have to pay again
+        if (compiled) { // should it be evicted, its calls have to pay again
+          seen_.erase(key);
+          std::erase_if(seen_, [&](const auto& s) { return !pool_->variant_with(*s.second.executable); });
+        }
         count_queued();
         changed_.wait_for(lock, std::chrono::duration<double>(rest), [&] { return stopped_; });
         continue;

@@ -263,7 +263,8 @@ bool VariantPool::compile_exact(const Sizes& sizes) {
     if (v->specialized && v->label == want.label) return false;
   const Stopwatch watch;
   const auto variant = make(
-      lock, key, {.sizes = sizes, .specialization = &want, .of_call = true, .as_loops = as_loops_}, Place::Background);
+      lock, key, {.sizes = sizes, .specialization = &want, .of_call = true, .as_loops = as_loops_, .background = true},
+      Place::Background);
   if (variant.ok()) {
     TESSERA_LOGF(LogChannel::Recompiles,
                  "variant " + want.label + " was compiled in the background in " + std::to_string(watch.ms()) + " ms");

@@ -22,6 +22,7 @@ struct VariantRequest {
   const Conditions* specialization = nullptr; // at `sizes`
   bool of_call = false;                       // what the call does not say is guessed (ImportOptions::of_call)
   std::set<std::string> as_loops;             // nodes whose library calls are loops, besides those of the options
+  bool background = false;                    // one kernel at a time, as calls want the processor
 };
 
 // Work on the variants on a thread of its own, which hears of the session's calls (CallObserver).

@@ -245,19 +245,29 @@ private:
     std::vector<Tensor> outputs;
     ran_ = nullptr;
     if (options_.observer) options_.observer->begins();
+    Choice choice;
+    choice.may_compile = options_.recompile ? kMaxCompiles : 0;
     struct Frame {
       ExecutorImpl* self;
       std::span<const Tensor* const> inputs;
       const Use& use;
+      Choice& choice;
       std::vector<Tensor>& outputs;
+      bool renews;
       Status run() const {
-        if (self->options_.observer) self->renew();
-        TESSERA_ASSIGN(outputs, self->choose_and_use(inputs, use));
+        if (renews) self->renew();
+        TESSERA_ASSIGN(outputs, self->choose_and_use(inputs, use, choice));
         return {};
       }
     };
-    Frame frame{this, inputs, use, outputs};
+    Frame frame{this, inputs, use, choice, outputs, options_.observer != nullptr};
     Status outcome = inside("running the model", [&frame] { return frame.run(); });
+    while (outcome.ok() && choice.wanted) {
+      // Outside of around(): a compile must keep neither the thread pool nor the device from other executors.
+      outcome = recompile(inputs, choice);
+      frame.renews = false;
+      if (outcome.ok()) outcome = inside("running the model", [&frame] { return frame.run(); });
+    }
     for (auto& l : loaded_) l->let_go();
     if (options_.observer) tell_observer();
     stats_->total_ms = host_clock_ms() - stats_->begin_ms;
@@ -381,23 +391,32 @@ private:
       log_write(LogChannel::Guards, "variant " + std::to_string(variant) + " missed: " + r.error.message);
   }
 
-  // `use`: of the first variant that fits, LoadedVariant::Outcome of it.
-  template <class Use>
-  Result<std::vector<Tensor>> choose_and_use(std::span<const Tensor* const> inputs, const Use& use) {
-    int may_compile = options_.recompile ? kMaxCompiles : 0;
-    int replacements = 0;
+  // How far a call has got in choosing its variant.
+  struct Choice {
+    size_t i = 0; // the variant that is tried
+    int may_compile = 0, replacements = 0;
     std::optional<Refusal> last;
     std::optional<GuardMiss> best_miss;
-    for (size_t i = 0; i < loaded_.size(); ++i) {
+    // A variant that is to be compiled and to stand at `i`, before choosing goes on there.
+    std::optional<GuardMiss> wanted;
+    std::optional<Diagnostic> or_error; // where it cannot be had
+    bool or_next = false;               // where it cannot be had: variant i is done with
+  };
+
+  // `use`: of the first variant that fits, LoadedVariant::Outcome of it. Where `choice` wants a variant afterwards, there
+  // is no result yet: it is called again after recompile().
+  template <class Use>
+  Result<std::vector<Tensor>> choose_and_use(std::span<const Tensor* const> inputs, const Use& use, Choice& choice) {
+    auto& [i, may_compile, replacements, last, best_miss, wanted, or_error, or_next] = choice;
+    for (; i < loaded_.size(); ++i) {
       // Before falling to the generic variant: one compiled for these sizes, when that is wanted.
-      bool generic = i + 1 == loaded_.size();
+      const bool generic = i + 1 == loaded_.size();
       if (generic && best_miss && may_compile > 0) {
         // Inputs that no variant can take are an error, not a reason to compile.
         if (auto hard = refusal(*loaded_[i], inputs); hard && !hard->miss) return std::move(hard->error);
         --may_compile;
-        const GuardMiss miss = *std::exchange(best_miss, std::nullopt);
-        TESSERA_ASSIGN(bool compiled, recompile(inputs, miss, i));
-        if (compiled) generic = false;
+        wanted = std::exchange(best_miss, std::nullopt);
+        return std::vector<Tensor>();
       }
       auto refused = refusal(*loaded_[i], inputs);
       if (!refused) {
@@ -413,10 +432,9 @@ private:
           // Another variant that does without these calls stands before this one from now on.
           stats_->misses.push_back(without->miss);
           if (++replacements > kMaxReplacements || !options_.recompile) return std::move(without->error);
-          TESSERA_ASSIGN(bool compiled, recompile(inputs, without->miss, i));
-          if (!compiled) return std::move(without->error);
-          --i;
-          continue;
+          wanted = std::move(without->miss);
+          or_error = std::move(without->error);
+          return std::vector<Tensor>();
         }
         if (auto* b = std::get_if<BodyMiss>(&done)) {
           refused = Refusal{std::move(b->error), true, std::move(b->miss)};
@@ -440,8 +458,9 @@ private:
       if (generic && last->miss && may_compile > 0) {
         --may_compile;
         best_miss.reset(); // it is answered now
-        TESSERA_ASSIGN(bool compiled, recompile(inputs, last->guard, i));
-        if (compiled) --i;
+        wanted = last->guard;
+        or_next = true;
+        return std::vector<Tensor>();
       }
     }
     Diagnostic error = last->error;
@@ -455,6 +474,17 @@ private:
     else
       error.note("compiling another variant did not help");
     return error;
+  }
+
+  // What the choice wants, and where it goes on. Errors: OutOfMemory; that of the choice where there is no such variant.
+  Status recompile(std::span<const Tensor* const> inputs, Choice& choice) {
+    const GuardMiss miss = *std::exchange(choice.wanted, std::nullopt);
+    const auto or_error = std::exchange(choice.or_error, std::nullopt);
+    const bool or_next = std::exchange(choice.or_next, false);
+    TESSERA_ASSIGN(const bool compiled, recompile(inputs, miss, choice.i));
+    if (!compiled && or_error) return *or_error;
+    if (!compiled && or_next) ++choice.i;
+    return {};
   }
 
   // True: a new variant stands at `at`. Error OutOfMemory; any other failure is remembered.
@@ -474,7 +504,7 @@ private:
     for (size_t i = 0; i < inputs.size(); ++i) shapes.emplace(names[i].name, inputs[i]->dims());
     auto compiled = options_.recompile(shapes, miss);
     if (compiled.ok() && !*compiled) return false;
-    Status added = compiled.ok() ? join(*compiled, at) : Status();
+    Status added = compiled.ok() ? add(*compiled, at) : Status();
     double ms = watch.ms();
     stats_->recompile_ms += ms;
     const std::string why = (miss.refused.empty() ? miss.guard + " did not hold"

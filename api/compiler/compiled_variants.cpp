@@ -80,6 +80,7 @@ public:
       warnings_ = model.warnings;
     }
     CompileOptions compile = options_.compile;
+    if (request.background) compile.jobs = 1;
     compile.as_loops.insert(request.as_loops.begin(), request.as_loops.end());
     auto variant = std::make_shared<SessionVariant>();
     variant->fits_no_call = import.undetermined;

@@ -94,7 +94,7 @@ TEST(CServing, StructsOfOtherVersions) {
   const std::string path = write(meeting());
   tessera_session* session = nullptr;
   tessera_options options = on_cpu();
-  for (size_t size : {size_t{0}, size_t{8}, sizeof options - 1, size_t{1} << 20, SIZE_MAX}) {
+  for (size_t size : {size_t{0}, size_t{8}, offsetof(tessera_options, policy) - 1, size_t{1} << 20, SIZE_MAX}) {
     options.struct_size = size;
     says(tessera_open_with(path.c_str(), &options, &session),
          "tessera_options: struct_size is " + std::to_string(size));

@@ -88,6 +88,31 @@ TEST(Policy, ExactHasAVariantForEachCombinationOfSizesAndGivesUpTheOldest) {
   call(2, 6, 1);
 }
 
+TEST(Policy, SizesThatAreKnownBeforehandAreCompiledByOpen) {
+  const auto model = rows();
+  auto o = options();
+  const auto exactly = [](int64_t size) {
+    Specialization s;
+    s.size = size;
+    return s;
+  };
+  o.variants = {{{"b", exactly(4)}, {"s", exactly(7)}}, {{"s", exactly(9)}}};
+  auto session = open(model, o);
+  ASSERT_TRUE(session);
+  EXPECT_EQ(session->variants().size(), 3u);
+  RunStats stats;
+  for (auto [b, s, wanted] : {std::tuple{4, 7, "b=4, s=7"}, {5, 9, "s=9"}, {5, 7, "generic"}}) {
+    expect_right(model, sized(b, s), session->run(sized(b, s), &stats));
+    EXPECT_EQ(label(*session, stats), wanted);
+  }
+  EXPECT_EQ(session->compile_totals().compiles, 3);
+  EXPECT_EQ(session->compile_totals().blocking, 0);
+  o.variants = {{{"t", exactly(4)}}};
+  auto unknown = Session::open(write(model), o);
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().code, ErrorCode::Usage);
+}
+
 TEST(Policy, ExactHoldsForEveryKindOfCall) {
   const auto model = rows();
   auto session = open(model, with(VariantPolicy::Exact));
