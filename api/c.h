@@ -114,9 +114,10 @@ typedef struct {
   /* A plan file (docs/steering.md), which `tessera compile --save-plan` wrote; null: none. What of it does not fit is
    * decided anew. */
   const char* plan;
-  /* Most bytes that the session and its clones hold together for runs: intermediate results, copies of inputs on the
-   * GPU, outputs that the library allocates. 0: any number. A call that needs more is an error (TES-4001) before it
-   * begins. Weights and code are not counted. */
+  /* Most bytes that the session and its clones hold together: intermediate results, copies of inputs on the GPU, outputs
+   * that the library allocates, plans of sizes with their graphs, and weights that were packed or uploaded for them
+   * first. 0: any number. A call that needs more, once what other sizes left behind is given back, is an error
+   * (TES-4001) before it begins. Code and mapped files are not counted. */
   uint64_t memory_limit;
   const tessera_allocator* allocator; /* null: the library's own */
   /* Which variants there are besides those without which a call has no answer: "generic" (null): none; "adaptive": for

@@ -176,7 +176,7 @@ def load(
     threads: of the host; 0 for all cores that this process may use.
     tf32: which float32 operations on a GPU may round operands to TF32: "off", "conv" or "all".
     plan: a file of `tessera compile --save-plan`: fusion, schedules and routes are as it says; what does not fit is decided anew.
-    memory_limit: most bytes that calls may hold together for intermediate results and for outputs that the library allocates; a call
+    memory_limit: most bytes held together by intermediate results, outputs that the library allocates, plans of shapes and weights; a call
     that needs more raises OutOfMemoryError before it begins. 0: any number.
 
     policy: variants besides those without which a call has no answer: "generic": none; "adaptive": for sizes that recur, compiled in

@@ -398,7 +398,9 @@ TEST(CServing, TheCallersAllocatorGivesWhatRunsHold) {
       EXPECT_TRUE(counting.blocks.contains(out[0].data)) << "outputs";
       size_t held = 0;
       for (const auto& [data, bytes] : counting.blocks) held += bytes;
-      EXPECT_EQ(metrics_of(s.session).host_bytes, held);
+      const auto counted = metrics_of(s.session).host_bytes; // plans of sizes and packed weights, too
+      EXPECT_GE(counted, held);
+      EXPECT_LT(counted, held + (1 << 20));
     }
     for (size_t i = 0; i < p.y.size(); ++i) ASSERT_EQ(static_cast<const float*>(out[0].data)[i], p.y[i]);
     counting.empty = true;

@@ -61,7 +61,7 @@ class Cache(unittest.TestCase):
 
     def test_damaged_entries_are_replaced(self):
         needed, _ = counted(start(self.folder))
-        entries = list(self.folder.rglob("*.o"))
+        entries = list(self.folder.rglob("*.tsc"))
         self.assertEqual(len(entries), needed)
         for n, entry in enumerate(entries):
             content = entry.read_bytes()
