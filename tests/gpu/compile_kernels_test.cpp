@@ -62,7 +62,7 @@ protected:
   }
   int entries() const {
     int n = 0;
-    for (const auto& e : fs::recursive_directory_iterator(folder_)) n += e.is_regular_file();
+    for (const auto& e : fs::recursive_directory_iterator(folder_)) n += e.path().extension() == ".tsc";
     return n;
   }
 
