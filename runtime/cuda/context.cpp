@@ -181,6 +181,11 @@ void Context::release(CUdeviceptr address, int64_t bytes, CUstream stream) {
     TESSERA_LOGF(LogChannel::Memory, error(result, pool_ ? "cuMemFreeAsync" : "cuMemFree", "freeing memory").str());
 }
 
+void Context::keep_out_of_captures() const {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  (void)driver_->cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 Status Context::launch_alone(CUstream stream, const std::function<Status()>& launch) {
   std::lock_guard lock(alone_);
   unsigned long long id = 0;

@@ -75,6 +75,10 @@ public:
   // waiting for some that have not begun. `launch` puts it on `stream`, behind the one before. The context is current.
   [[nodiscard]] Status launch_alone(CUstream stream, const std::function<Status()>& launch);
 
+  // For a thread of our own: captures of streams by other threads of the process, PyTorch's say, forbid it no call, and none
+  // of its calls ends them.
+  void keep_out_of_captures() const;
+
   // What a library or a cache keeps with the context, such as a handle of cuBLASLt: made by `make` (with the context
   // current) at the first request of the name, destroyed before the context is let go.
   using MakeAttachment = std::function<Result<std::shared_ptr<void>>(Context&)>;

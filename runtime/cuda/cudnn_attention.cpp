@@ -253,6 +253,7 @@ void AttentionEngines::finish() {
 void AttentionEngines::work() {
   // A handle of its own: one may not be used by two threads at once.
   Context::Current current(context_);
+  context_.keep_out_of_captures();
   cudnnHandle_t handle = nullptr;
   if (!current.status().ok() || library_->cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS) handle = nullptr;
   std::unique_lock lock(mutex_);

@@ -46,6 +46,7 @@ namespace tessera::cuda {
   X(cuStreamWaitEvent, 3020)                                                                                           \
   X(cuLaunchHostFunc, 10000)                                                                                           \
   X(cuStreamBeginCapture, 10010)                                                                                       \
+  X(cuThreadExchangeStreamCaptureMode, 10010)                                                                          \
   X(cuStreamEndCapture, 10000)                                                                                         \
   X(cuGraphInstantiateWithFlags, 11040)                                                                                \
   X(cuGraphLaunch, 10000)                                                                                              \

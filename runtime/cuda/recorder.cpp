@@ -53,6 +53,7 @@ void Recorder::forget(const void* owner) {
 
 void Recorder::work() {
   Context::Current current(context_);
+  context_.keep_out_of_captures();
   CUstream stream = nullptr;
   if (!current.status().ok() ||
       context_.driver().cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS)

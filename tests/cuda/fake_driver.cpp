@@ -498,6 +498,7 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuStreamWaitEvent = FakeCalls::StreamWaitEvent;
   d.cuLaunchHostFunc = FakeCalls::LaunchHostFunc;
   d.cuStreamBeginCapture = FakeCalls::StreamBeginCapture;
+  d.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
   d.cuStreamEndCapture = FakeCalls::StreamEndCapture;
   d.cuGraphInstantiateWithFlags = FakeCalls::GraphInstantiateWithFlags;
   d.cuGraphLaunch = FakeCalls::GraphLaunch;
