@@ -138,7 +138,7 @@ TEST_F(Repeated, TheGraphIsRecordedBesideTheCalls) {
       ++calls;
     }
     EXPECT_LT(calls, 1000) << "launched singly for longer than recording takes, it is recorded";
-    EXPECT_GE(calls, 2);
+    EXPECT_GE(calls, 1);
   }
   EXPECT_EQ(gpu.live_graphs(), 2u);
   for (int64_t n = 1; n < 40; ++n)
