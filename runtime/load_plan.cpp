@@ -146,9 +146,9 @@ private:
     auto mapped = map_file(source);
     if (!mapped.ok()) {
       auto folder = file_.path.find_last_of('/');
-      auto beside = (folder == std::string::npos ? "" : file_.path.substr(0, folder + 1)) +
-                    source.substr(source.find_last_of('/') + 1);
-      auto second = map_file(beside);
+      auto weights_path = (folder == std::string::npos ? "" : file_.path.substr(0, folder + 1)) +
+                          source.substr(source.find_last_of('/') + 1);
+      auto second = map_file(weights_path);
       if (!second.ok()) {
         Diagnostic d = mapped.error();
         d.note("it holds the weights of '" + constant + "', to which '" + file_.path +

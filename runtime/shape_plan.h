@@ -103,8 +103,6 @@ public:
   [[nodiscard]] Result<SegmentPlan*> insert(int segment, std::unique_ptr<SegmentPlan> plan);
   void drop(SegmentPlan* plan); // given by find()
   void clear();
-  [[nodiscard]] size_t size() const { return plans_.size(); }
-  [[nodiscard]] int64_t bytes() const { return bytes_; }
 
 private:
   using Key = std::vector<int64_t>; // the segment, then SegmentPlan::key

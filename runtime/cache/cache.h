@@ -1,4 +1,4 @@
-// The cache folder: results that are dear to compute, on disk, found by kind and key.
+// The cache folder: results that take long to compute, on disk, found by kind and key.
 //
 //   FOLDER/objects/AB/<hash>.tsc   entries (entry.h); AB are the first digits of the hash
 //   FOLDER/usage                   how many bytes the entries have, roughly; its lock is held while some are evicted

@@ -1,5 +1,5 @@
 // cuBLASLt as a table of functions, a handle per context, and the algorithms that its heuristics chose. Products on a
-// GPU (library.h, plan_cuda_matmul) are planned here.
+// GPU (library.h, plan_cuda_matmul) are planned in cublaslt_plan.cpp.
 //
 // Types: f32 (in TF32 where MatmulCall::tf32 allows it), f16 and bf16 with sums and epilogue in f32, f64, and i8 with
 // i32 results. The epilogue of MatmulCall::fused is the library's: bias along the dense dimension of the result,

@@ -37,7 +37,6 @@ public:
   // steps' work depends on. `submit_ms`: that launching them singly has taken so far. `wait`: until they are recorded, if addresses come again. The context is current. Errors: those
   // that the context does not survive.
   [[nodiscard]] Result<bool> run(std::span<void* const> addresses, CUstream stream, double submit_ms, bool wait);
-  [[nodiscard]] size_t kept() const { return kept_.size(); }
 
 private:
   // The error where the context is lost; otherwise this plan does without graphs from now on.

@@ -1,6 +1,6 @@
 // Executables with operators that run by their reference: saved, loaded, run.
-#include "codegen/load/resolve_host_step.h"
 #include "codegen/load/load.h"
+#include "codegen/load/resolve_host_step.h"
 #include "harness.h"
 #include <fstream>
 

@@ -177,7 +177,8 @@ TEST_F(EditedPlan, EveryNumberIsCheckedWhereItStands) {
   refused([](Json& j) { j["buffers"][1]["last"] = INT64_MAX; }, "plan.variants[0].buffers[1].last");
   refused([](Json& j) { j["buffers"][1]["dtype"] = "f99"; },
           "plan.variants[0].buffers[1].dtype is \"f99\", expected an element type");
-  refused([](Json& j) { j["steps"][0]["kernel"]["buffers"][0] = 3; }, "plan.variants[0].steps[0].kernel.buffers[0] is 3");
+  refused([](Json& j) { j["steps"][0]["kernel"]["buffers"][0] = 3; },
+          "plan.variants[0].steps[0].kernel.buffers[0] is 3");
   refused([](Json& j) { j["steps"][0]["kernel"]["buffers"] = {0}; }, "expected 2 buffers");
   refused([](Json& j) { j["steps"][0]["kernel"]["contract"] = 9; }, "plan.variants[0].steps[0].kernel.contract");
   refused([](Json& j) { j["steps"][0]["kernel"]["arguments"] = Json::array(); }, "expected 1 sizes");

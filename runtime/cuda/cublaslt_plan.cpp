@@ -1,0 +1,557 @@
+// Products planned for cuBLASLt and run by it.
+#include "graph/support/log.h"
+#include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/gemm_sizes.h"
+#include "runtime/cuda/pinned_arrays.h"
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+namespace tessera::cuda {
+namespace {
+
+constexpr int64_t kWorkspace = int64_t{32} << 20; // what PyTorch allows on Hopper
+constexpr int64_t kAlignment = 256;               // of workspaces, and the most that heuristics request
+constexpr int64_t kBaseAlignment = 16;            // of buffers
+
+// The types of a product: of the left and right matrix, of the result, and what sums and factors are in.
+struct Types {
+  cudaDataType_t operand, result, scale;
+  cublasComputeType_t compute;
+  int64_t operand_bytes, result_bytes;
+};
+
+std::optional<Types> types_of(DType operand, DType result, bool tf32) {
+  auto floats = [&](cudaDataType_t type, int64_t bytes, cublasComputeType_t compute, cudaDataType_t scale) {
+    return operand == result ? std::optional(Types{type, type, scale, compute, bytes, bytes}) : std::nullopt;
+  };
+  switch (operand) {
+  case DType::F32: return floats(CUDA_R_32F, 4, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  case DType::F16: return floats(CUDA_R_16F, 2, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  case DType::BF16: return floats(CUDA_R_16BF, 2, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  case DType::F64: return floats(CUDA_R_64F, 8, CUBLAS_COMPUTE_64F, CUDA_R_64F);
+  case DType::I8:
+    if (result != DType::I32) return std::nullopt;
+    return Types{CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I, 1, 4};
+  default: return std::nullopt;
+  }
+}
+
+// A factor in the type that the library reads it in.
+struct Factor {
+  alignas(8) std::array<std::byte, 8> bytes{};
+  Factor(double value, cudaDataType_t type) {
+    auto put = [&](auto v) { std::memcpy(bytes.data(), &v, sizeof v); };
+    if (type == CUDA_R_64F)
+      put(value);
+    else if (type == CUDA_R_32I)
+      put(static_cast<int32_t>(value));
+    else
+      put(static_cast<float>(value));
+  }
+};
+
+// Descriptors, destroyed with the plan.
+class Descriptors {
+public:
+  explicit Descriptors(std::shared_ptr<CublasLt> library) : library_(std::move(library)) {}
+  ~Descriptors() {
+    if (product) library_->cublasLtMatmulDescDestroy(product);
+    for (auto* layout : {a, b, c})
+      if (layout) library_->cublasLtMatrixLayoutDestroy(layout);
+  }
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr; // c: of residual and result
+
+private:
+  std::shared_ptr<CublasLt> library_;
+};
+
+#define TESSERA_CUBLAS_TRY(library, doing, function, ...)                                                              \
+  do {                                                                                                                 \
+    if (auto tessera_s_ = (library).function(__VA_ARGS__); tessera_s_ != CUBLAS_STATUS_SUCCESS) [[unlikely]]           \
+      return (library).error(tessera_s_, #function, doing);                                                            \
+  } while (0)
+
+} // namespace
+
+// What equal products of a plan share.
+struct PreparedProduct {
+  GemmProblem problem;
+  bool by_pointers = false;
+  bool bias = false, residual = false; // are part of the call
+  std::vector<GemmOffsets> matrices;   // by_pointers: every product's, beyond the base
+  int64_t array_bytes = 0, workspace_bytes = 0;
+  Factor alpha{1, CUDA_R_32F}, beta{0, CUDA_R_32F};
+  CublasLt::Algorithm algorithm{};
+  std::unique_ptr<Descriptors> descriptors;
+  int calls = 1;
+  bool epilogue_done = true;
+  mutable std::mutex mutex; // of the descriptor's bias, which a run changes
+};
+
+namespace {
+
+class MatmulPlan final : public CudaLibraryPlan {
+public:
+  MatmulPlan(Context& context, std::shared_ptr<CublasLt> library, Types types)
+      : context_(context), library_(std::move(library)), types_(types) {}
+  std::shared_ptr<PinnedArrays> arrays; // by_pointers
+
+  Status run(CUstream stream, void* const* pointers, void* workspace) const override {
+    const GemmProblem& problem = product->problem;
+    if (problem.empty()) return {};
+    if (problem.k == 0) return zero(stream, pointers);
+    const auto address = [&](BufferId buffer, int64_t offset, int64_t bytes) {
+      return static_cast<std::byte*>(pointers[buffer]) + offset * bytes;
+    };
+    std::byte* left = address(a_buffer, problem.base.a, types_.operand_bytes);
+    std::byte* right = address(b_buffer, problem.base.b, types_.operand_bytes);
+    std::byte* result = address(c_buffer, problem.base.c, types_.result_bytes);
+    std::byte* residual = residual_buffer < 0 ? result : address(residual_buffer, residual_offset, types_.result_bytes);
+    const auto& [descriptors, algorithm] = std::tie(product->descriptors, product->algorithm);
+    const std::scoped_lock lock(mutex_, product->mutex);
+    if (bias_buffer >= 0) {
+      const void* bias = address(bias_buffer, bias_offset, types_.result_bytes);
+      TESSERA_CUBLAS_TRY(*library_, name, cublasLtMatmulDescSetAttribute, descriptors->product,
+                         CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    }
+    auto call = [&](const void* a, const void* b, const void* c, void* d, std::byte* work) -> Status {
+      TESSERA_CUBLAS_TRY(*library_, name, cublasLtMatmul, library_->handle, descriptors->product,
+                         product->alpha.bytes.data(), a, descriptors->a, b, descriptors->b, product->beta.bytes.data(),
+                         c, descriptors->c, d, descriptors->c, &algorithm.algo, work,
+                         static_cast<size_t>(algorithm.workspace_bytes), stream);
+      return {};
+    };
+    auto* work = static_cast<std::byte*>(workspace);
+    if (!product->by_pointers) {
+      for (const auto& r : problem.repeats)
+        TESSERA_TRY(call(left + r.a * types_.operand_bytes, right + r.b * types_.operand_bytes,
+                         residual + r.c * types_.result_bytes, result + r.c * types_.result_bytes, work));
+      return {};
+    }
+    // The arrays lie in front of the workspace.
+    const auto& matrices = product->matrices;
+    const size_t count = matrices.size();
+    const std::array<std::byte*, 4> bases{left, right, residual, result};
+    if (bases != bases_) {
+      addresses_.resize(4 * count);
+      for (size_t i = 0; i < count; ++i) {
+        addresses_[i] = left + matrices[i].a * types_.operand_bytes;
+        addresses_[count + i] = right + matrices[i].b * types_.operand_bytes;
+        addresses_[2 * count + i] = residual + matrices[i].c * types_.result_bytes;
+        addresses_[3 * count + i] = result + matrices[i].c * types_.result_bytes;
+      }
+      TESSERA_ASSIGN(pinned_, arrays->find(context_, addresses_));
+      bases_ = bases;
+    }
+    // Without pinned memory a graph cannot hold the copy, and capturing it fails; bytes of pageable memory have been
+    // read when the copy returns.
+    TESSERA_CUDA_TRY(context_, name, cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(work),
+                     pinned_ ? pinned_ : addresses_.data(), addresses_.size() * sizeof(std::byte*), stream);
+    auto* there = reinterpret_cast<std::byte**>(work);
+    return call(there, there + count, there + 2 * count, there + 3 * count, work + product->array_bytes);
+  }
+
+  // A sum over nothing.
+  Status zero(CUstream stream, void* const* pointers) const {
+    const GemmProblem& problem = product->problem;
+    auto set = [&](int64_t begin, int64_t count) -> Status {
+      auto at =
+          reinterpret_cast<CUdeviceptr>(pointers[c_buffer]) + static_cast<CUdeviceptr>(begin * types_.result_bytes);
+      TESSERA_CUDA_TRY(context_, name, cuMemsetD8Async, at, 0, static_cast<size_t>(count * types_.result_bytes),
+                       stream);
+      return {};
+    };
+    int64_t begin = 0, count = 0; // neighbours are set together
+    auto add = [&](int64_t at, int64_t length) -> Status {
+      if (count > 0 && at == begin + count) {
+        count += length;
+        return {};
+      }
+      if (count > 0) TESSERA_TRY(set(begin, count));
+      begin = at;
+      count = length;
+      return {};
+    };
+    for (const auto& o : problem.all())
+      for (int64_t j = 0; j < problem.c.cols; ++j) TESSERA_TRY(add(o.c + j * problem.c.ld, problem.c.rows));
+    return count > 0 ? set(begin, count) : Status();
+  }
+
+  std::string name;
+  std::shared_ptr<const PreparedProduct> product;
+  BufferId a_buffer = -1, b_buffer = -1, c_buffer = -1, bias_buffer = -1, residual_buffer = -1;
+  int64_t bias_offset = 0, residual_offset = 0;
+
+private:
+  Context& context_;
+  std::shared_ptr<CublasLt> library_;
+  Types types_;
+  mutable std::mutex mutex_; // of what follows: the last run's arrays of addresses
+  mutable std::array<std::byte*, 4> bases_{};
+  mutable std::vector<std::byte*> addresses_;
+  mutable const void* pinned_ = nullptr; // of addresses_; null where there is no room for them
+};
+
+// Makes descriptors and queries an algorithm, from the best form of the call to the plainest.
+class MatmulPlanner {
+public:
+  MatmulPlanner(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands)
+      : context_(context), call_(call), operands_(operands) {}
+
+  Result<std::unique_ptr<CudaLibraryPlan>> run() {
+    TESSERA_ASSIGN(library_, CublasLt::of(context_.context));
+    const Operand &a = operands_[0], &b = operands_[1], &c = operands_[2];
+    auto types = types_of(a.dtype, c.dtype, call_.tf32);
+    if (!types || a.dtype != b.dtype)
+      return refuse("it multiplies no " + std::string(tessera::name(a.dtype)) + " and " +
+                    std::string(tessera::name(b.dtype)) + " into " + std::string(tessera::name(c.dtype)));
+    types_ = *types;
+    size_t next = 3;
+    if (call_.fused && call_.fused->bias) bias_ = &operands_[next++];
+    if (call_.fused && call_.fused->residual) residual_ = &operands_[next++];
+    std::shared_ptr<const PreparedProduct> own;
+    auto& product = context_.products ? (*context_.products)[signature()] : own;
+    if (!product) {
+      TESSERA_ASSIGN(product, prepare());
+    }
+    return plan(product);
+  }
+
+private:
+  // All that the preparation depends on.
+  [[nodiscard]] std::vector<int64_t> signature() const {
+    std::vector<int64_t> out;
+    out.reserve(80);
+    auto bits = [](double x) { return static_cast<int64_t>(std::bit_cast<uint64_t>(x)); };
+    const VaryingSizes v = varying(false);
+    out.push_back(call_.tf32 | v.m << 1 | v.n << 2 | v.k << 3 | v.batch << 4 | context_.can_finish << 5);
+    out.push_back(bits(call_.scale));
+    if (call_.fused)
+      for (int64_t x :
+           {bits(call_.fused->alpha), int64_t{call_.fused->bias_dim}, int64_t{call_.fused->bias.has_value()},
+            int64_t{call_.fused->residual.has_value()}, static_cast<int64_t>(call_.fused->activation)})
+        out.push_back(x);
+    for (const Operand& o : operands_) {
+      out.push_back(static_cast<int64_t>(o.dtype));
+      out.push_back(static_cast<int64_t>(o.shape.size()));
+      out.insert(out.end(), o.shape.begin(), o.shape.end());
+      out.insert(out.end(), o.strides.begin(), o.strides.end());
+      out.push_back(o.offset);
+    }
+    return out;
+  }
+
+  Result<std::shared_ptr<const PreparedProduct>> prepare() {
+    TESSERA_ASSIGN(problem_, describe_gemm(operands_[0], operands_[1], operands_[2], bias_ ? call_.fused->bias_dim : -1,
+                                           context_.name));
+    if (problem_.empty()) return std::shared_ptr<const PreparedProduct>(start());
+    std::string why;
+    bool fusible = call_.fused && epilogue_of(*call_.fused, &why).has_value() && problem_.k > 0;
+    if (problem_.k == 0) why = "a product over nothing is a memset";
+    if (call_.fused && !fusible && !context_.can_finish) return refuse("it does not compute the epilogue: " + why);
+    if (problem_.k == 0) {
+      auto zeros = start();
+      zeros->epilogue_done = !call_.fused;
+      zeros->calls = 0;
+      return std::shared_ptr<const PreparedProduct>(std::move(zeros));
+    }
+    for (bool fused : {true, false}) {
+      if (fused ? !fusible && call_.fused.has_value() : !call_.fused || !context_.can_finish) continue;
+      for (bool pointers : {true, false}) {
+        if (pointers && (problem_.repeats.size() == 1 || !library_->options.pointer_arrays)) continue;
+        TESSERA_ASSIGN(auto made, attempt(fused, pointers));
+        if (!made) continue;
+        if (made->calls > 1)
+          TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "' calls cuBLASLt " + std::to_string(made->calls) +
+                                             " times: its batches have no single stride");
+        if (!made->epilogue_done)
+          TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "': a kernel computes the epilogue, cuBLASLt does not" +
+                                             (why.empty() ? " at these sizes" : ": " + why));
+        return std::shared_ptr<const PreparedProduct>(std::move(made));
+      }
+    }
+    return refuse("it has no algorithm for " + key(problem_, call_.fused.has_value(), false));
+  }
+
+  Diagnostic refuse(const std::string& why) const {
+    return Diagnostic(ErrorCode::UnsupportedFeature, "cuBLASLt does not compute '" + context_.name + "': " + why);
+  }
+
+  std::shared_ptr<PreparedProduct> start() const {
+    auto out = std::make_shared<PreparedProduct>();
+    out->problem = problem_;
+    return out;
+  }
+
+  // A product of this step's operands.
+  Result<std::unique_ptr<CudaLibraryPlan>> plan(std::shared_ptr<const PreparedProduct> product) const {
+    auto out = std::make_unique<MatmulPlan>(context_.context, library_, types_);
+    out->name = "running '" + context_.name + "'";
+    const bool swapped = product->problem.swapped;
+    out->a_buffer = operands_[swapped ? 1 : 0].buffer;
+    out->b_buffer = operands_[swapped ? 0 : 1].buffer;
+    out->c_buffer = operands_[2].buffer;
+    if (product->bias) {
+      out->bias_buffer = bias_->buffer;
+      out->bias_offset = bias_->offset;
+    }
+    if (product->residual) {
+      out->residual_buffer = residual_->buffer;
+      out->residual_offset = residual_->offset;
+    }
+    out->workspace_bytes = product->workspace_bytes;
+    out->calls = product->calls;
+    out->epilogue_done = product->epilogue_done;
+    if (product->by_pointers) {
+      TESSERA_ASSIGN(out->arrays, PinnedArrays::of(context_.context));
+    }
+    out->product = std::move(product);
+    return std::unique_ptr<CudaLibraryPlan>(std::move(out));
+  }
+
+  [[nodiscard]] std::optional<cublasLtEpilogue_t> epilogue_of(const LibraryEpilogue& e, std::string* why) const {
+    auto no = [&](const char* reason) {
+      *why = reason;
+      return std::nullopt;
+    };
+    bool sums_only = types_.scale == CUDA_R_64F || types_.scale == CUDA_R_32I;
+    using Activation = LibraryEpilogue::Activation;
+    if (sums_only && (e.bias || e.activation != Activation::None)) return no("it has none in this type");
+    if (types_.scale == CUDA_R_32I && (e.alpha != 1 || call_.scale != 1)) return no("integers are not scaled");
+    if (e.bias && !problem_.bias_along_rows) return no("its bias lies along the dense dimension of the result");
+    if (e.bias) {
+      const Operand& bias = *bias_;
+      auto d = static_cast<size_t>(e.bias_dim);
+      if (bias.shape[d] > 1 && bias.strides[d] != 1) return no("its bias is a dense vector");
+    }
+    switch (e.activation) {
+    case Activation::None: return e.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case Activation::Relu: return e.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case Activation::GeluTanh: return e.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    default: return no("it has no such activation");
+    }
+  }
+
+  // Largest power of two, up to kAlignment, that divides an address at each of the offsets (in elements).
+  template <class F>
+  [[nodiscard]] uint32_t alignment(int64_t base, int64_t batch_stride, int64_t bytes, bool pointers, F of) const {
+    int64_t bits = kBaseAlignment | base * bytes;
+    for (const auto& r : problem_.repeats) bits |= of(r) * bytes;
+    if (pointers && problem_.batch > 1) bits |= batch_stride * bytes;
+    return static_cast<uint32_t>(std::min<int64_t>(bits & -bits, kAlignment));
+  }
+  struct Alignments {
+    uint32_t a, b, c, d, bias;
+  };
+  [[nodiscard]] Alignments alignments(bool fused, bool pointers) const {
+    Alignments out{};
+    auto c = [](const GemmOffsets& r) { return r.c; };
+    out.a = alignment(problem_.base.a, problem_.a.batch_stride, types_.operand_bytes, pointers,
+                      [](const GemmOffsets& r) { return r.a; });
+    out.b = alignment(problem_.base.b, problem_.b.batch_stride, types_.operand_bytes, pointers,
+                      [](const GemmOffsets& r) { return r.b; });
+    out.d = alignment(problem_.base.c, problem_.c.batch_stride, types_.result_bytes, pointers, c);
+    out.c = fused && residual_ ? alignment(residual_->offset, problem_.c.batch_stride, types_.result_bytes, pointers, c)
+                               : out.d;
+    int64_t bits = kBaseAlignment | (fused && bias_ ? bias_->offset * types_.result_bytes : 0);
+    out.bias = static_cast<uint32_t>(bits & -bits);
+    return out;
+  }
+
+  // All that an algorithm depends on; also what errors say.
+  [[nodiscard]] std::string key(const GemmProblem& problem, bool fused, bool pointers) const {
+    std::string out(tessera::name(operands_[0].dtype));
+    out += " into " + std::string(tessera::name(operands_[2].dtype)) + " " + std::to_string(problem.m) + "x" +
+           std::to_string(problem.n) + "x" + std::to_string(problem.k);
+    if (types_.compute == CUBLAS_COMPUTE_32F_FAST_TF32) out += " in TF32";
+    auto matrix = [&](const char* what, const GemmMatrix& x) {
+      out += std::string(" ") + what + (x.transposed ? "T" : "N") + " ld " + std::to_string(x.ld);
+      if (problem.batch > 1 && !pointers) out += " stride " + std::to_string(x.batch_stride);
+    };
+    matrix("a", problem.a);
+    matrix("b", problem.b);
+    matrix("c", problem.c);
+    out += (pointers ? " pointers " : " batch ") + std::to_string(matrices(problem, pointers));
+    auto aligned = alignments(fused, pointers);
+    for (uint32_t x : {aligned.a, aligned.b, aligned.c, aligned.d, aligned.bias}) out += " @" + std::to_string(x);
+    if (fused && call_.fused) {
+      out += " activation " + std::to_string(static_cast<int>(call_.fused->activation));
+      if (bias_) out += " bias";
+      if (residual_) out += " residual";
+    }
+    return out;
+  }
+
+  [[nodiscard]] static int64_t matrices(const GemmProblem& problem, bool pointers) {
+    return pointers ? problem.batch * static_cast<int64_t>(problem.repeats.size()) : problem.batch;
+  }
+
+  // The call's product in the library's terms, of these sizes; nothing where it has no words for it.
+  Result<std::unique_ptr<Descriptors>> describe(const GemmProblem& problem, bool fused, bool pointers,
+                                                const std::string& doing) const {
+    const auto& lt = *library_;
+    auto out = std::make_unique<Descriptors>(library_);
+    auto& d = *out;
+    auto layout = [&](cublasLtMatrixLayout_t& to, cudaDataType_t type, const GemmMatrix& x) -> Result<bool> {
+      TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutCreate, &to, type, static_cast<uint64_t>(x.rows),
+                         static_cast<uint64_t>(x.cols), x.ld);
+      auto count = static_cast<int32_t>(matrices(problem, pointers));
+      TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutSetAttribute, to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                         sizeof count);
+      if (!pointers) {
+        TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutSetAttribute, to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                           &x.batch_stride, sizeof x.batch_stride);
+        return true;
+      }
+      uint32_t mode = CUBLASLT_BATCH_MODE_POINTER_ARRAY; // an older library does not know the attribute
+      return lt.cublasLtMatrixLayoutSetAttribute(to, CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, &mode, sizeof mode) ==
+             CUBLAS_STATUS_SUCCESS;
+    };
+    TESSERA_ASSIGN(bool known, layout(d.a, types_.operand, problem.a));
+    if (!known) return std::unique_ptr<Descriptors>();
+    TESSERA_ASSIGN(known, layout(d.b, types_.operand, problem.b));
+    TESSERA_ASSIGN(known, layout(d.c, types_.result, problem.c));
+
+    TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulDescCreate, &d.product, types_.compute, types_.scale);
+    auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) -> Status {
+      TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulDescSetAttribute, d.product, attribute, &value, sizeof value);
+      return {};
+    };
+    TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_TRANSA, problem.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+    TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, problem.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+    if (fused && call_.fused) {
+      std::string why;
+      auto epilogue = *epilogue_of(*call_.fused, &why);
+      TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue)));
+      if (bias_) { // its alignment is read from the address
+        auto* stand_in =
+            reinterpret_cast<const void*>(static_cast<uintptr_t>(kAlignment + alignments(fused, pointers).bias));
+        TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, stand_in));
+      }
+    }
+    return out;
+  }
+
+  Result<std::shared_ptr<PreparedProduct>> attempt(bool fused, bool pointers) {
+    std::string doing = "planning '" + context_.name + "'";
+    const int64_t batch = matrices(problem_, pointers);
+    if (batch > INT32_MAX) return std::shared_ptr<PreparedProduct>();
+    auto out = start();
+    out->by_pointers = pointers;
+    TESSERA_ASSIGN(out->descriptors, describe(problem_, fused, pointers, doing));
+    if (!out->descriptors) return std::shared_ptr<PreparedProduct>();
+    const bool epilogue = fused && call_.fused;
+    out->bias = epilogue && bias_;
+    out->residual = epilogue && residual_;
+    TESSERA_ASSIGN(auto algorithm, library_->algorithm(key(problem_, fused, pointers), [&] {
+      return choose(*out->descriptors, fused, pointers, doing);
+    }));
+    if (!algorithm) return std::shared_ptr<PreparedProduct>();
+    out->algorithm = *algorithm;
+    out->alpha = Factor(epilogue ? call_.scale * call_.fused->alpha : call_.scale, types_.scale);
+    out->beta = Factor(out->residual ? 1 : 0, types_.scale);
+    out->workspace_bytes = algorithm->workspace_bytes;
+    if (pointers) {
+      GemmProblem from_zero = problem_;
+      from_zero.base = {};
+      out->matrices = from_zero.all();
+      int64_t bytes = 4 * batch * static_cast<int64_t>(sizeof(void*));
+      out->array_bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+      out->workspace_bytes += out->array_bytes;
+    }
+    out->calls = pointers ? 1 : static_cast<int>(problem_.repeats.size());
+    out->epilogue_done = fused || !call_.fused;
+    return out;
+  }
+
+  // Which sizes of the product differ from call to call.
+  [[nodiscard]] VaryingSizes varying(bool swapped) const {
+    const SymShape& c = call_.c.shape;
+    const size_t rank = c.size();
+    VaryingSizes v;
+    if (rank < 2 || call_.a.shape.empty()) return v;
+    v.batch = std::any_of(c.begin(), c.end() - 2, [](const SymExpr& d) { return !d.is_const(); });
+    const bool rows = v.batch || !c[rank - 2].is_const(); // those of batches may be among them
+    const bool columns = !c[rank - 1].is_const();
+    v.m = swapped ? columns : rows;
+    v.n = swapped ? rows : columns;
+    v.k = !call_.a.shape.back().is_const();
+    return v;
+  }
+
+  Result<std::optional<CublasLt::Algorithm>> choose(const Descriptors& exact, bool fused, bool pointers,
+                                                    const std::string& doing) const {
+    const Alignments aligned = alignments(fused, pointers);
+    const GemmProblem like = on_grid(problem_, varying(problem_.swapped), types_.operand_bytes, types_.result_bytes);
+    if (const std::string its_key = key(like, fused, pointers); its_key != key(problem_, fused, pointers)) {
+      TESSERA_ASSIGN(auto near, library_->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
+        TESSERA_ASSIGN(auto d, describe(like, fused, pointers, doing));
+        return d ? ask(*d, aligned, doing) : std::optional<CublasLt::Algorithm>();
+      }));
+      if (near) {
+        cublasLtMatmulHeuristicResult_t found{};
+        const auto status = library_->cublasLtMatmulAlgoCheck(library_->handle, exact.product, exact.a, exact.b,
+                                                              exact.c, exact.c, &near->algo, &found);
+        if (status == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= static_cast<size_t>(kWorkspace))
+          return std::optional(CublasLt::Algorithm{near->algo, static_cast<int64_t>(found.workspaceSize)});
+      }
+    }
+    return ask(exact, aligned, doing);
+  }
+
+  Result<std::optional<CublasLt::Algorithm>> ask(const Descriptors& d, const Alignments& aligned,
+                                                 const std::string& doing) const {
+    const auto& lt = *library_;
+    struct Preference {
+      const CublasLt& lt;
+      cublasLtMatmulPreference_t handle = nullptr;
+      ~Preference() {
+        if (handle) lt.cublasLtMatmulPreferenceDestroy(handle);
+      }
+    } preference{lt};
+    TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulPreferenceCreate, &preference.handle);
+    auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) -> Status {
+      TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulPreferenceSetAttribute, preference.handle, attribute, &value,
+                         sizeof value);
+      return {};
+    };
+    TESSERA_TRY(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kWorkspace)));
+    TESSERA_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned.a));
+    TESSERA_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned.b));
+    TESSERA_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.c));
+    TESSERA_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.d));
+    cublasLtMatmulHeuristicResult_t found{};
+    int count = 0;
+    auto status = lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, d.product, d.a, d.b, d.c, d.c, preference.handle, 1,
+                                                    &found, &count);
+    // "No algorithm" and "no such combination" are answers.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+        (status == CUBLAS_STATUS_SUCCESS && (count == 0 || found.state != CUBLAS_STATUS_SUCCESS)))
+      return std::optional<CublasLt::Algorithm>();
+    if (status != CUBLAS_STATUS_SUCCESS) return lt.error(status, "cublasLtMatmulAlgoGetHeuristic", doing);
+    return std::optional(CublasLt::Algorithm{found.algo, static_cast<int64_t>(found.workspaceSize)});
+  }
+
+  const CudaPlanContext& context_;
+  const MatmulCall& call_;
+  std::span<const Operand> operands_;
+  std::shared_ptr<CublasLt> library_;
+  Types types_{};
+  GemmProblem problem_;
+  const Operand *bias_ = nullptr, *residual_ = nullptr;
+};
+
+} // namespace
+
+Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call,
+                                                          std::span<const Operand> operands) {
+  return MatmulPlanner(context, call, operands).run();
+}
+
+} // namespace tessera::cuda
