@@ -21,7 +21,8 @@ function(tessera_library name)
   endif()
 endfunction()
 
-# Test programs of a release are compiled with little optimisation: what they spend time in are the libraries, which keep theirs.
+# The command and the test programs of a release are compiled with little optimisation: what they spend time in are the libraries,
+# which keep theirs.
 function(tessera_compile_quickly name)
   if(NOT TESSERA_SANITIZE)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)

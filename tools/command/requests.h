@@ -7,7 +7,7 @@ namespace tessera::command {
 struct RequestOptions {
   std::vector<std::string> ranges; // DIM=LOW..HIGH
   int requests = 1000;
-  int checks = 0; // results that are held against a fresh compile for their sizes
+  int checks = 0; // results that are computed again at the end, and by a fresh compile for their sizes
   uint64_t seed = 0;
 };
 
