@@ -71,8 +71,8 @@ public:
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
-    TESSERA_TRY(prepare_steps({context_, recorder_, variant, *l.code, l.table, l.reports, memory_.resting(), &l, this},
-                              segment, call, plan, l.refused));
+    TESSERA_TRY(prepare_steps({context_, recorder_, variant, *l.code, l.table, l.reports, memory_.resting()}, segment,
+                              call, plan, l.refused));
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
   }
@@ -266,7 +266,6 @@ public:
 
   Status wait() override {
     if (plans_are_made_) wait_for_attention(*context_);
-    recorder_->wait(this);
     TESSERA_TRY(pending_.wait());
     return tell_earlier();
   }
@@ -280,7 +279,6 @@ public:
 
   // ---- for CudaVariant and errors
   void variant_goes(CudaVariant& l) {
-    recorder_->forget(&l);
     Context::Current current(*context_);
     quiesce();
     if (l.reports.memory()) driver().cuMemFreeHost(l.reports.memory());

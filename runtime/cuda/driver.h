@@ -49,6 +49,7 @@ namespace tessera::cuda {
   X(cuThreadExchangeStreamCaptureMode, 10010)                                                                          \
   X(cuStreamEndCapture, 10000)                                                                                         \
   X(cuGraphInstantiateWithFlags, 11040)                                                                                \
+  X(cuGraphExecUpdate, 12000)                                                                                          \
   X(cuGraphLaunch, 10000)                                                                                              \
   X(cuGraphDestroy, 10000)                                                                                             \
   X(cuGraphExecDestroy, 10000)                                                                                         \

@@ -127,7 +127,7 @@ public:
     if (!refused.empty()) return first_refusal;
     if (replayable && put >= Replays::kFewestSteps)
       made->replays = std::make_unique<Replays>(
-          place_.context, place_.recorder, Replays::Owners{place_.owner, place_.device},
+          place_.context, place_.recorder,
           [this_plan = &plan_, made = made.get(), variant = &variant_, context = place_.context.get(),
            table = &place_.table, resting = &place_.resting](CUstream stream, std::span<void* const> addresses) {
             return StepsElsewhere(*context, *variant, *this_plan, *made, *table, *resting, addresses).put(stream);

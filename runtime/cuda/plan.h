@@ -54,8 +54,7 @@ struct PlanPlace {
   LoadedExecutable& code;
   BufferTable& table; // of all runs of the variant, as are `reports`
   Reports& reports;
-  RestingMemory& resting;     // will hold addresses when steps run
-  const void *owner, *device; // of recordings: the variant in its executor, and the executor's device
+  RestingMemory& resting; // will hold addresses when steps run
 };
 
 // Device::choose for a segment whose attentions the library may take.

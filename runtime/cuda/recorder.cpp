@@ -20,44 +20,79 @@ Recorder::~Recorder() {
   }
   more_.notify_all();
   if (thread_.joinable()) thread_.join();
+  Context::Current current(context_);
+  for (const Job& job : jobs_) context_.driver().cuGraphDestroy(job.graph);
+  if (stream_) context_.driver().cuStreamDestroy(stream_);
 }
 
-bool Recorder::Job::is_of(const void* owner) const {
-  return std::find(owners.begin(), owners.end(), owner) != owners.end();
-}
-
-void Recorder::add(std::shared_ptr<Recording> recording, const Owners& owners, Put put) {
+void Recorder::add(const std::shared_ptr<Recording>& recording, const void* owner, const Put& put, bool wait) {
+  {
+    std::lock_guard lock(mutex_);
+    if (jobs_.size() >= kMostWaiting && !wait) return;
+  }
+  std::unique_lock capturing(capturing_, std::defer_lock);
+  if (wait)
+    capturing.lock();
+  else if (!capturing.try_lock())
+    return;
+  const Stopwatch watch;
+  auto captured = capture(*recording, put);
+  const double took = watch.ms();
+  capturing.unlock();
+  if (!captured.ok()) {
+    if (recording->state == Recording::State::New) return;
+    recording->why = std::move(captured).take_error();
+    return;
+  }
   std::lock_guard lock(mutex_);
-  if (jobs_.size() >= kMostWaiting) return;
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   recording->state = Recording::State::Waiting;
-  jobs_.push_back({std::move(recording), owners, std::move(put)});
+  jobs_.push_back({recording, owner, *captured, took});
   more_.notify_one();
+}
+
+// After an error the state is New where it is to be tried again, else Refused.
+Result<CUgraph> Recorder::capture(Recording& recording, const Put& put) {
+  constexpr const char* kDoing = "recording the steps of a run";
+  const Driver& driver = context_.driver();
+  recording.state = Recording::State::Refused;
+  ++recording.captures;
+  if (!stream_) TESSERA_CUDA_TRY(context_, kDoing, cuStreamCreateWithPriority, &stream_, CU_STREAM_NON_BLOCKING, 0);
+  // Relaxed: this and other threads, and libraries that load a kernel, do what they like meanwhile.
+  TESSERA_CUDA_TRY(context_, kDoing, cuStreamBeginCapture, stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
+  Status status = guarded(kDoing, [&] { return put(stream_, recording.addresses); });
+  CUgraph graph = nullptr;
+  const auto ended = driver.cuStreamEndCapture(stream_, &graph); // whatever happened, the stream is as it was
+  if (ended == CUDA_SUCCESS && status.ok()) return graph;
+  if (graph) driver.cuGraphDestroy(graph);
+  if (ended == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && recording.captures < kMostCaptures)
+    recording.state = Recording::State::New;
+  if (!status.ok()) return std::move(status).take_error();
+  return context_.error(ended, "cuStreamEndCapture", kDoing);
 }
 
 void Recorder::wait(const void* owner) {
   std::unique_lock lock(mutex_);
   done_.wait(lock,
-             [&] { return std::none_of(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.is_of(owner); }); });
+             [&] { return std::none_of(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.owner == owner; }); });
 }
 
 void Recorder::forget(const void* owner) {
   std::unique_lock lock(mutex_);
   const auto waiting = jobs_.begin() + (busy_ ? 1 : 0);
-  const auto kept = std::stable_partition(waiting, jobs_.end(), [&](const Job& j) { return !j.is_of(owner); });
-  for (auto job = kept; job != jobs_.end(); ++job) job->recording->state = Recording::State::New;
+  const auto kept = std::stable_partition(waiting, jobs_.end(), [&](const Job& j) { return j.owner != owner; });
+  for (auto job = kept; job != jobs_.end(); ++job) {
+    context_.driver().cuGraphDestroy(job->graph);
+    job->recording->state = Recording::State::New;
+  }
   jobs_.erase(kept, jobs_.end());
   done_.notify_all();
-  done_.wait(lock, [&] { return !busy_ || !jobs_.front().is_of(owner); });
+  done_.wait(lock, [&] { return !busy_ || jobs_.front().owner != owner; });
 }
 
 void Recorder::work() {
   Context::Current current(context_);
   context_.keep_out_of_captures();
-  CUstream stream = nullptr;
-  if (!current.status().ok() ||
-      context_.driver().cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS)
-    stream = nullptr;
   std::unique_lock lock(mutex_);
   while (true) {
     more_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
@@ -65,44 +100,36 @@ void Recorder::work() {
     busy_ = true;
     const Job& job = jobs_.front(); // stays in place: others are added behind it
     lock.unlock();
-    record(job, stream);
+    make(job);
     lock.lock();
     busy_ = false;
     jobs_.pop_front();
     done_.notify_all();
   }
-  if (stream) context_.driver().cuStreamDestroy(stream);
 }
 
-void Recorder::record(const Job& job, CUstream stream) {
+void Recorder::make(const Job& job) {
   const Stopwatch watch;
-  Status recorded = guarded("recording the steps of a run", [&]() -> Status {
-    if (!stream) return Diagnostic(ErrorCode::DeviceError, "there is no stream to record on");
-    return capture(job, stream);
-  });
+  Recording& recording = *job.recording;
+  Status made = instantiate(recording.graph, job.graph);
+  context_.driver().cuGraphDestroy(job.graph);
   ++recorded_;
-  mean_ms_ = mean_ms_ + (watch.ms() - mean_ms_) / static_cast<double>(recorded_);
-  if (!recorded.ok()) job.recording->why = std::move(recorded).take_error();
-  job.recording->state = recorded.ok() ? Recording::State::Ready : Recording::State::Refused;
+  mean_ms_ = mean_ms_ + (job.capture_ms + watch.ms() - mean_ms_) / static_cast<double>(recorded_);
+  if (!made.ok()) recording.why = std::move(made).take_error();
+  recording.state = made.ok() ? Recording::State::Ready : Recording::State::Refused;
 }
 
-Status Recorder::capture(const Job& job, CUstream stream) const {
-  constexpr const char* kDoing = "recording the steps of a run";
-  // Relaxed: other threads of the process, and libraries that load a kernel, do what they like meanwhile.
-  TESSERA_CUDA_TRY(context_, kDoing, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-  Status status = guarded(kDoing, [&] { return job.put(stream, job.recording->addresses); });
-  CUgraph graph = nullptr;
-  const auto ended = context_.driver().cuStreamEndCapture(stream, &graph); // whatever happened, the stream is as it was
-  if (status.ok() && ended != CUDA_SUCCESS) status = context_.error(ended, "cuStreamEndCapture", kDoing);
-  if (status.ok()) {
-    const auto result = context_.driver().cuGraphInstantiateWithFlags(&job.recording->graph, graph, 0);
-    if (result != CUDA_SUCCESS) {
-      job.recording->graph = nullptr;
-      status = context_.error(result, "cuGraphInstantiate", kDoing);
-    }
+Status Recorder::instantiate(CUgraphExec& graph, CUgraph of) const {
+  const Driver& driver = context_.driver();
+  if (graph) { // launches of it that are under way are not changed
+    CUgraphExecUpdateResultInfo what{};
+    if (driver.cuGraphExecUpdate(graph, of, &what) == CUDA_SUCCESS) return {};
+    driver.cuGraphExecDestroy(std::exchange(graph, nullptr));
   }
-  if (graph) context_.driver().cuGraphDestroy(graph);
-  return status;
+  const auto result = driver.cuGraphInstantiateWithFlags(&graph, of, 0);
+  if (result == CUDA_SUCCESS) return {};
+  graph = nullptr;
+  return context_.error(result, "cuGraphInstantiate", "recording the steps of a run");
 }
 
 } // namespace tessera::cuda

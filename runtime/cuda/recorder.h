@@ -1,10 +1,14 @@
-// Recording CUDA graphs next to the calls: a thread of the context that captures steps on a stream of its own.
+// Recording CUDA graphs: steps are captured in the call that wants it, and become a graph on a thread of the context.
+//
+// Capturing costs a call about what starting the steps costs; it cannot be done next to the calls: while a stream captures,
+// whoever waits for the whole device (cuCtxSynchronize, torch.cuda.synchronize) gets an error, and so does the capture.
+// A caller that uses the device from several threads may still meet it; the capture is then tried again.
 #pragma once
 #include "runtime/cuda/context.h"
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -16,17 +20,17 @@ struct Recording {
   enum class State : uint8_t { New, Waiting, Ready, Refused };
   std::atomic<State> state = State::New;
   std::vector<void*> addresses;
-  CUgraphExec graph = nullptr;   // Ready
+  CUgraphExec graph = nullptr;   // Ready; before, one of the same steps that is changed rather than made anew, or null
+  int captures = 0;              // that were tried
   std::optional<Diagnostic> why; // Refused
 };
 
 class Recorder {
 public:
-  // Puts the steps on a stream, with these addresses. Called on the recorder's thread, with the context current.
+  // Puts the steps on a stream, with these addresses.
   using Put = std::function<Status(CUstream stream, std::span<void* const> addresses)>;
-  // Whom a recording belongs to, for forget() and wait().
-  using Owners = std::array<const void*, 3>;
   static constexpr size_t kMostWaiting = 64;
+  static constexpr int kMostCaptures = 3; // of a recording, where others disturb them
 
   // That of the context.
   [[nodiscard]] static Result<std::shared_ptr<Recorder>> of(Context& context);
@@ -35,30 +39,34 @@ public:
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // Recorded later: the state is Waiting until then. Where too many wait, nothing happens. `put` is not called after a
-  // forget() of one of its owners has returned.
-  void add(std::shared_ptr<Recording> recording, const Owners& owners, Put put);
+  // Captures what `put` puts on a stream; nothing is executed. The state is Waiting until the graph is made of it, New
+  // where it is to be tried again: too many wait, another thread captures, or has disturbed the capture. `wait`: waits
+  // for other captures. The context is current. `owner`: for forget() and wait().
+  void add(const std::shared_ptr<Recording>& recording, const void* owner, const Put& put, bool wait);
   [[nodiscard]] double mean_ms() const { return mean_ms_; } // that a recording took; 0 before the first
   // Until no recording of the owner waits; the states are then Ready or Refused.
   void wait(const void* owner);
-  // Gives up what waits (its state is New again), and waits for the one that is being recorded.
+  // Gives up what waits (its state is New again), and waits for the one that is being made.
   void forget(const void* owner);
 
 private:
   struct Job {
     std::shared_ptr<Recording> recording;
-    Owners owners{};
-    Put put;
-    [[nodiscard]] bool is_of(const void* owner) const;
+    const void* owner = nullptr;
+    CUgraph graph = nullptr; // destroyed with the job
+    double capture_ms = 0;
   };
+  [[nodiscard]] Result<CUgraph> capture(Recording& recording, const Put& put);
   void work();
-  void record(const Job& job, CUstream stream);
-  [[nodiscard]] Status capture(const Job& job, CUstream stream) const;
+  void make(const Job& job);
+  [[nodiscard]] Status instantiate(CUgraphExec& graph, CUgraph of) const;
 
   Context& context_;
-  std::mutex mutex_;
+  std::mutex capturing_; // of stream_: one capture at a time
+  CUstream stream_ = nullptr;
+  std::mutex mutex_; // of what follows
   std::condition_variable more_, done_;
-  std::deque<Job> jobs_; // the first one is being recorded while busy_
+  std::deque<Job> jobs_; // the first one is being made while busy_
   std::atomic<double> mean_ms_ = 0;
   int64_t recorded_ = 0;
   bool busy_ = false, stop_ = false;

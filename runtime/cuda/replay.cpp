@@ -12,10 +12,8 @@ void drop(const Context& context, Recording& recording) {
 
 } // namespace
 
-Replays::Replays(std::shared_ptr<Context> context, std::shared_ptr<Recorder> recorder, const Owners& owners,
-                 Recorder::Put put)
-    : context_(std::move(context)), recorder_(std::move(recorder)), owners_{this, owners.variant, owners.device},
-      put_(std::move(put)) {}
+Replays::Replays(std::shared_ptr<Context> context, std::shared_ptr<Recorder> recorder, Recorder::Put put)
+    : context_(std::move(context)), recorder_(std::move(recorder)), put_(std::move(put)) {}
 
 Replays::~Replays() { drop_all(); }
 
@@ -34,12 +32,12 @@ Result<bool> Replays::run(std::span<void* const> addresses, CUstream stream, dou
   };
   const auto it = std::find_if(kept_.begin(), kept_.end(), same);
   if (it == kept_.end()) {
+    auto fresh = std::make_shared<Recording>();
     if (kept_.size() == kKept) {
       if (kept_.back()->state == State::Waiting) return false;
-      drop(*context_, *kept_.back());
+      fresh->graph = std::exchange(kept_.back()->graph, nullptr);
       kept_.pop_back();
     }
-    auto fresh = std::make_shared<Recording>();
     fresh->addresses.assign(addresses.begin(), addresses.end());
     kept_.insert(kept_.begin(), std::move(fresh));
     return false;
@@ -47,7 +45,7 @@ Result<bool> Replays::run(std::span<void* const> addresses, CUstream stream, dou
   std::rotate(kept_.begin(), it, it + 1);
   Recording& kept = *kept_.front();
   if (kept.state == State::New && (wait || submit_ms >= recorder_->mean_ms())) {
-    recorder_->add(kept_.front(), owners_, put_);
+    recorder_->add(kept_.front(), this, put_, wait);
     if (wait) recorder_->wait(this);
   }
   switch (kept.state.load()) {

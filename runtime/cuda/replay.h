@@ -6,12 +6,13 @@
 //
 //   run 1   addresses A, new      steps singly
 //   run 2   addresses A           steps singly, until that has taken as long as recording does
-//   run n   addresses A           the recorder (recorder.h) begins to capture them, in the background
+//   run n   addresses A           captured (recorder.h), then singly; a graph is made of it in the background
 //   run m   addresses A           the graph is launched, as soon as it is there
 //   run m+1 addresses B, new      steps singly (a caller that gives other memory each time never pays for a graph)
 //
 // The arena, constants and copied inputs and outputs stay where they are; only memory that the caller gives, and blocks
-// that grow, make new addresses. A plan whose steps a driver or library does not let be captured goes on without.
+// that grow, make new addresses; the graph of those that were not used for longest is changed to them. A plan whose steps a
+// driver or library does not let be captured goes on without.
 #pragma once
 #include "runtime/cuda/recorder.h"
 
@@ -22,20 +23,15 @@ public:
   static constexpr size_t kKept = 4;
   static constexpr size_t kFewestSteps = 6; // starting a graph costs the host as much as two or three launches
 
-  // `owners`: others, next to this, that may give its recordings up (Recorder::forget). `put` puts the steps on a stream;
-  // called on the recorder's thread.
-  struct Owners {
-    const void *variant, *device;
-  };
-  Replays(std::shared_ptr<Context> context, std::shared_ptr<Recorder> recorder, const Owners& owners,
-          Recorder::Put put);
+  // `put` puts the steps on a stream.
+  Replays(std::shared_ptr<Context> context, std::shared_ptr<Recorder> recorder, Recorder::Put put);
   ~Replays();
   Replays(const Replays&) = delete;
   Replays& operator=(const Replays&) = delete;
 
-  // Puts the steps on `stream`; false: they are to be launched singly, nothing was. `addresses`: all that the
-  // steps' work depends on. `submit_ms`: that launching them singly has taken so far. `wait`: until they are recorded, if addresses come again. The context is current. Errors: those
-  // that the context does not survive.
+  // Puts the steps on `stream`; false: they are to be launched singly, nothing was. `addresses`: all that the steps'
+  // work depends on. `submit_ms`: that launching them singly has taken so far. `wait`: until they are recorded, if
+  // addresses come again. The context is current. Errors: those that the context does not survive.
   [[nodiscard]] Result<bool> run(std::span<void* const> addresses, CUstream stream, double submit_ms, bool wait);
 
 private:
@@ -45,7 +41,6 @@ private:
 
   std::shared_ptr<Context> context_;
   std::shared_ptr<Recorder> recorder_;
-  const Recorder::Owners owners_;
   const Recorder::Put put_;
   std::vector<std::shared_ptr<Recording>> kept_; // most recently used first
   bool refused_ = false;

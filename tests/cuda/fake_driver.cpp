@@ -347,6 +347,12 @@ struct FakeCalls {
     *exec = graph_of<CUgraphExec>(gpu->graphs_.at(graph));
     return CUDA_SUCCESS;
   }
+  static CUresult GraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo*) {
+    ENTER(cuGraphExecUpdate);
+    if (gpu->graphs_.at(exec).size() != gpu->graphs_.at(graph).size()) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    gpu->graphs_.at(exec) = gpu->graphs_.at(graph);
+    return CUDA_SUCCESS;
+  }
   static CUresult GraphLaunch(CUgraphExec exec, CUstream s) {
     ENTER(cuGraphLaunch);
     for (const auto& work : gpu->graphs_.at(exec)) gpu->put(s, work);
@@ -501,6 +507,7 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
   d.cuStreamEndCapture = FakeCalls::StreamEndCapture;
   d.cuGraphInstantiateWithFlags = FakeCalls::GraphInstantiateWithFlags;
+  d.cuGraphExecUpdate = FakeCalls::GraphExecUpdate;
   d.cuGraphLaunch = FakeCalls::GraphLaunch;
   d.cuGraphDestroy = FakeCalls::GraphGone<CUgraph>;
   d.cuGraphExecDestroy = FakeCalls::GraphGone<CUgraphExec>;

@@ -5,6 +5,7 @@
 namespace tessera {
 namespace {
 using namespace test;
+using cuda::Recorder;
 
 constexpr int kSteps = 8;
 constexpr float kBreaks = 1e9f; // an element that makes the kernel fail
@@ -123,12 +124,61 @@ TEST_F(Repeated, MemoryOfTheCallerIsPartOfIt) {
   for (size_t i : {0u, 1u, 1u, 0u}) EXPECT_EQ(call(i), 0);
   // Others every time: none is captured, and the oldest addresses are forgotten.
   for (size_t i : {2u, 3u, 4u, 5u}) EXPECT_EQ(call(i), kSteps);
-  EXPECT_EQ(gpu.live_graphs(), 0u);
   EXPECT_EQ(call(0), kSteps);
+  // Two graphs were made, and are changed to other addresses.
+  for (size_t i : {4u, 5u, 4u, 5u}) {
+    call(i);
+    EXPECT_EQ(gpu.calls["cuGraphInstantiateWithFlags"], 0);
+    EXPECT_EQ(gpu.live_graphs(), 2u);
+  }
+  EXPECT_EQ(call(5), 0);
 }
 
-// Beside the calls: none of them is captured, and whichever way one goes, its results are right.
-TEST_F(Repeated, TheGraphIsRecordedBesideTheCalls) {
+TEST_F(Repeated, AGraphThatCannotBeChangedIsMadeAnew) {
+  auto e = executor();
+  for (int round = 0; round < 3; ++round) run(*e, 50);
+  std::vector<uint64_t> kept;
+  const int64_t n = 50;
+  auto call = [&](uint64_t in, uint64_t out) {
+    auto x = ramp(n, 1);
+    std::memcpy(reinterpret_cast<void*>(in), x.data(), 200);
+    gpu.calls.clear();
+    auto given = {DeviceTensor{DType::F32, {n}, reinterpret_cast<void*>(out)}};
+    auto status = e->run_on_device({{"x", {DType::F32, {n}, reinterpret_cast<void*>(in)}}}, given,
+                                   reinterpret_cast<void*>(uintptr_t{0x70}));
+    EXPECT_TRUE(status.ok() && e->wait().ok());
+    EXPECT_EQ(reinterpret_cast<const float*>(out)[9], 10.0f + kSteps);
+  };
+  for (int i = 0; i < 4; ++i) call(gpu.allocate(256), gpu.allocate(256));
+  gpu.fail("cuGraphExecUpdate", 0, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  const auto in = gpu.allocate(256), out = gpu.allocate(256);
+  call(in, out);
+  call(in, out);
+  EXPECT_EQ(gpu.calls["cuGraphExecUpdate"] + gpu.calls["cuGraphInstantiateWithFlags"], 1);
+  call(in, out);
+  EXPECT_EQ(gpu.calls["cuGraphLaunch"], 1);
+}
+
+// Another thread that waits for the whole device ends a capture.
+TEST_F(Repeated, ADisturbedCaptureIsTriedAgain) {
+  auto e = executor();
+  run(*e, 50);
+  gpu.fail("cuStreamEndCapture", 0, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(run(*e, 50)["cuLaunchKernel"], 2 * kSteps) << "captured in vain, and launched";
+  EXPECT_EQ(run(*e, 50)["cuGraphLaunch"], 1);
+  EXPECT_EQ(gpu.live_graphs(), 1u);
+
+  auto other = executor();
+  run(*other, 50);
+  for (int round = 0; round < Recorder::kMostCaptures; ++round) {
+    gpu.fail("cuStreamEndCapture", 0, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    run(*other, 50);
+  }
+  EXPECT_EQ(run(*other, 50)["cuStreamBeginCapture"], 0) << "it is not tried for ever";
+}
+
+// Whichever way a call goes, its results are right.
+TEST_F(Repeated, TheGraphIsMadeBesideTheCalls) {
   options.wait_for_plans = false;
   auto e = executor();
   for (int64_t n : {100, 70}) {
