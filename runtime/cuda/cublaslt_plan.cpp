@@ -2,6 +2,7 @@
 #include "graph/support/log.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/gemm_sizes.h"
+#include "runtime/cuda/library_choices.h"
 #include "runtime/cuda/pinned_arrays.h"
 #include <algorithm>
 #include <array>
@@ -218,6 +219,8 @@ public:
     std::shared_ptr<const PreparedProduct> own;
     auto& product = context_.products ? (*context_.products)[signature()] : own;
     if (!product) {
+      TESSERA_ASSIGN(auto choices, LibraryChoices::of(context_.context));
+      choices_ = choices->of_library(library_->name());
       TESSERA_ASSIGN(product, prepare());
     }
     return plan(product);
@@ -492,17 +495,38 @@ private:
     if (const std::string its_key = key(like, fused, pointers); its_key != key(problem_, fused, pointers)) {
       TESSERA_ASSIGN(auto near, library_->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
         TESSERA_ASSIGN(auto d, describe(like, fused, pointers, doing));
-        return d ? ask(*d, aligned, doing) : std::optional<CublasLt::Algorithm>();
+        return d ? chosen(its_key, *d, aligned, doing) : std::optional<CublasLt::Algorithm>();
       }));
-      if (near) {
-        cublasLtMatmulHeuristicResult_t found{};
-        const auto status = library_->cublasLtMatmulAlgoCheck(library_->handle, exact.product, exact.a, exact.b,
-                                                              exact.c, exact.c, &near->algo, &found);
-        if (status == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= static_cast<size_t>(kWorkspace))
-          return std::optional(CublasLt::Algorithm{near->algo, static_cast<int64_t>(found.workspaceSize)});
-      }
+      if (near)
+        if (const auto bytes = workspace_of(near->algo, exact); bytes && *bytes <= kWorkspace)
+          return std::optional(CublasLt::Algorithm{near->algo, *bytes});
     }
-    return ask(exact, aligned, doing);
+    return chosen(key(problem_, fused, pointers), exact, aligned, doing);
+  }
+
+  // Bytes of workspace that an algorithm takes for a product; nothing where the library does not take it there.
+  [[nodiscard]] std::optional<int64_t> workspace_of(const cublasLtMatmulAlgo_t& algo, const Descriptors& d) const {
+    cublasLtMatmulHeuristicResult_t found{};
+    const auto status =
+        library_->cublasLtMatmulAlgoCheck(library_->handle, d.product, d.a, d.b, d.c, d.c, &algo, &found);
+    if (status != CUBLAS_STATUS_SUCCESS) return std::nullopt;
+    return static_cast<int64_t>(found.workspaceSize);
+  }
+
+  // What the library answered in this process or an earlier one. An answer of an earlier one that it does not take any
+  // more is replaced.
+  Result<std::optional<CublasLt::Algorithm>> chosen(const std::string& its_key, const Descriptors& d,
+                                                    const Alignments& aligned, const std::string& doing) const {
+    if (const auto kept = choices_->find(its_key)) {
+      const auto answer = CublasLt::answer_of(*kept);
+      if (answer && !*answer) return *answer;
+      if (answer)
+        if (const auto bytes = workspace_of((*answer)->algo, d); bytes && *bytes <= (*answer)->workspace_bytes)
+          return *answer;
+    }
+    TESSERA_ASSIGN(auto answer, ask(d, aligned, doing));
+    choices_->put(its_key, CublasLt::bytes_of(answer));
+    return answer;
   }
 
   Result<std::optional<CublasLt::Algorithm>> ask(const Descriptors& d, const Alignments& aligned,
@@ -542,6 +566,7 @@ private:
   const MatmulCall& call_;
   std::span<const Operand> operands_;
   std::shared_ptr<CublasLt> library_;
+  std::shared_ptr<KeptChoices> choices_;
   Types types_{};
   GemmProblem problem_;
   const Operand *bias_ = nullptr, *residual_ = nullptr;
