@@ -8,18 +8,21 @@ namespace tessera {
 namespace {
 
 // The payload: for each choice the lengths of key and bytes, of 32 bits each, then these; the last used one last.
-void append(std::string& to, std::string_view key, std::string_view bytes) {
+constexpr size_t kLengths = 2 * sizeof(uint32_t);
+
+std::shared_ptr<const std::string> record_of(std::string_view key, std::string_view bytes) {
   const uint32_t lengths[] = {static_cast<uint32_t>(key.size()), static_cast<uint32_t>(bytes.size())};
-  to.append(reinterpret_cast<const char*>(lengths), sizeof lengths);
-  to.append(key).append(bytes);
+  auto out = std::make_shared<std::string>(reinterpret_cast<const char*>(lengths), sizeof lengths);
+  out->append(key).append(bytes);
+  return out;
 }
 
 // False at the end, and where the rest is no choice.
 bool take(std::string_view& from, std::string_view& key, std::string_view& bytes) {
   uint32_t lengths[2];
-  if (from.size() < sizeof lengths) return false;
+  if (from.size() < kLengths) return false;
   std::memcpy(lengths, from.data(), sizeof lengths);
-  from.remove_prefix(sizeof lengths);
+  from.remove_prefix(kLengths);
   if (uint64_t{lengths[0]} + lengths[1] > from.size()) return false;
   key = from.substr(0, lengths[0]);
   bytes = from.substr(lengths[0], lengths[1]);
@@ -31,7 +34,10 @@ bool take(std::string_view& from, std::string_view& key, std::string_view& bytes
 
 KeptChoices::KeptChoices(std::shared_ptr<Cache> cache, std::string creator, std::string device, Milliseconds delay)
     : creator_(std::move(creator)), device_(std::move(device)), delay_(delay), cache_(std::move(cache)) {
-  if (cache_) add(read(*cache_));
+  if (!cache_) return;
+  const std::string there = read(*cache_);
+  seen_ = hash128(there);
+  add(there);
 }
 
 KeptChoices::~KeptChoices() {
@@ -58,7 +64,7 @@ std::string KeptChoices::read(Cache& cache) const {
 // What is known already stays.
 void KeptChoices::add(std::string_view payload) {
   for (std::string_view key, bytes; take(payload, key, bytes);)
-    known_.try_emplace(std::string(key), Known{std::string(bytes), ++calls_});
+    if (std::string k(key); !known_.contains(k)) known_.emplace(std::move(k), Known{record_of(key, bytes), ++calls_});
   make_room();
 }
 
@@ -71,26 +77,18 @@ void KeptChoices::make_room() {
   std::erase_if(known_, [&](const auto& k) { return k.second.used < *last; });
 }
 
-std::string KeptChoices::payload() const {
-  std::vector<Choices::const_iterator> order;
-  for (auto it = known_.begin(); it != known_.end(); ++it) order.push_back(it);
-  std::sort(order.begin(), order.end(), [](auto a, auto b) { return a->second.used < b->second.used; });
-  std::string out;
-  for (auto it : order) append(out, it->first, it->second.bytes);
-  return out;
-}
-
 std::optional<std::string> KeptChoices::find(const std::string& key) const {
   std::lock_guard lock(mutex_);
   const auto it = known_.find(key);
   if (it == known_.end()) return std::nullopt;
   it->second.used = ++calls_;
-  return it->second.bytes;
+  return it->second.record->substr(kLengths + key.size());
 }
 
 void KeptChoices::put(const std::string& key, std::string_view bytes) {
+  auto record = record_of(key, bytes);
   std::lock_guard lock(mutex_);
-  known_.insert_or_assign(key, Known{std::string(bytes), ++calls_});
+  known_.insert_or_assign(key, Known{std::move(record), ++calls_});
   make_room();
   unwritten_ = true;
   if (!cache_) return;
@@ -118,10 +116,16 @@ void KeptChoices::write() {
   lock.unlock();
   const std::string others = read(*cache);
   lock.lock();
-  add(others);
-  const std::string all = payload(), name = std::to_string(known_.size()) + " choices";
+  if (hash128(others) != seen_) add(others);
+  std::vector<Known> all;
+  all.reserve(known_.size());
+  for (const auto& [key, known] : known_) all.push_back(known);
   lock.unlock();
-  cache->store(EntryKind::Choice, hash(), {creator_, device_, name}, all);
+  std::sort(all.begin(), all.end(), [](const Known& a, const Known& b) { return a.used < b.used; });
+  std::string payload;
+  for (const Known& known : all) payload += *known.record;
+  cache->store(EntryKind::Choice, hash(), {creator_, device_, std::to_string(all.size()) + " choices"}, payload);
+  seen_ = hash128(payload);
   lock.lock();
   ++writes_;
 }
@@ -134,7 +138,9 @@ void KeptChoices::keep_in(std::shared_ptr<Cache> cache) {
   }
   flush();
   const std::string there = read(*cache);
+  const std::lock_guard one(writing_);
   std::lock_guard lock(mutex_);
+  seen_ = hash128(there);
   cache_ = std::move(cache);
   unwritten_ = !known_.empty();
   add(there);

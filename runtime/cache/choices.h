@@ -9,9 +9,9 @@
 #include "runtime/cache/cache.h"
 #include <chrono>
 #include <condition_variable>
-#include <map>
 #include <memory>
 #include <thread>
+#include <unordered_map>
 
 namespace tessera {
 
@@ -39,26 +39,25 @@ public:
 
 private:
   struct Known {
-    std::string bytes;
-    mutable uint64_t used = 0; // at which call
+    std::shared_ptr<const std::string> record; // lengths, key and bytes, as the entry has them
+    uint64_t used = 0;                         // at which call
   };
-  using Choices = std::map<std::string, Known>;
   [[nodiscard]] Hash128 hash() const;
   [[nodiscard]] std::string read(Cache& cache) const; // the entry's payload; empty: there is none
   // The mutex is held:
   void add(std::string_view payload);
   void make_room();
-  [[nodiscard]] std::string payload() const;
   void work();
   void write();
 
   const std::string creator_, device_;
   const Milliseconds delay_;
-  std::mutex writing_;       // of write(), which holds nothing else while it reads and writes files
+  std::mutex writing_;       // of write(), which does not hold the other one while it reads and writes files
+  Hash128 seen_;             // of the payload that was read or written last; of write()
   mutable std::mutex mutex_; // of what follows
   std::condition_variable more_;
   std::shared_ptr<Cache> cache_;
-  Choices known_;
+  mutable std::unordered_map<std::string, Known> known_;
   mutable uint64_t calls_ = 0;
   bool unwritten_ = false, stop_ = false;
   int64_t writes_ = 0;
