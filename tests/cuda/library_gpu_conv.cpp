@@ -223,9 +223,9 @@ TEST(GpuConv, SizesThatVaryShareEngines) {
     queries = 0;
     int calls = 0;
     for (bool epilogue : {false, true})
-      for (int64_t batch : {1, 2, 3, 4, 5, 7, 8, 9, 12, 16})
-        for (int64_t size : {14, 15, 16, 17, 18}) {
-          Convolution c = plain({batch, 16, size, size + 1}, {24, 16, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1});
+      for (int64_t batch : {1, 3, 4, 5, 8})
+        for (int64_t size : {17, 18, 20}) {
+          Convolution c = plain({batch, 8, size, 12}, {16, 8, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1});
           c.dtype = DType::F16;
           c.varies = true;
           c.bias = epilogue;
