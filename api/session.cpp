@@ -3,6 +3,7 @@
 #include "api/session_executor.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
+#include "runtime/cache/cache.h"
 #include "runtime/memory_account.h"
 
 namespace tessera {
@@ -97,6 +98,7 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   ExecutorOptions& run = options.executor;
   if (!run.memory) run.memory = std::make_shared<MemoryAccount>(run.memory_limit);
   if (!run.pool) run.pool = ThreadPool::create(options.compile.threads);
+  if (!run.cache && options.compile.cache) run.cache = std::make_shared<Cache>(options.compile.cache_dir, true);
   options.compile.threads = run.pool->threads();
   auto closed = std::make_shared<std::atomic<bool>>(false);
   options.compile.cancelled = [closed, asked = options.compile.cancelled] {

@@ -11,6 +11,7 @@
 namespace tessera {
 
 struct Executable;
+class Cache;         // runtime/cache/cache.h
 class MemoryAccount; // runtime/memory_account.h
 
 namespace cuda {
@@ -93,6 +94,9 @@ struct ExecutorOptions {
   // open already.
   int gpu = 0;
   std::shared_ptr<cuda::Context> gpu_context;
+  // Where choices of a GPU's libraries are kept for later processes; those of a context are kept in one, the last that
+  // was given. Without one, they are kept in memory.
+  std::shared_ptr<Cache> cache;
   std::shared_ptr<CallObserver> observer; // with one, the executor's own stream goes before others of the GPU
   // Waits for the GPU after each step, so that an error names the step that made it. TESSERA_CUDA_SYNC=1, too.
   bool synchronize_launches = false;

@@ -1,10 +1,12 @@
 #include "runtime/cuda/cublaslt.h"
 #include <cstdlib>
+#include <cstring>
 
 namespace tessera::cuda {
 namespace {
 
 constexpr size_t kOldest = 110600;
+constexpr size_t kAnswerBytes = sizeof(int64_t) + sizeof(cublasLtMatmulAlgo_t); // workspace, algorithm
 
 std::string_view status_name(cublasStatus_t status) {
   switch (status) {
@@ -77,6 +79,29 @@ CublasLt::algorithm(const std::string& key, const std::function<Result<std::opti
   std::lock_guard lock(mutex_);
   if (algorithms_.size() >= kMostAlgorithms) algorithms_.clear();
   return algorithms_.emplace(key, found).first->second;
+}
+
+std::string CublasLt::bytes_of(const std::optional<Algorithm>& answer) {
+  static_assert(std::is_trivially_copyable_v<cublasLtMatmulAlgo_t>);
+  if (!answer) return {};
+  std::string out(kAnswerBytes, '\0');
+  std::memcpy(out.data(), &answer->workspace_bytes, sizeof answer->workspace_bytes);
+  std::memcpy(out.data() + sizeof answer->workspace_bytes, &answer->algo, sizeof answer->algo);
+  return out;
+}
+
+std::optional<std::optional<CublasLt::Algorithm>> CublasLt::answer_of(std::string_view bytes) {
+  if (bytes.empty()) return std::optional<Algorithm>();
+  Algorithm a{};
+  if (bytes.size() != kAnswerBytes) return std::nullopt;
+  std::memcpy(&a.workspace_bytes, bytes.data(), sizeof a.workspace_bytes);
+  std::memcpy(&a.algo, bytes.data() + sizeof a.workspace_bytes, sizeof a.algo);
+  return std::optional(a);
+}
+
+std::string CublasLt::name() const {
+  return "cuBLASLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
 }
 
 Diagnostic CublasLt::error(cublasStatus_t status, const char* function, const std::string& doing) const {

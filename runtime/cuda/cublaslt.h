@@ -6,9 +6,10 @@
 // residual as beta * C, ReLU, GELU by tanh. Where the library has no algorithm with that epilogue, and an
 // EpilogueKernel can finish, the product is planned without. A product over nothing (k = 0) is a memset.
 //
-// Sizes that vary from call to call do not each ask the heuristics: a product takes the algorithm of the smallest size
+// Sizes that vary from call to call do not each query the heuristics: a product takes the algorithm of the smallest size
 // of a grid (gemm_sizes.h) that is not below its own, where the library allows it there. So what a product of some sizes
-// computes does not depend on the sizes that came before it.
+// computes does not depend on the sizes that came before it. The heuristics' answers are kept for later processes
+// (library_choices.h), which compute the same with the same cache folder.
 //
 // Batches that have no single stride (library_gemm.h) are given as arrays of addresses to libraries of version 13 and
 // later, which have a mode for that; else, or where there is no algorithm for it, the call is repeated.
@@ -66,8 +67,8 @@ public:
   GemmOptions options;
   cublasLtHandle_t handle = nullptr;
 
-  // The best algorithm for a problem, from the cache after the first query (`key` says all that the choice
-  // depends on). nullopt where the library has none. The cache is emptied when it has kMostAlgorithms.
+  // The best algorithm for a problem, from memory after the first query (`key` says all that the choice depends on).
+  // nullopt where the library has none. The memory is emptied when it has kMostAlgorithms.
   static constexpr size_t kMostAlgorithms = 16384; // 4 MB
   struct Algorithm {
     cublasLtMatmulAlgo_t algo;
@@ -75,6 +76,10 @@ public:
   };
   [[nodiscard]] Result<std::optional<Algorithm>>
   algorithm(const std::string& key, const std::function<Result<std::optional<Algorithm>>()>& ask);
+  // An answer of the heuristics as the bytes that LibraryChoices keeps, and back: nothing where the bytes are no answer.
+  [[nodiscard]] static std::string bytes_of(const std::optional<Algorithm>& answer);
+  [[nodiscard]] static std::optional<std::optional<Algorithm>> answer_of(std::string_view bytes);
+  [[nodiscard]] std::string name() const; // with its version: "cuBLASLt 13.0.2"
   // DeviceError with the library's name of the status; OutOfMemory for CUBLAS_STATUS_ALLOC_FAILED.
   [[nodiscard]] Diagnostic error(cublasStatus_t status, const char* function, const std::string& doing) const;
 

@@ -1,12 +1,10 @@
-// Products planned for cuBLASLt and run by it.
+// Products planned for cuBLASLt.
 #include "graph/support/log.h"
-#include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/cublaslt_product.h"
 #include "runtime/cuda/gemm_sizes.h"
-#include "runtime/cuda/pinned_arrays.h"
+#include "runtime/cuda/library_choices.h"
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstring>
 
 namespace tessera::cuda {
 namespace {
@@ -15,16 +13,9 @@ constexpr int64_t kWorkspace = int64_t{32} << 20; // what PyTorch allows on Hopp
 constexpr int64_t kAlignment = 256;               // of workspaces, and the most that heuristics request
 constexpr int64_t kBaseAlignment = 16;            // of buffers
 
-// The types of a product: of the left and right matrix, of the result, and what sums and factors are in.
-struct Types {
-  cudaDataType_t operand, result, scale;
-  cublasComputeType_t compute;
-  int64_t operand_bytes, result_bytes;
-};
-
-std::optional<Types> types_of(DType operand, DType result, bool tf32) {
+std::optional<ProductTypes> types_of(DType operand, DType result, bool tf32) {
   auto floats = [&](cudaDataType_t type, int64_t bytes, cublasComputeType_t compute, cudaDataType_t scale) {
-    return operand == result ? std::optional(Types{type, type, scale, compute, bytes, bytes}) : std::nullopt;
+    return operand == result ? std::optional(ProductTypes{type, type, scale, compute, bytes, bytes}) : std::nullopt;
   };
   switch (operand) {
   case DType::F32: return floats(CUDA_R_32F, 4, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -33,170 +24,10 @@ std::optional<Types> types_of(DType operand, DType result, bool tf32) {
   case DType::F64: return floats(CUDA_R_64F, 8, CUBLAS_COMPUTE_64F, CUDA_R_64F);
   case DType::I8:
     if (result != DType::I32) return std::nullopt;
-    return Types{CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I, 1, 4};
+    return ProductTypes{CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I, 1, 4};
   default: return std::nullopt;
   }
 }
-
-// A factor in the type that the library reads it in.
-struct Factor {
-  alignas(8) std::array<std::byte, 8> bytes{};
-  Factor(double value, cudaDataType_t type) {
-    auto put = [&](auto v) { std::memcpy(bytes.data(), &v, sizeof v); };
-    if (type == CUDA_R_64F)
-      put(value);
-    else if (type == CUDA_R_32I)
-      put(static_cast<int32_t>(value));
-    else
-      put(static_cast<float>(value));
-  }
-};
-
-// Descriptors, destroyed with the plan.
-class Descriptors {
-public:
-  explicit Descriptors(std::shared_ptr<CublasLt> library) : library_(std::move(library)) {}
-  ~Descriptors() {
-    if (product) library_->cublasLtMatmulDescDestroy(product);
-    for (auto* layout : {a, b, c})
-      if (layout) library_->cublasLtMatrixLayoutDestroy(layout);
-  }
-  Descriptors(const Descriptors&) = delete;
-  Descriptors& operator=(const Descriptors&) = delete;
-
-  cublasLtMatmulDesc_t product = nullptr;
-  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr; // c: of residual and result
-
-private:
-  std::shared_ptr<CublasLt> library_;
-};
-
-#define TESSERA_CUBLAS_TRY(library, doing, function, ...)                                                              \
-  do {                                                                                                                 \
-    if (auto tessera_s_ = (library).function(__VA_ARGS__); tessera_s_ != CUBLAS_STATUS_SUCCESS) [[unlikely]]           \
-      return (library).error(tessera_s_, #function, doing);                                                            \
-  } while (0)
-
-} // namespace
-
-// What equal products of a plan share.
-struct PreparedProduct {
-  GemmProblem problem;
-  bool by_pointers = false;
-  bool bias = false, residual = false; // are part of the call
-  std::vector<GemmOffsets> matrices;   // by_pointers: every product's, beyond the base
-  int64_t array_bytes = 0, workspace_bytes = 0;
-  Factor alpha{1, CUDA_R_32F}, beta{0, CUDA_R_32F};
-  CublasLt::Algorithm algorithm{};
-  std::unique_ptr<Descriptors> descriptors;
-  int calls = 1;
-  bool epilogue_done = true;
-  mutable std::mutex mutex; // of the descriptor's bias, which a run changes
-};
-
-namespace {
-
-class MatmulPlan final : public CudaLibraryPlan {
-public:
-  MatmulPlan(Context& context, std::shared_ptr<CublasLt> library, Types types)
-      : context_(context), library_(std::move(library)), types_(types) {}
-  std::shared_ptr<PinnedArrays> arrays; // by_pointers
-
-  Status run(CUstream stream, void* const* pointers, void* workspace) const override {
-    const GemmProblem& problem = product->problem;
-    if (problem.empty()) return {};
-    if (problem.k == 0) return zero(stream, pointers);
-    const auto address = [&](BufferId buffer, int64_t offset, int64_t bytes) {
-      return static_cast<std::byte*>(pointers[buffer]) + offset * bytes;
-    };
-    std::byte* left = address(a_buffer, problem.base.a, types_.operand_bytes);
-    std::byte* right = address(b_buffer, problem.base.b, types_.operand_bytes);
-    std::byte* result = address(c_buffer, problem.base.c, types_.result_bytes);
-    std::byte* residual = residual_buffer < 0 ? result : address(residual_buffer, residual_offset, types_.result_bytes);
-    const auto& [descriptors, algorithm] = std::tie(product->descriptors, product->algorithm);
-    const std::scoped_lock lock(mutex_, product->mutex);
-    if (bias_buffer >= 0) {
-      const void* bias = address(bias_buffer, bias_offset, types_.result_bytes);
-      TESSERA_CUBLAS_TRY(*library_, name, cublasLtMatmulDescSetAttribute, descriptors->product,
-                         CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-    }
-    auto call = [&](const void* a, const void* b, const void* c, void* d, std::byte* work) -> Status {
-      TESSERA_CUBLAS_TRY(*library_, name, cublasLtMatmul, library_->handle, descriptors->product,
-                         product->alpha.bytes.data(), a, descriptors->a, b, descriptors->b, product->beta.bytes.data(),
-                         c, descriptors->c, d, descriptors->c, &algorithm.algo, work,
-                         static_cast<size_t>(algorithm.workspace_bytes), stream);
-      return {};
-    };
-    auto* work = static_cast<std::byte*>(workspace);
-    if (!product->by_pointers) {
-      for (const auto& r : problem.repeats)
-        TESSERA_TRY(call(left + r.a * types_.operand_bytes, right + r.b * types_.operand_bytes,
-                         residual + r.c * types_.result_bytes, result + r.c * types_.result_bytes, work));
-      return {};
-    }
-    // The arrays lie in front of the workspace.
-    const auto& matrices = product->matrices;
-    const size_t count = matrices.size();
-    const std::array<std::byte*, 4> bases{left, right, residual, result};
-    if (bases != bases_) {
-      addresses_.resize(4 * count);
-      for (size_t i = 0; i < count; ++i) {
-        addresses_[i] = left + matrices[i].a * types_.operand_bytes;
-        addresses_[count + i] = right + matrices[i].b * types_.operand_bytes;
-        addresses_[2 * count + i] = residual + matrices[i].c * types_.result_bytes;
-        addresses_[3 * count + i] = result + matrices[i].c * types_.result_bytes;
-      }
-      TESSERA_ASSIGN(pinned_, arrays->find(context_, addresses_));
-      bases_ = bases;
-    }
-    // Without pinned memory a graph cannot hold the copy, and capturing it fails; bytes of pageable memory have been
-    // read when the copy returns.
-    TESSERA_CUDA_TRY(context_, name, cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(work),
-                     pinned_ ? pinned_ : addresses_.data(), addresses_.size() * sizeof(std::byte*), stream);
-    auto* there = reinterpret_cast<std::byte**>(work);
-    return call(there, there + count, there + 2 * count, there + 3 * count, work + product->array_bytes);
-  }
-
-  // A sum over nothing.
-  Status zero(CUstream stream, void* const* pointers) const {
-    const GemmProblem& problem = product->problem;
-    auto set = [&](int64_t begin, int64_t count) -> Status {
-      auto at =
-          reinterpret_cast<CUdeviceptr>(pointers[c_buffer]) + static_cast<CUdeviceptr>(begin * types_.result_bytes);
-      TESSERA_CUDA_TRY(context_, name, cuMemsetD8Async, at, 0, static_cast<size_t>(count * types_.result_bytes),
-                       stream);
-      return {};
-    };
-    int64_t begin = 0, count = 0; // neighbours are set together
-    auto add = [&](int64_t at, int64_t length) -> Status {
-      if (count > 0 && at == begin + count) {
-        count += length;
-        return {};
-      }
-      if (count > 0) TESSERA_TRY(set(begin, count));
-      begin = at;
-      count = length;
-      return {};
-    };
-    for (const auto& o : problem.all())
-      for (int64_t j = 0; j < problem.c.cols; ++j) TESSERA_TRY(add(o.c + j * problem.c.ld, problem.c.rows));
-    return count > 0 ? set(begin, count) : Status();
-  }
-
-  std::string name;
-  std::shared_ptr<const PreparedProduct> product;
-  BufferId a_buffer = -1, b_buffer = -1, c_buffer = -1, bias_buffer = -1, residual_buffer = -1;
-  int64_t bias_offset = 0, residual_offset = 0;
-
-private:
-  Context& context_;
-  std::shared_ptr<CublasLt> library_;
-  Types types_;
-  mutable std::mutex mutex_; // of what follows: the last run's arrays of addresses
-  mutable std::array<std::byte*, 4> bases_{};
-  mutable std::vector<std::byte*> addresses_;
-  mutable const void* pinned_ = nullptr; // of addresses_; null where there is no room for them
-};
 
 // Makes descriptors and queries an algorithm, from the best form of the call to the plainest.
 class MatmulPlanner {
@@ -218,6 +49,8 @@ public:
     std::shared_ptr<const PreparedProduct> own;
     auto& product = context_.products ? (*context_.products)[signature()] : own;
     if (!product) {
+      TESSERA_ASSIGN(auto choices, LibraryChoices::of(context_.context));
+      choices_ = choices->of_library(library_->name());
       TESSERA_ASSIGN(product, prepare());
     }
     return plan(product);
@@ -393,10 +226,10 @@ private:
   }
 
   // The call's product in the library's terms, of these sizes; nothing where it has no words for it.
-  Result<std::unique_ptr<Descriptors>> describe(const GemmProblem& problem, bool fused, bool pointers,
-                                                const std::string& doing) const {
+  Result<std::unique_ptr<ProductDescriptors>> describe(const GemmProblem& problem, bool fused, bool pointers,
+                                                       const std::string& doing) const {
     const auto& lt = *library_;
-    auto out = std::make_unique<Descriptors>(library_);
+    auto out = std::make_unique<ProductDescriptors>(library_);
     auto& d = *out;
     auto layout = [&](cublasLtMatrixLayout_t& to, cudaDataType_t type, const GemmMatrix& x) -> Result<bool> {
       TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutCreate, &to, type, static_cast<uint64_t>(x.rows),
@@ -414,7 +247,7 @@ private:
              CUBLAS_STATUS_SUCCESS;
     };
     TESSERA_ASSIGN(bool known, layout(d.a, types_.operand, problem.a));
-    if (!known) return std::unique_ptr<Descriptors>();
+    if (!known) return std::unique_ptr<ProductDescriptors>();
     TESSERA_ASSIGN(known, layout(d.b, types_.operand, problem.b));
     TESSERA_ASSIGN(known, layout(d.c, types_.result, problem.c));
 
@@ -454,8 +287,8 @@ private:
     }));
     if (!algorithm) return std::shared_ptr<PreparedProduct>();
     out->algorithm = *algorithm;
-    out->alpha = Factor(epilogue ? call_.scale * call_.fused->alpha : call_.scale, types_.scale);
-    out->beta = Factor(out->residual ? 1 : 0, types_.scale);
+    out->alpha = ProductFactor(epilogue ? call_.scale * call_.fused->alpha : call_.scale, types_.scale);
+    out->beta = ProductFactor(out->residual ? 1 : 0, types_.scale);
     out->workspace_bytes = algorithm->workspace_bytes;
     if (pointers) {
       GemmProblem from_zero = problem_;
@@ -485,27 +318,49 @@ private:
     return v;
   }
 
-  Result<std::optional<CublasLt::Algorithm>> choose(const Descriptors& exact, bool fused, bool pointers,
+  Result<std::optional<CublasLt::Algorithm>> choose(const ProductDescriptors& exact, bool fused, bool pointers,
                                                     const std::string& doing) const {
     const Alignments aligned = alignments(fused, pointers);
     const GemmProblem like = on_grid(problem_, varying(problem_.swapped), types_.operand_bytes, types_.result_bytes);
     if (const std::string its_key = key(like, fused, pointers); its_key != key(problem_, fused, pointers)) {
       TESSERA_ASSIGN(auto near, library_->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
         TESSERA_ASSIGN(auto d, describe(like, fused, pointers, doing));
-        return d ? ask(*d, aligned, doing) : std::optional<CublasLt::Algorithm>();
+        return d ? chosen(its_key, *d, aligned, doing) : std::optional<CublasLt::Algorithm>();
       }));
-      if (near) {
-        cublasLtMatmulHeuristicResult_t found{};
-        const auto status = library_->cublasLtMatmulAlgoCheck(library_->handle, exact.product, exact.a, exact.b,
-                                                              exact.c, exact.c, &near->algo, &found);
-        if (status == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= static_cast<size_t>(kWorkspace))
-          return std::optional(CublasLt::Algorithm{near->algo, static_cast<int64_t>(found.workspaceSize)});
-      }
+      if (near)
+        if (const auto bytes = workspace_of(near->algo, exact); bytes && *bytes <= kWorkspace)
+          return std::optional(CublasLt::Algorithm{near->algo, *bytes});
     }
-    return ask(exact, aligned, doing);
+    return chosen(key(problem_, fused, pointers), exact, aligned, doing);
   }
 
-  Result<std::optional<CublasLt::Algorithm>> ask(const Descriptors& d, const Alignments& aligned,
+  // Bytes of workspace that an algorithm takes for a product; nothing where the library does not take it there.
+  [[nodiscard]] std::optional<int64_t> workspace_of(const cublasLtMatmulAlgo_t& algo,
+                                                    const ProductDescriptors& d) const {
+    cublasLtMatmulHeuristicResult_t found{};
+    const auto status =
+        library_->cublasLtMatmulAlgoCheck(library_->handle, d.product, d.a, d.b, d.c, d.c, &algo, &found);
+    if (status != CUBLAS_STATUS_SUCCESS) return std::nullopt;
+    return static_cast<int64_t>(found.workspaceSize);
+  }
+
+  // What the library answered in this process or an earlier one. An answer of an earlier one that it does not take any
+  // more is replaced.
+  Result<std::optional<CublasLt::Algorithm>> chosen(const std::string& its_key, const ProductDescriptors& d,
+                                                    const Alignments& aligned, const std::string& doing) const {
+    if (const auto kept = choices_->find(its_key)) {
+      const auto answer = CublasLt::answer_of(*kept);
+      if (answer && !*answer) return *answer;
+      if (answer)
+        if (const auto bytes = workspace_of((*answer)->algo, d); bytes && *bytes <= (*answer)->workspace_bytes)
+          return *answer;
+    }
+    TESSERA_ASSIGN(auto answer, ask(d, aligned, doing));
+    choices_->put(its_key, CublasLt::bytes_of(answer));
+    return answer;
+  }
+
+  Result<std::optional<CublasLt::Algorithm>> ask(const ProductDescriptors& d, const Alignments& aligned,
                                                  const std::string& doing) const {
     const auto& lt = *library_;
     struct Preference {
@@ -542,7 +397,8 @@ private:
   const MatmulCall& call_;
   std::span<const Operand> operands_;
   std::shared_ptr<CublasLt> library_;
-  Types types_{};
+  std::shared_ptr<KeptChoices> choices_;
+  ProductTypes types_{};
   GemmProblem problem_;
   const Operand *bias_ = nullptr, *residual_ = nullptr;
 };

@@ -1,4 +1,5 @@
 #include "runtime/cuda/cudnn.h"
+#include <algorithm>
 #include <cstdlib>
 
 namespace tessera::cuda {
@@ -47,20 +48,35 @@ Result<std::shared_ptr<Cudnn>> Cudnn::of(Context& context) {
 }
 
 Cudnn::~Cudnn() {
-  engines_.clear();
+  solutions_.clear();
   if (zeros_) free_zeros_(zeros_); // a context lets go of what is kept with it while it is current
   if (handle) cudnnDestroy(handle);
 }
 
-Result<std::shared_ptr<const ConvEngine>>
-Cudnn::engine(const std::string& key, const std::function<Result<std::shared_ptr<const ConvEngine>>()>& ask) {
+Result<ConvSolution> Cudnn::solution(const std::string& key, const std::function<Result<ConvSolution>()>& solve) {
   {
     std::lock_guard lock(mutex_);
-    if (auto it = engines_.find(key); it != engines_.end()) return it->second;
+    if (auto it = solutions_.find(key); it != solutions_.end()) {
+      it->second.used = ++requests_;
+      return it->second.solution;
+    }
   }
-  TESSERA_ASSIGN(auto found, ask());
+  TESSERA_ASSIGN(auto solved, solve());
   std::lock_guard lock(mutex_);
-  return engines_.emplace(key, found).first->second;
+  if (solutions_.size() >= kMostSolutions)
+    solutions_.erase(std::min_element(solutions_.begin(), solutions_.end(),
+                                      [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
+  return solutions_.try_emplace(key, Kept{std::move(solved), ++requests_}).first->second.solution;
+}
+
+size_t Cudnn::solutions() const {
+  std::lock_guard lock(mutex_);
+  return solutions_.size();
+}
+
+std::string Cudnn::name() const {
+  return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
 }
 
 Result<void*> Cudnn::zeros(Context& context, int64_t bytes) {

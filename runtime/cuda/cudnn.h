@@ -7,7 +7,12 @@
 // same result every time, and is compiled already. An epilogue that only engines compiled at run time would compute is
 // left to the call's EpilogueKernel, if it has one; only then are those engines tried. TESSERA_CUDNN_COMPILE=1 lets
 // them compete from the start.
+//
+// Sizes of convolutions that vary from call to call do not each query the heuristics: the engine that is chosen for
+// sizes of a grid (on_grid, library_conv.h) is taken for all that are rounded up to them, with the same knobs, where it
+// takes them. Choices are kept for later processes (library_choices.h).
 #pragma once
+#include "runtime/cuda/cudnn_choice.h"
 #include "runtime/cuda/dynamic_library.h"
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/library_conv.h"
@@ -74,6 +79,12 @@ enum class ConvRole : int64_t { X = 1, W, Y, Bias, Residual };
 struct ConvEngine {
   Descriptor plan;
   int64_t workspace_bytes = 0;
+  std::optional<EngineChoice> choice; // nothing where the library does not say what it proposed
+};
+// How a convolution of some sizes is computed; no engine: not at all.
+struct ConvSolution {
+  ConvForm form;
+  std::shared_ptr<const ConvEngine> engine;
 };
 
 class Cudnn {
@@ -97,9 +108,13 @@ public:
   cudnnHandle_t handle = nullptr;
   mutable std::mutex running; // the handle has one stream at a time
 
-  // An engine for a problem, from the cache after the first query; null where there is none.
-  [[nodiscard]] Result<std::shared_ptr<const ConvEngine>>
-  engine(const std::string& key, const std::function<Result<std::shared_ptr<const ConvEngine>>()>& ask);
+  // The solution of a problem, from memory after the first query. Of those that no plan of a call uses any more,
+  // kMostSolutions stay in memory, the ones that were used last.
+  static constexpr size_t kMostSolutions = 512;
+  [[nodiscard]] Result<ConvSolution> solution(const std::string& key,
+                                              const std::function<Result<ConvSolution>()>& solve);
+  [[nodiscard]] size_t solutions() const;
+  [[nodiscard]] std::string name() const; // with its version: "cuDNN 9.19.0"
   // Zeros in device memory, `bytes` of them; null where that are more than are kept. The context is current.
   static constexpr int64_t kZeros = 64 << 10;
   [[nodiscard]] Result<void*> zeros(Context& context, int64_t bytes);
@@ -109,8 +124,13 @@ public:
 
 private:
   std::shared_ptr<const DynamicLibrary> library_;
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const ConvEngine>> engines_;
+  struct Kept {
+    ConvSolution solution;
+    uint64_t used = 0; // at which request
+  };
+  mutable std::mutex mutex_; // of what follows
+  std::map<std::string, Kept> solutions_;
+  uint64_t requests_ = 0;
   CUdeviceptr zeros_ = 0;
   decltype(Driver::cuMemFree) free_zeros_ = nullptr;
 };
@@ -131,6 +151,11 @@ struct EngineOptions {
 [[nodiscard]] Result<std::shared_ptr<const ConvEngine>> find_engine(const Cudnn& library, cudnnHandle_t handle,
                                                                     std::span<const Descriptor> operations,
                                                                     const EngineOptions& options);
+// A plan of that engine with those knobs, if it will do; null where it will not, or where the library refuses it.
+[[nodiscard]] Result<std::shared_ptr<const ConvEngine>> make_engine(const Cudnn& library, cudnnHandle_t handle,
+                                                                    std::span<const Descriptor> operations,
+                                                                    const EngineOptions& options,
+                                                                    const EngineChoice& choice);
 // Queues an engine: data[i] is the address of the tensor that the graph calls ids[i]. `name`: of the call, for errors.
 [[nodiscard]] Status run_engine(const Cudnn& library, const std::string& name, const ConvEngine& engine,
                                 CUstream stream, const std::vector<int64_t>& ids, const std::vector<void*>& data,

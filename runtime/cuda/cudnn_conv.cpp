@@ -1,6 +1,7 @@
 // Convolutions by cuDNN's graph API: the graph, an engine for it, the plan of a call.
 #include "graph/support/log.h"
 #include "runtime/cuda/cudnn_graph.h"
+#include "runtime/cuda/library_choices.h"
 #include <algorithm>
 
 namespace tessera::cuda {
@@ -194,44 +195,37 @@ public:
       plan->calls = 0;
       return std::unique_ptr<CudaLibraryPlan>(std::move(plan));
     }
-    for (const auto& a : attempts()) {
-      void* zeros = nullptr;
-      if (a.zero_bias) {
-        TESSERA_ASSIGN(zeros, library_->zeros(context_.context, bytes(y.shape[1])));
-        if (!zeros) continue;
-      }
-      TESSERA_ASSIGN(auto engine, library_->engine(key(a), [&] { return ask(a); }));
-      if (!engine) continue;
-      plan->engine = engine;
-      plan->workspace_bytes = engine->workspace_bytes;
-      plan->epilogue_done = a.fused || !call_.fused;
-      bind(*plan, a, zeros);
-      if (!plan->epilogue_done)
-        TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "': a kernel computes the epilogue, cuDNN does not");
-      if (a.compiled)
-        TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "': cuDNN compiled a kernel for it at run time");
-      return std::unique_ptr<CudaLibraryPlan>(std::move(plan));
+    TESSERA_ASSIGN(ConvSolution solution, library_->solution(key(problem_), [&] { return solve(); }));
+    if (!solution.engine) return refuse("it has no engine for " + key(problem_));
+    void* zeros = nullptr;
+    if (solution.form.zero_bias) {
+      TESSERA_ASSIGN(zeros, library_->zeros(context_.context, bytes(y.shape[1])));
     }
-    return refuse("it has no engine for " + key({call_.fused.has_value(), true, false, false}));
+    plan->engine = solution.engine;
+    plan->workspace_bytes = plan->engine->workspace_bytes;
+    plan->epilogue_done = solution.form.fused || !call_.fused;
+    bind(*plan, solution.form, zeros);
+    if (!plan->epilogue_done)
+      TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "': a kernel computes the epilogue, cuDNN does not");
+    if (solution.form.compiled)
+      TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "': cuDNN compiled a kernel for it at run time");
+    return std::unique_ptr<CudaLibraryPlan>(std::move(plan));
   }
 
 private:
   [[nodiscard]] int64_t bytes(int64_t elements) const { return elements * info(operands_[0].dtype).bits / 8; }
-  struct Attempt {
-    bool fused, compiled, residual_is_result, zero_bias;
-  };
   // Precompiled kernels first: with the epilogue as it is, then in the form that has a bias and a residual, then
   // without it; last what has to be compiled now.
-  [[nodiscard]] std::vector<Attempt> attempts() const {
-    std::vector<Attempt> out;
-    const bool has = call_.fused.has_value();
+  [[nodiscard]] std::vector<ConvForm> forms() const {
+    std::vector<ConvForm> out;
+    const bool has = call_.fused.has_value(), zeros = bytes(operands_[2].shape[1]) <= Cudnn::kZeros;
     for (bool compiled : {false, true}) {
       if (library_->compile_at_run_time && !compiled) continue;
       out.push_back({has, compiled, false, false});
       if (has && !compiled) {
         bool lacks_bias = !call_.fused->bias, lacks_residual = !call_.fused->residual;
-        if (lacks_bias) out.push_back({true, false, false, true});
-        if (lacks_residual) out.push_back({true, false, true, lacks_bias});
+        if (lacks_bias && zeros) out.push_back({true, false, false, true});
+        if (lacks_residual && (zeros || !lacks_bias)) out.push_back({true, false, true, lacks_bias});
       }
       if (has && context_.can_finish) out.push_back({false, compiled, false, false});
     }
@@ -247,7 +241,7 @@ private:
     return bits & -bits;
   }
 
-  void bind(ConvPlan& plan, const Attempt& a, void* zeros) const {
+  void bind(ConvPlan& plan, const ConvForm& a, void* zeros) const {
     auto add = [&](ConvRole role, const Operand& o) {
       plan.ids.push_back(static_cast<int64_t>(role));
       plan.tensors.push_back({o.buffer, bytes(o.offset)});
@@ -265,48 +259,123 @@ private:
     if (a.residual_is_result) add(ConvRole::Residual, operands_[2]);
   }
 
-  // All that an engine depends on; also what errors say.
-  [[nodiscard]] std::string key(const Attempt& a) const {
+  // All that a choice depends on; also what errors say.
+  [[nodiscard]] std::string key(const ConvProblem& problem) const {
     std::string out(tessera::name(operands_[0].dtype));
-    out += problem_.transposed ? " transposed" : "";
+    out += problem.transposed ? " transposed" : "";
     auto list = [&](const char* what, const std::vector<int64_t>& values) {
       out += std::string(" ") + what;
       for (size_t i = 0; i < values.size(); ++i) out += (i == 0 ? " " : ",") + std::to_string(values[i]);
     };
-    list("x", problem_.x.dims);
-    list("at", problem_.x.strides);
-    list("w", problem_.w.dims);
-    list("at", problem_.w.strides);
-    list("y", problem_.y.dims);
-    list("strides", problem_.strides);
-    list("pads", problem_.pads_begin);
-    list("to", problem_.pads_end);
-    list("dilations", problem_.dilations);
+    list("x", problem.x.dims);
+    list("at", problem.x.strides);
+    list("w", problem.w.dims);
+    list("at", problem.w.strides);
+    list("y", problem.y.dims);
+    list("strides", problem.strides);
+    list("pads", problem.pads_begin);
+    list("to", problem.pads_end);
+    list("dilations", problem.dilations);
     out += " @" + std::to_string(alignment());
-    if (a.fused && call_.fused) {
+    if (call_.fused) {
       const auto& e = *call_.fused;
       out += " alpha " + std::to_string(e.alpha) + " activation " + std::to_string(static_cast<int>(e.activation)) +
              " " + std::to_string(e.clip_low) + " " + std::to_string(e.clip_high);
       if (bias_) out += " bias";
       if (residual_) out += " residual";
+      if (context_.can_finish) out += " or without";
     }
-    if (a.residual_is_result) out += " residual times 0";
-    if (a.zero_bias) out += " bias of zeros";
-    if (a.compiled) out += " compiled";
+    if (library_->compile_at_run_time) out += " compiled";
     if (call_.tf32 && operands_[0].dtype == DType::F32) out += " in TF32";
     return out;
   }
 
-  Result<std::shared_ptr<const ConvEngine>> ask(const Attempt& a) const {
+  // Which sizes of x differ from call to call.
+  [[nodiscard]] VaryingDims varying() const {
+    const SymShape& x = call_.x.shape;
+    VaryingDims out;
+    if (x.size() < 3) return out;
+    out.batch = !x[0].is_const();
+    out.spatial.resize(static_cast<size_t>(problem_.spatial()) - (x.size() - 2)); // one in front that the call has not
+    for (size_t d = 2; d < x.size(); ++d) out.spatial.push_back(!x[d].is_const());
+    return out;
+  }
+
+  // The engine that is chosen for sizes on the grid, where it takes these sizes; else the one for these.
+  Result<ConvSolution> solve() const {
+    const ConvProblem like = on_grid(problem_, varying());
+    if (key(like) != key(problem_)) {
+      TESSERA_ASSIGN(const Chosen near, chosen(like));
+      TESSERA_ASSIGN(ConvSolution made, make(near.choice));
+      if (made.engine) return made;
+    }
+    TESSERA_ASSIGN(Chosen exact, chosen(problem_));
+    if (exact.made.engine || !exact.choice) return exact.made;
+    TESSERA_ASSIGN(ConvSolution made, make(exact.choice));
+    if (made.engine) return made;
+    TESSERA_ASSIGN(exact, ask(problem_)); // an earlier process's choice that does not do any more
+    return exact.made;
+  }
+
+  struct Chosen {
+    std::optional<ConvChoice> choice;
+    ConvSolution made; // where the library was asked in this call
+  };
+  // What was chosen in this process or an earlier one.
+  Result<Chosen> chosen(const ConvProblem& problem) const {
+    TESSERA_ASSIGN(auto choices, LibraryChoices::of(context_.context));
+    if (const auto kept = choices->of_library(library_->name())->find(key(problem)))
+      if (auto choice = parse_conv_choice(*kept)) return Chosen{std::move(*choice), {}};
+    return ask(problem);
+  }
+
+  Result<Chosen> ask(const ConvProblem& problem) const {
+    Chosen out;
+    for (const ConvForm& form : forms()) {
+      auto graph = this->graph(problem, form);
+      if (!graph) {
+        TESSERA_TRY(no_engine(graph.error()));
+        continue;
+      }
+      TESSERA_ASSIGN(auto engine, find_engine(*library_, library_->handle, graph->operations, options(form)));
+      if (!engine) continue;
+      out.made = {form, std::move(engine)};
+      break;
+    }
+    if (out.made.engine && !out.made.engine->choice) return out; // not to be kept
+    if (out.made.engine) out.choice = ConvChoice{out.made.form, *out.made.engine->choice};
+    TESSERA_ASSIGN(auto choices, LibraryChoices::of(context_.context));
+    choices->of_library(library_->name())->put(key(problem), text_of(out.choice));
+    return out;
+  }
+
+  // By the heuristics' choice for other sizes, or an earlier one for these; no engine where it does not do.
+  Result<ConvSolution> make(const std::optional<ConvChoice>& choice) const {
+    if (!choice) return ConvSolution();
+    const auto allowed = forms();
+    if (std::find(allowed.begin(), allowed.end(), choice->form) == allowed.end()) return ConvSolution();
+    auto graph = this->graph(problem_, choice->form);
+    std::shared_ptr<const ConvEngine> engine;
+    if (!graph) {
+      TESSERA_ASSIGN(engine, no_engine(graph.error()));
+    } else {
+      TESSERA_ASSIGN(
+          engine, make_engine(*library_, library_->handle, graph->operations, options(choice->form), choice->engine));
+    }
+    return ConvSolution{choice->form, std::move(engine)};
+  }
+
+  [[nodiscard]] EngineOptions options(const ConvForm& form) const {
+    return {operands_[0].dtype, form.compiled, call_.tf32};
+  }
+  [[nodiscard]] Result<OperationGraph> graph(const ConvProblem& problem, const ConvForm& form) const {
     ConvGraphOptions options;
     options.dtype = operands_[0].dtype;
-    options.fused = a.fused && call_.fused ? &*call_.fused : nullptr;
-    options.residual_is_result = a.residual_is_result;
-    options.zero_bias = a.zero_bias;
+    options.fused = form.fused && call_.fused ? &*call_.fused : nullptr;
+    options.residual_is_result = form.residual_is_result;
+    options.zero_bias = form.zero_bias;
     options.alignment = alignment();
-    auto graph = make_conv_graph(*library_, problem_, options);
-    if (!graph) return no_engine(graph.error());
-    return find_engine(*library_, library_->handle, graph->operations, {options.dtype, a.compiled, call_.tf32});
+    return make_conv_graph(*library_, problem, options);
   }
 
   const CudaPlanContext& context_;

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int64_t kMostWorkspace = int64_t{256} << 20;
 constexpr int64_t kMostEngines = 32; // of one mode of the heuristics
+constexpr int64_t kMostKnobs = 64;   // of one engine
 
 class EngineSearch {
 public:
@@ -16,12 +17,7 @@ public:
 
   // Null where none of the library's proposals will do.
   Result<std::shared_ptr<const ConvEngine>> run(std::span<const Descriptor> graph) const {
-    TESSERA_ASSIGN(Descriptor operations, Descriptor::create(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
-    TESSERA_TRY(operations.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle_));
-    std::vector<cudnnBackendDescriptor_t> handles;
-    for (const auto& op : graph) handles.push_back(op.handle());
-    TESSERA_TRY(operations.set_all(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                   static_cast<int64_t>(handles.size()), handles.data()));
+    TESSERA_ASSIGN(Descriptor operations, start(graph));
     if (auto status = operations.finalize(); !status) return no_engine(status.error());
     for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
       TESSERA_ASSIGN(Descriptor heuristics, Descriptor::create(library_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
@@ -37,7 +33,61 @@ public:
     return std::shared_ptr<const ConvEngine>();
   }
 
+  // Null where this one will not do.
+  Result<std::shared_ptr<const ConvEngine>> run(std::span<const Descriptor> graph, const EngineChoice& choice) const {
+    TESSERA_ASSIGN(Descriptor operations, start(graph));
+    if (auto status = operations.finalize(); !status) return no_engine(status.error());
+    TESSERA_ASSIGN(Descriptor engine, Descriptor::create(library_, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+    TESSERA_TRY(engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, operations));
+    TESSERA_TRY(engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, choice.engine));
+    if (auto status = engine.finalize(); !status) return no_engine(status.error());
+    TESSERA_ASSIGN(bool wanted, will_do(engine));
+    if (!wanted) return std::shared_ptr<const ConvEngine>();
+    TESSERA_ASSIGN(Descriptor config, Descriptor::create(library_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+    TESSERA_TRY(config.set(CUDNN_ATTR_ENGINECFG_ENGINE, engine));
+    std::vector<Descriptor> knobs;
+    std::vector<cudnnBackendDescriptor_t> handles;
+    for (const auto& [type, value] : choice.knobs) {
+      TESSERA_ASSIGN(Descriptor knob, Descriptor::create(library_, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR));
+      TESSERA_TRY(
+          knob.set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, static_cast<cudnnBackendKnobType_t>(type)));
+      TESSERA_TRY(knob.set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value));
+      if (auto status = knob.finalize(); !status) return no_engine(status.error());
+      handles.push_back(knob.handle());
+      knobs.push_back(std::move(knob));
+    }
+    if (!handles.empty())
+      TESSERA_TRY(config.set_all(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                 static_cast<int64_t>(handles.size()), handles.data()));
+    if (auto status = config.finalize(); !status) return no_engine(status.error());
+    return plan(config, choice);
+  }
+
 private:
+  // The graph, not finalized.
+  Result<Descriptor> start(std::span<const Descriptor> graph) const {
+    TESSERA_ASSIGN(Descriptor operations, Descriptor::create(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
+    TESSERA_TRY(operations.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle_));
+    std::vector<cudnnBackendDescriptor_t> handles;
+    for (const auto& op : graph) handles.push_back(op.handle());
+    TESSERA_TRY(operations.set_all(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                   static_cast<int64_t>(handles.size()), handles.data()));
+    return operations;
+  }
+
+  // Null where the engine does not take the graph, or wants too much memory for it.
+  Result<std::shared_ptr<const ConvEngine>> plan(const Descriptor& config, std::optional<EngineChoice> choice) const {
+    TESSERA_ASSIGN(Descriptor plan, Descriptor::create(library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+    TESSERA_TRY(plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_));
+    TESSERA_TRY(plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));
+    if (!plan.finalize()) return std::shared_ptr<const ConvEngine>();
+    int64_t bytes = 0, one = 0;
+    TESSERA_CUDNN_TRY(library_, "asking for the workspace", cudnnBackendGetAttribute, plan.handle(),
+                      CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &one, &bytes);
+    if (bytes > kMostWorkspace) return std::shared_ptr<const ConvEngine>();
+    return std::make_shared<const ConvEngine>(ConvEngine{std::move(plan), bytes, std::move(choice)});
+  }
+
   Result<std::shared_ptr<const ConvEngine>> first(const Descriptor& heuristics) const {
     std::vector<Descriptor> configs;
     std::vector<cudnnBackendDescriptor_t> handles;
@@ -52,27 +102,59 @@ private:
                       handles.data());
     for (int64_t i = 0; i < std::min(count, kMostEngines); ++i) {
       const Descriptor& config = configs[static_cast<size_t>(i)];
-      TESSERA_ASSIGN(bool wanted, will_do(config));
+      TESSERA_ASSIGN(Descriptor engine, engine_of(config));
+      TESSERA_ASSIGN(bool wanted, will_do(engine));
       if (!wanted) continue;
-      TESSERA_ASSIGN(Descriptor plan, Descriptor::create(library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
-      TESSERA_TRY(plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_));
-      TESSERA_TRY(plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));
-      if (!plan.finalize()) continue; // heuristics propose what an engine then refuses: the next one
-      int64_t bytes = 0, one = 0;
-      TESSERA_CUDNN_TRY(library_, "asking for the workspace", cudnnBackendGetAttribute, plan.handle(),
-                        CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &one, &bytes);
-      if (bytes > kMostWorkspace) continue;
-      return std::make_shared<const ConvEngine>(ConvEngine{std::move(plan), bytes});
+      // Heuristics propose what an engine then refuses: the next one.
+      TESSERA_ASSIGN(auto made, plan(config, choice_of(config, engine)));
+      if (made) return made;
     }
     return std::shared_ptr<const ConvEngine>();
   }
 
-  Result<bool> will_do(const Descriptor& config) const {
+  Result<Descriptor> engine_of(const Descriptor& config) const {
     TESSERA_ASSIGN(Descriptor engine, Descriptor::create(library_, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
     auto handle = engine.handle();
     int64_t one = 0;
     TESSERA_CUDNN_TRY(library_, "asking for an engine", cudnnBackendGetAttribute, config.handle(),
                       CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one, &handle);
+    return engine;
+  }
+
+  // Nothing where the library does not say it.
+  std::optional<EngineChoice> choice_of(const Descriptor& config, const Descriptor& engine) const {
+    auto get = [&](cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                   int64_t most, void* to) -> int64_t {
+      int64_t count = 0;
+      const auto status = library_.cudnnBackendGetAttribute(from, name, type, most, &count, to);
+      return status == CUDNN_STATUS_SUCCESS && count <= most ? count : -1;
+    };
+    EngineChoice out;
+    if (get(engine.handle(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &out.engine) != 1)
+      return std::nullopt;
+    std::vector<Descriptor> knobs;
+    std::vector<cudnnBackendDescriptor_t> handles;
+    for (int64_t i = 0; i < kMostKnobs; ++i) {
+      auto knob = Descriptor::create(library_, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+      if (!knob) return std::nullopt;
+      handles.push_back(knob->handle());
+      knobs.push_back(std::move(*knob));
+    }
+    const int64_t count = get(config.handle(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                              kMostKnobs, handles.data());
+    if (count < 0) return std::nullopt;
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      cudnnBackendKnobType_t type{};
+      int64_t value = 0;
+      if (get(handles[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type) != 1 ||
+          get(handles[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value) != 1)
+        return std::nullopt;
+      out.knobs.emplace_back(static_cast<int64_t>(type), value);
+    }
+    return out;
+  }
+
+  Result<bool> will_do(const Descriptor& engine) const {
     cudnnBackendNumericalNote_t numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t count = 0;
     TESSERA_CUDNN_TRY(library_, "asking for an engine's notes", cudnnBackendGetAttribute, engine.handle(),
@@ -113,6 +195,12 @@ Result<std::shared_ptr<const ConvEngine>> find_engine(const Cudnn& library, cudn
                                                       std::span<const Descriptor> operations,
                                                       const EngineOptions& options) {
   return EngineSearch(library, handle, options).run(operations);
+}
+
+Result<std::shared_ptr<const ConvEngine>> make_engine(const Cudnn& library, cudnnHandle_t handle,
+                                                      std::span<const Descriptor> operations,
+                                                      const EngineOptions& options, const EngineChoice& choice) {
+  return EngineSearch(library, handle, options).run(operations, choice);
 }
 
 Status run_engine(const Cudnn& library, const std::string& name, const ConvEngine& engine, CUstream stream,

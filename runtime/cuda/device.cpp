@@ -4,6 +4,7 @@
 #include "graph/support/log.h"
 #include "runtime/cuda/constants.h"
 #include "runtime/cuda/inner_runs.h"
+#include "runtime/cuda/library_choices.h"
 #include "runtime/cuda/pending_work.h"
 #include "runtime/cuda/run_memory.h"
 #include "runtime/cuda/step_times.h"
@@ -47,12 +48,15 @@ public:
     TESSERA_ASSIGN(device->own_stream_, Stream::create(context, options.observer != nullptr));
     TESSERA_TRY(device->pending_.create());
     TESSERA_ASSIGN(device->recorder_, Recorder::of(*context));
+    TESSERA_ASSIGN(device->choices_, LibraryChoices::of(*context));
+    device->choices_->keep_in(options.cache);
     return std::unique_ptr<Device>(std::move(device));
   }
   ~CudaDevice() override {
     Context::Current current(*context_);
     quiesce();
     if (plans_are_made_) finish_attention(*context_);
+    if (choices_) choices_->flush();
     inner_.release(stream());
     memory_.release(stream());
   }
@@ -456,6 +460,7 @@ private:
   std::shared_ptr<MemoryAccount> account_;
   std::unique_ptr<Stream> own_stream_;
   std::shared_ptr<Recorder> recorder_;
+  std::shared_ptr<LibraryChoices> choices_;
   RunMemory memory_;
   PendingWork pending_;
   StepTimes times_;

@@ -5,9 +5,6 @@
 namespace tessera::cuda {
 namespace {
 
-// How much a size may be rounded up: an eighth, which a library's choice of tiles hardly notices. Batches only say how
-// many tiles there are.
-constexpr int64_t kParts = 8, kBatchParts = 1;
 constexpr int64_t kAligned = 128; // bytes; no library looks at more
 
 // At least `least`, divisible by the same powers of two as `distance`, up to kAligned bytes.
@@ -37,9 +34,9 @@ int64_t rounded_size(int64_t n, int64_t parts) {
 }
 
 GemmProblem on_grid(GemmProblem problem, const VaryingSizes& varying, int64_t operand_bytes, int64_t result_bytes) {
-  if (varying.m) problem.m = rounded_size(problem.m, kParts);
-  if (varying.n) problem.n = rounded_size(problem.n, kParts);
-  if (varying.k) problem.k = rounded_size(problem.k, kParts);
+  if (varying.m) problem.m = rounded_size(problem.m, kSizeParts);
+  if (varying.n) problem.n = rounded_size(problem.n, kSizeParts);
+  if (varying.k) problem.k = rounded_size(problem.k, kSizeParts);
   if (varying.batch) problem.batch = rounded_size(problem.batch, kBatchParts);
   auto operand = [&](GemmMatrix& x, int64_t rows, int64_t cols) {
     x.transposed ? grow(x, cols, rows, operand_bytes) : grow(x, rows, cols, operand_bytes);

@@ -1,4 +1,4 @@
-// A grid of sizes: products whose sizes vary from call to call take the algorithm that a library chooses for a point of it.
+// A grid of sizes: calls whose sizes vary from call to call take what a library chooses for sizes of the grid.
 #pragma once
 #include "runtime/cuda/library_gemm.h"
 
@@ -7,6 +7,10 @@ namespace tessera::cuda {
 struct VaryingSizes {
   bool m = false, n = false, k = false, batch = false;
 };
+
+// How much a size may be rounded up: an eighth, which a library's choice of tiles hardly notices. Batches only say how
+// many tiles there are.
+inline constexpr int64_t kSizeParts = 8, kBatchParts = 1;
 
 // The smallest number of the grid that is not below n. The grid divides each power of two into `parts`, itself one.
 [[nodiscard]] int64_t rounded_size(int64_t n, int64_t parts);

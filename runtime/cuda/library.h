@@ -31,7 +31,7 @@ public:
 // bias and residual, those of them that there are. `name`: of the step, for errors. The context is current. Errors:
 // UnsupportedFeature (a library is missing, or what it cannot take), OutOfMemory, DeviceError, Internal where shapes
 // contradict.
-struct PreparedProduct; // cublaslt_plan.cpp
+struct PreparedProduct; // cublaslt_product.h
 // Products of one plan by all that their preparation depends on: the layers of a model prepare each of theirs once.
 using PreparedProducts = std::map<std::vector<int64_t>, std::shared_ptr<const PreparedProduct>>;
 struct CudaPlanContext {

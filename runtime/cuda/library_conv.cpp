@@ -1,4 +1,5 @@
 #include "runtime/cuda/library_conv.h"
+#include "runtime/cuda/gemm_sizes.h"
 #include <algorithm>
 
 namespace tessera::cuda {
@@ -107,6 +108,22 @@ Result<ConvProblem> describe_conv(const ConvCall& call, const Operand& x, const 
   }
   out.channels_last = *last;
   return out;
+}
+
+ConvProblem on_grid(ConvProblem p, const VaryingDims& varying) {
+  if (varying.batch) p.x.dims[0] = p.y.dims[0] = rounded_size(p.x.dims[0], kBatchParts);
+  for (size_t i = 0; i < varying.spatial.size(); ++i) {
+    if (!varying.spatial[i]) continue;
+    int64_t &x = p.x.dims[i + 2], &y = p.y.dims[i + 2];
+    const int64_t before = x, reach = (p.w.dims[i + 2] - 1) * p.dilations[i] + 1;
+    x = rounded_size(x, kSizeParts);
+    if (p.transposed)
+      y += (x - before) * p.strides[i];
+    else
+      y = (x + p.pads_begin[i] + p.pads_end[i] - reach) / p.strides[i] + 1;
+  }
+  for (auto* t : {&p.x, &p.y}) t->strides = packed(t->dims, p.channels_last);
+  return p;
 }
 
 Result<PoolProblem> describe_pool(const PoolCall& call, const Operand& x, const Operand& y, const std::string& name) {

@@ -30,6 +30,15 @@ struct ConvProblem {
 [[nodiscard]] Result<ConvProblem> describe_conv(const ConvCall& call, const Operand& x, const Operand& w,
                                                 const Operand& y, const std::string& name);
 
+// Dimensions of x whose sizes differ from call to call: the batch, and the spatial ones of the description.
+struct VaryingDims {
+  bool batch = false;
+  std::vector<bool> spatial;
+};
+// The problem with these sizes of x rounded up to a grid, batches to powers of two, the others by an eighth at most
+// (rounded_size, gemm_sizes.h), and y as large as that makes it.
+[[nodiscard]] ConvProblem on_grid(ConvProblem problem, const VaryingDims& varying);
+
 struct PoolProblem {
   ConvTensor x, y;
   std::vector<int64_t> kernel, strides, pads;

@@ -1,7 +1,6 @@
-// Entries as one file, and choices of libraries.
+// Entries as one file.
 #include "harness.h"
 #include "runtime/cache/archive.h"
-#include "runtime/cache/choices.h"
 
 namespace tessera::cache_test {
 namespace {
@@ -97,26 +96,6 @@ TEST_F(Archived, AFolderThatOthersMayWriteIsRefused) {
   ASSERT_FALSE(imported.ok());
   EXPECT_NE(imported.error().message.find("mode 0777"), std::string::npos) << imported.error().str();
   EXPECT_TRUE(files(to_.path()).empty());
-}
-
-TEST(KeptChoices, CountForOneCreatorAndDevice) {
-  Folder folder;
-  auto cache = std::make_shared<Cache>(folder.path(), true);
-  KeptChoices first(cache, "library 1, driver 2", "sm_90");
-  EXPECT_FALSE(first.find("product 128x256"));
-  first.put("product 128x256", std::string("\0bytes", 6));
-  first.put("empty", "");
-  EXPECT_EQ(first.find("product 128x256"), std::string("\0bytes", 6));
-  KeptChoices next(cache, "library 1, driver 2", "sm_90"); // another process
-  EXPECT_EQ(next.find("product 128x256"), std::string("\0bytes", 6));
-  EXPECT_EQ(next.find("empty"), "");
-  next.put("product 128x256", "other");
-  EXPECT_EQ(KeptChoices(cache, "library 1, driver 2", "sm_90").find("product 128x256"), "other");
-  EXPECT_FALSE(KeptChoices(cache, "library 1, driver 3", "sm_90").find("product 128x256"));
-  EXPECT_FALSE(KeptChoices(cache, "library 1, driver 2", "sm_80").find("product 128x256"));
-  KeptChoices without(nullptr, "", "");
-  without.put("a", "b");
-  EXPECT_EQ(without.find("a"), "b") << "in memory";
 }
 
 } // namespace

@@ -1,146 +1,17 @@
 // Plans of convolutions with a cuDNN that only takes notes: which graphs it is asked for, in which order, and what is
 // bound to them.
-#include "fake_driver.h"
 #include "runtime/cuda/code_object.h"
-#include "runtime/cuda/cudnn.h"
 #include "runtime/cuda/cudnn_attention.h"
-#include "tests/cuda/library_device.h"
+#include "tests/cuda/fake_cudnn.h"
 #include "tests/runtime/build_executable.h"
-#include <cstring>
-#include <set>
 
 namespace tessera::cuda {
 namespace {
 using namespace test;
+using fake_cudnn::Convolution;
+using fake_cudnn::fused;
+using fake_cudnn::Machine;
 using tessera::test::FakeGpu;
-
-struct Fake {
-  cudnnBackendDescriptorType_t type;
-  std::map<int, std::vector<std::byte>> attributes;
-};
-Fake* of(cudnnBackendDescriptor_t d) { return reinterpret_cast<Fake*>(d); }
-
-struct Library {
-  FakeGpu gpu;
-  std::set<size_t> takes = {1, 2, 3, 4};              // graphs of so many operations
-  std::vector<cudnnBackendNumericalNote_t> numerical; // of the only engine
-  std::vector<cudnnBackendBehaviorNote_t> behaviour;
-  std::vector<size_t> asked; // operations of the graphs, in order
-  std::vector<int64_t> ids;  // of the last run
-  std::vector<void*> data;
-  int live = 0, runs = 0;
-}* library = nullptr;
-
-template <class T>
-void list(const std::vector<T>& from, int64_t* count, void* to) {
-  *count = static_cast<int64_t>(from.size());
-  std::memcpy(to, from.data(), from.size() * sizeof(T));
-}
-
-struct Machine {
-  Library state;
-  std::shared_ptr<Cudnn> dnn = std::make_shared<Cudnn>();
-  std::unique_ptr<Gpu> gpu;
-
-  Machine() {
-    library = &state;
-    Cudnn& t = *dnn;
-    t.version = 91900;
-    t.cudnnGetErrorString = [](cudnnStatus_t) { return "as the test wants it"; };
-    t.cudnnSetStream = [](cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; };
-    t.cudnnBackendCreateDescriptor = [](cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* out) {
-      ++library->live;
-      *out = reinterpret_cast<cudnnBackendDescriptor_t>(new Fake{type, {}});
-      return CUDNN_STATUS_SUCCESS;
-    };
-    t.cudnnBackendDestroyDescriptor = [](cudnnBackendDescriptor_t d) {
-      --library->live;
-      delete of(d);
-      return CUDNN_STATUS_SUCCESS;
-    };
-    t.cudnnBackendSetAttribute = [](cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-                                    cudnnBackendAttributeType_t type, int64_t count, const void* values) {
-      size_t size = type == CUDNN_TYPE_BOOLEAN ? 1
-                    : type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_DOUBLE || type == CUDNN_TYPE_VOID_PTR ||
-                            type == CUDNN_TYPE_HANDLE || type == CUDNN_TYPE_BACKEND_DESCRIPTOR
-                        ? 8
-                        : 4;
-      auto& bytes = of(d)->attributes[name];
-      bytes.resize(size * static_cast<size_t>(count));
-      std::memcpy(bytes.data(), values, bytes.size());
-      return CUDNN_STATUS_SUCCESS;
-    };
-    t.cudnnBackendFinalize = [](cudnnBackendDescriptor_t d) {
-      if (of(d)->type != CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) return CUDNN_STATUS_SUCCESS;
-      size_t operations = of(d)->attributes[CUDNN_ATTR_OPERATIONGRAPH_OPS].size() / sizeof(void*);
-      library->asked.push_back(operations);
-      return library->takes.contains(operations) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN;
-    };
-    t.cudnnBackendGetAttribute = [](cudnnBackendDescriptor_t, cudnnBackendAttributeName_t name,
-                                    cudnnBackendAttributeType_t, int64_t, int64_t* count, void* values) {
-      *count = 1;
-      if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) list(library->numerical, count, values);
-      if (name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE) list(library->behaviour, count, values);
-      if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) *static_cast<int64_t*>(values) = 1000;
-      return CUDNN_STATUS_SUCCESS;
-    };
-    t.cudnnBackendExecute = [](cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t pack) {
-      ++library->runs;
-      auto& ids = of(pack)->attributes[CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS];
-      auto& data = of(pack)->attributes[CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS];
-      library->ids.resize(ids.size() / sizeof(int64_t));
-      std::memcpy(library->ids.data(), ids.data(), ids.size());
-      library->data.resize(data.size() / sizeof(void*));
-      std::memcpy(library->data.data(), data.data(), data.size());
-      return CUDNN_STATUS_SUCCESS;
-    };
-    t.cudnnCreate = [](cudnnHandle_t* handle) {
-      *handle = reinterpret_cast<cudnnHandle_t>(library);
-      return CUDNN_STATUS_SUCCESS;
-    };
-    t.cudnnDestroy = [](cudnnHandle_t) { return CUDNN_STATUS_SUCCESS; };
-    auto context = state.gpu.context();
-    auto attached = context->attachment(
-        "cuDNN", [&](Context&) -> Result<std::shared_ptr<void>> { return std::shared_ptr<void>(dnn); });
-    EXPECT_TRUE(attached.ok());
-    std::string why;
-    gpu = Gpu::of(context, why);
-    EXPECT_NE(gpu, nullptr) << why;
-  }
-  ~Machine() {
-    dnn.reset();
-    gpu.reset(); // the context, and with it the library
-    EXPECT_EQ(state.live, 0) << "descriptors are left";
-    EXPECT_EQ(state.gpu.live_bytes(), 0) << "device memory is left";
-    library = nullptr;
-  }
-};
-
-struct Convolution {
-  DeviceOperand x = filled(DType::F16, {2, 8, 5, 5}, channels_last({2, 8, 5, 5}), 1),
-                w = filled(DType::F16, {16, 8, 3, 3}, channels_last({16, 8, 3, 3}), 2),
-                y = filled(DType::F16, {2, 16, 5, 5}, channels_last({2, 16, 5, 5}), 3),
-                bias = filled(DType::F16, {2, 16, 5, 5}, {0, 1, 0, 0}, 4);
-  ConvCall call;
-  bool can_finish = false;
-  Convolution() { call.strides = call.pads_begin = call.pads_end = call.dilations = {1, 1}; }
-};
-
-// Plans and runs; the roles bound at the last run come back through the library's notes.
-Result<bool> fused(Machine& machine, Convolution c) {
-  std::vector<DeviceOperand*> operands = {&c.x, &c.w, &c.y};
-  if (c.call.fused && c.call.fused->bias) operands.push_back(&c.bias);
-  std::vector<Operand> views;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    operands[i]->view.buffer = static_cast<BufferId>(i);
-    views.push_back(operands[i]->view);
-  }
-  Context::Current current(machine.gpu->context());
-  TESSERA_ASSIGN(auto plan, plan_cuda_conv({machine.gpu->context(), "Conv_4", c.can_finish}, c.call, views));
-  EXPECT_EQ(plan->workspace_bytes, 1000);
-  TESSERA_TRY(machine.gpu->run(*plan, operands, 2));
-  return plan->epilogue_done;
-}
 
 constexpr auto kX = static_cast<int64_t>(ConvRole::X), kW = static_cast<int64_t>(ConvRole::W),
                kY = static_cast<int64_t>(ConvRole::Y), kBias = static_cast<int64_t>(ConvRole::Bias),

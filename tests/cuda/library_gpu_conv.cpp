@@ -1,5 +1,7 @@
 // Convolutions and pooling on a GPU against sums in f64: types, layouts, groups, dilations, transposed, epilogues.
+#include "graph/support/temporary_folder.h"
 #include "runtime/cuda/cudnn.h"
+#include "runtime/cuda/library_choices.h"
 #include "tests/cuda/library_device.h"
 #include <cmath>
 #include <limits>
@@ -19,6 +21,7 @@ struct Convolution {
   std::optional<LibraryEpilogue::Activation> activation = std::nullopt; // an epilogue
   bool bias = false, residual = false;
   double alpha = 1;
+  bool varies = false; // batch and sizes are symbols of the call
 };
 
 Dims result_dims(const Convolution& c) {
@@ -101,6 +104,9 @@ Outcome check(Gpu& gpu, const Convolution& c, const std::string& what) {
   call.groups = c.groups;
   call.transposed = c.transposed;
   call.output_padding = c.extra;
+  ShapeEnv env;
+  for (size_t d = 0; c.varies && d < c.x.size(); ++d)
+    call.x.shape.push_back(d == 1 ? SymExpr(c.x[d]) : env.named_symbol("s" + std::to_string(d)));
   if (c.activation) {
     LibraryEpilogue e;
     e.alpha = c.alpha;
@@ -189,6 +195,50 @@ TEST(GpuConv, TypesLayoutsAndWindows) {
         c.last = last;
         check(*gpu, c, std::string(what) + " " + std::string(name(dtype)) + (last ? " channels last" : ""));
       }
+}
+
+// Queries of the heuristics of a library that counts them.
+int queries = 0;
+decltype(Cudnn::cudnnBackendGetAttribute) get_attribute = nullptr;
+cudnnStatus_t counted(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                      int64_t most, int64_t* count, void* values) {
+  if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) ++queries;
+  return get_attribute(d, name, type, most, count, values);
+}
+
+// The library's own engines and knobs for one size are taken for others, and by a later process.
+TEST(GpuConv, SizesThatVaryShareEngines) {
+  TESSERA_GPU_OR_SKIP(here);
+  auto folder = TemporaryFolder::create("tessera-choices");
+  ASSERT_TRUE(folder.ok());
+  for (int process = 0; process < 2; ++process) {
+    auto context = Context::create(Driver::load().value());
+    ASSERT_TRUE(context.ok());
+    auto library = Cudnn::of(**context);
+    if (!library.ok()) GTEST_SKIP() << library.error().message;
+    get_attribute = std::exchange((*library)->cudnnBackendGetAttribute, counted);
+    LibraryChoices::of(**context).value()->keep_in(std::make_shared<Cache>(folder->path(), true));
+    auto gpu = Gpu::of(*context, here_why);
+    ASSERT_TRUE(gpu) << here_why;
+    queries = 0;
+    int calls = 0;
+    for (bool epilogue : {false, true})
+      for (int64_t batch : {1, 3, 4, 5, 8})
+        for (int64_t size : {17, 18, 20}) {
+          Convolution c = plain({batch, 8, size, 12}, {16, 8, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1});
+          c.dtype = DType::F16;
+          c.varies = true;
+          c.bias = epilogue;
+          if (epilogue) c.activation = LibraryEpilogue::Activation::Relu;
+          check(*gpu, c, "batch " + std::to_string(batch) + ", size " + std::to_string(size));
+          ++calls;
+        }
+    std::printf("%d queries of the heuristics for %d sizes\n", queries, calls);
+    if (process == 0)
+      EXPECT_LT(queries, calls);
+    else
+      EXPECT_EQ(queries, 0);
+  }
 }
 
 // What an engine for may be missing; where there is one, it must be right.

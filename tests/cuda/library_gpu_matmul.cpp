@@ -1,5 +1,7 @@
 // Products on a GPU against sums in f64: types, transposes, batches, odd sizes, offsets, epilogues.
+#include "graph/support/temporary_folder.h"
 #include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/library_choices.h"
 #include "tests/cuda/library_product.h"
 
 namespace tessera::cuda {
@@ -164,6 +166,48 @@ TEST(GpuMatmul, TheSameTwice) {
   auto first = gpu->run(**plan, operands, 2), second = gpu->run(**plan, operands, 2);
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_TRUE(std::equal(first->data(), first->data() + first->bytes(), second->data()));
+}
+
+// Queries of the heuristics of a library that counts them.
+int queries = 0;
+decltype(CublasLt::cublasLtMatmulAlgoGetHeuristic) get_heuristic = nullptr;
+cublasStatus_t counted(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
+                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                       cublasLtMatmulPreference_t preference, int most, cublasLtMatmulHeuristicResult_t* out,
+                       int* count) {
+  ++queries;
+  return get_heuristic(handle, product, a, b, c, d, preference, most, out, count);
+}
+
+// The library's own algorithms, restored by a later process.
+TEST(GpuMatmul, ChoicesAreRestored) {
+  TESSERA_GPU_OR_SKIP(here);
+  auto folder = TemporaryFolder::create("tessera-choices");
+  ASSERT_TRUE(folder.ok());
+  for (int process = 0; process < 2; ++process) {
+    auto context = Context::create(Driver::load().value());
+    ASSERT_TRUE(context.ok());
+    auto library = CublasLt::of(**context);
+    if (!library.ok()) GTEST_SKIP() << library.error().message;
+    get_heuristic = std::exchange((*library)->cublasLtMatmulAlgoGetHeuristic, counted);
+    LibraryChoices::of(**context).value()->keep_in(std::make_shared<Cache>(folder->path(), true));
+    auto gpu = Gpu::of(*context, here_why);
+    ASSERT_TRUE(gpu) << here_why;
+    queries = 0;
+    int calls = 0;
+    for (DType dtype : kTypes)
+      for (bool epilogue : {false, true})
+        for (int64_t m : {1, 2, 7, 16, 33, 100, 101, 103, 104, 200, 250}) {
+          auto p = dense_product(dtype, {}, m, 48, 64);
+          p.varies = true;
+          p.can_finish = true;
+          if (epilogue) add_epilogue(p, true, false, LibraryEpilogue::Activation::Relu);
+          check(*gpu, p, std::string(name(dtype)) + " " + std::to_string(m));
+          ++calls;
+        }
+    std::printf("%d queries of the heuristics for %d products\n", queries, calls);
+    EXPECT_EQ(queries > 0, process == 0);
+  }
 }
 
 } // namespace
