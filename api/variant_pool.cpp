@@ -8,6 +8,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kMaxFailures = 64; // that are remembered
+constexpr int kMaxGeneric = 16;     // variants that are not specialized
 
 // The first guard that does not hold for these sizes; guards over sizes that are not known yet are passed over.
 std::optional<Guard> missed(const Executable& executable, const Sizes& sizes) {
@@ -28,6 +29,22 @@ std::optional<Guard> missed(const Executable& executable, const Sizes& sizes) {
       for (const auto& body : control->bodies)
         if (auto guard = missed(*body.executable, sizes)) return guard;
   return std::nullopt;
+}
+
+// Whether no call fits both, as far as the guards of one are known to be false where those of the other hold.
+bool exclude_each_other(const SessionVariant& a, const SessionVariant& b) {
+  if (a.fits_no_call || b.fits_no_call) return true;
+  const ShapeEnv& of_a = *a.executable->env;
+  const ShapeEnv of_b = *b.executable->env; // its own: what it deduces is kept in it
+  return std::any_of(of_a.guards().begin(), of_a.guards().end(), [&](const Guard& guard) {
+    std::unordered_map<uint64_t, SymExpr> same;
+    for (const SymExpr& symbol : guard.condition.symbols()) {
+      const auto there = of_b.find(symbol.symbol_name());
+      if (!there) return false;
+      same.emplace(symbol.symbol_id(), *there);
+    }
+    return of_b.prove(guard.condition.substitute(same)) == false;
+  });
 }
 
 bool bounded(VariantPolicy policy) { return policy != VariantPolicy::Generic; }
@@ -90,6 +107,25 @@ void VariantPool::close() {
 std::vector<std::shared_ptr<const SessionVariant>> VariantPool::variants() const {
   std::lock_guard lock(mutex_);
   return {variants_.begin(), variants_.end()};
+}
+
+VariantPool::Order VariantPool::order() const {
+  std::lock_guard lock(mutex_);
+  Order out;
+  for (const auto& v : variants_)
+    if (v->specialized) out.variants.push_back(v);
+  std::stable_sort(out.variants.begin(), out.variants.end(),
+                   [](const auto& a, const auto& b) { return a->conditions > b->conditions; });
+  const auto first = static_cast<std::ptrdiff_t>(out.variants.size());
+  for (const auto& v : variants_) {
+    if (v->specialized) continue;
+    auto at = out.variants.end();
+    while (at != out.variants.begin() + first && !(*(at - 1))->specialized && exclude_each_other(**(at - 1), *v)) --at;
+    out.variants.insert(at, v);
+  }
+  const auto generic = std::find(out.variants.begin(), out.variants.end(), variants_.front());
+  out.generic = static_cast<size_t>(generic - out.variants.begin());
+  return out;
 }
 
 CompileTotals VariantPool::totals() const {
@@ -165,13 +201,16 @@ Result<std::shared_ptr<const Executable>> VariantPool::recompile(const GuardMiss
   for (;;) {
     if (closed_->load()) return Diagnostic(ErrorCode::Cancelled, "the session was closed");
     if (!miss.refused.empty()) return without_calls(lock, miss, has);
-    bool fits = false;
+    int generic = 0;
     for (const auto& v : variants_) {
+      generic += v->specialized ? 0 : 1;
       if (v->fits_no_call || missed(*v->executable, miss.sizes)) continue;
-      if (!has(*v)) return v->executable; // another executor's
-      fits = true;
+      if (has(*v)) return std::shared_ptr<const Executable>();
+      if (!v->specialized) return v->executable; // another executor's, since the call began
     }
-    if (fits) return std::shared_ptr<const Executable>();
+    if (generic >= kMaxGeneric)
+      return Diagnostic(ErrorCode::UnsupportedFeature,
+                        "the limit of " + std::to_string(kMaxGeneric) + " variants is reached");
     const std::string key = "guard " + miss.guard;
     if (compiling_.contains(key)) { // what another call compiles may fit this one
       compiled_.wait(lock);
@@ -194,10 +233,9 @@ Result<std::shared_ptr<const Executable>> VariantPool::without_calls(Lock& lock,
   if (nodes.empty()) return std::shared_ptr<const Executable>();
   const std::string key = "calls";
   while (compiling_.contains(key)) compiled_.wait(lock);
-  for (const auto& v : variants_) // another executor's
-    if (!v->specialized && std::includes(v->as_loops.begin(), v->as_loops.end(), nodes.begin(), nodes.end()) &&
-        !has(*v))
-      return v->executable;
+  for (const auto& v : variants_) // another executor's, or one that does not fit this call
+    if (!v->specialized && std::includes(v->as_loops.begin(), v->as_loops.end(), nodes.begin(), nodes.end()))
+      return has(*v) ? std::shared_ptr<const Executable>() : v->executable;
   as_loops_.insert(nodes.begin(), nodes.end());
   TESSERA_ASSIGN(auto variant, make(lock, key, {.of_call = true, .as_loops = as_loops_}, Place::Request));
   return variant->executable;

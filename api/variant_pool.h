@@ -20,14 +20,22 @@ public:
   [[nodiscard]] const SessionOptions& options() const { return options_; }
   [[nodiscard]] const std::shared_ptr<const Executable>& generic() const { return generic_; }
   [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const; // the generic one first
+  // As executors try them: specialized ones, more conditions first; the generic one; those that were compiled because
+  // nothing fitted a call, the oldest first, so that none takes a call from another one. A variant stands before those
+  // that fit no call which it fits.
+  struct Order {
+    std::vector<std::shared_ptr<const SessionVariant>> variants;
+    size_t generic = 0; // index
+  };
+  [[nodiscard]] Order order() const;
   [[nodiscard]] uint64_t generation() const { return generation_.load(std::memory_order_acquire); } // of variants()
   [[nodiscard]] CompileTotals totals() const;
   void count_swaps(int swaps);
 
   // Whether an executor has a variant's executable, or one that it has replaced.
   using Has = std::function<bool(const SessionVariant&)>;
-  // For an executor none of whose variants fits a call, or before it falls back from a specialized variant to its last
-  // one. Null: it has a variant that fits, or gets none. Calls that miss the same guard compile once.
+  // For an executor none of whose variants fits a call. Null: it has a variant that fits, or gets none. Calls that miss the
+  // same guard compile once.
   [[nodiscard]] Result<std::shared_ptr<const Executable>> recompile(const GuardMiss& miss, const Has& has);
   // Whether specialize() is to be called before each call.
   [[nodiscard]] bool specializes() const {
