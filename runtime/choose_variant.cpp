@@ -52,7 +52,7 @@ std::optional<VariantChoice::Refusal> VariantChoice::refusal(LoadedVariant& l,
   std::vector<HostPhase>* phases = options_.profile ? &stats_.phases : nullptr;
   {
     const PhaseTimer timer(phases, "bind");
-    if (auto s = l.variant().bind(inputs, l.call); !s.ok()) return Refusal{s.error(), false, {}};
+    if (auto s = l.variant().bind(inputs, l.call); !s.ok()) return Refusal{s.error(), &l, -1, false, {}};
   }
   const PhaseTimer timer(phases, "guards");
   const int g = l.variant().guards.check(l.call.values, l.call.bound, l.call.guards);
@@ -61,31 +61,34 @@ std::optional<VariantChoice::Refusal> VariantChoice::refusal(LoadedVariant& l,
 }
 
 VariantChoice::Refusal VariantChoice::refused_by(LoadedVariant& l, int guard) {
-  Refusal r;
-  r.guard = l.variant().guards.explain(guard, l.call.values, l.call.bound);
-  r.miss = !l.variant().guards.required(guard);
-  r.error = Diagnostic(ErrorCode::GuardFailed, "the inputs do not satisfy " + r.guard.guard + " (" + r.guard.reason +
-                                                   "): " + text_of(r.guard.sizes));
-  for (const SymExpr& symbol : l.variant().guards.guard(guard).condition.symbols()) {
+  const GuardSet& guards = l.variant().guards;
+  return {std::nullopt, &l, guard, !guards.required(guard), guards.explain(guard, l.call.values, l.call.bound)};
+}
+
+Diagnostic VariantChoice::Refusal::error() const {
+  if (other) return *other;
+  Diagnostic error(ErrorCode::GuardFailed,
+                   "the inputs do not satisfy " + guard.guard + " (" + guard.reason + "): " + text_of(guard.sizes));
+  for (const SymExpr& symbol : variant->variant().guards.guard(index).condition.symbols()) {
     std::string places;
-    for (const auto& input : l.variant().exe->inputs) {
-      const auto& shape = l.variant().exe->buffers[static_cast<size_t>(input.buffer)].shape;
+    for (const auto& input : variant->variant().exe->inputs) {
+      const auto& shape = variant->variant().exe->buffers[static_cast<size_t>(input.buffer)].shape;
       for (size_t d = 0; d < shape.size(); ++d)
         if (shape[d] == symbol)
           places += (places.empty() ? " is dimension " : ", dimension ") + std::to_string(d) + " of input '" +
                     input.name + "'";
     }
-    if (!places.empty()) r.error.note(symbol.symbol_name() + places);
+    if (!places.empty()) error.note(symbol.symbol_name() + places);
   }
-  if (!r.guard.where.empty()) r.error.note("needed by " + r.guard.where);
-  return r;
+  if (!guard.where.empty()) error.note("needed by " + guard.where);
+  return error;
 }
 
 void VariantChoice::record(const Refusal& r) {
   if (!r.miss) return;
   stats_.misses.push_back(r.guard);
   if (log_enabled(LogChannel::Guards))
-    log_write(LogChannel::Guards, "variant " + std::to_string(at_) + " missed: " + r.error.message);
+    log_write(LogChannel::Guards, "variant " + std::to_string(at_) + " missed: " + r.error().message);
   const auto same = [&](const GuardMiss& m) { return m.sizes == r.guard.sizes; };
   if (std::none_of(misses_.begin(), misses_.end(), same)) misses_.push_back(r.guard);
 }
@@ -150,12 +153,12 @@ std::optional<VariantChoice::Refusal> VariantChoice::use_variant(LoadedVariant& 
     return std::nullopt;
   }
   if (auto* body = std::get_if<BodyMiss>(&done)) {
-    if (body->miss.refused.empty()) return Refusal{std::move(body->error), true, std::move(body->miss)};
+    if (body->miss.refused.empty()) return Refusal{std::move(body->error), &l, -1, true, std::move(body->miss)};
     refuse_calls(l, std::move(*body));
     return std::nullopt;
   }
   Refusal refused = refused_by(l, std::get<MidRunMiss>(done).guard);
-  if (!refused.miss) outcome = std::move(refused.error);
+  if (!refused.miss) outcome = refused.error();
   return refused;
 }
 
@@ -165,7 +168,7 @@ Result<std::vector<Tensor>> VariantChoice::run(std::span<const Tensor* const> in
     const bool generic = at_ == list_.generic;
     if (generic && options_.before_generic && !misses_.empty() && may_compile_ > 0) {
       // Inputs that no variant can take are an error, not a reason to compile.
-      if (auto hard = refusal(l, inputs); hard && !hard->miss) return std::move(hard->error);
+      if (auto hard = refusal(l, inputs); hard && !hard->miss) return hard->error();
       --may_compile_;
       wanted_ = Wanted{take_miss(), at_};
       misses_.clear();
@@ -181,12 +184,12 @@ Result<std::vector<Tensor>> VariantChoice::run(std::span<const Tensor* const> in
       if (!refused) continue;
     }
     // Sizes that another variant than the generic one does not take are a miss like any other.
-    if (!generic && refused->error.code == ErrorCode::BadInput) {
+    if (!generic && refused->other && refused->other->code == ErrorCode::BadInput) {
       refused->miss = true;
-      refused->guard.guard = refused->error.message;
+      refused->guard.guard = refused->other->message;
       refused->guard.reason = "sizes that the variant was compiled for";
     }
-    if (generic && !refused->miss) return std::move(refused->error);
+    if (generic && !refused->miss) return refused->error();
     record(*refused);
     if (generic) by_generic_ = std::move(refused);
   }
@@ -210,7 +213,7 @@ Result<std::vector<Tensor>> VariantChoice::none_fits() {
     return std::vector<Tensor>();
   }
   if (without_error_) return *without_error_;
-  return by_generic_->error;
+  return by_generic_->error();
 }
 
 } // namespace tessera

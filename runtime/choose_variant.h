@@ -61,9 +61,12 @@ private:
   static constexpr int kMaxCompiles = 8;     // in one call: values that are read on the way may each refute a guess
   static constexpr int kMaxReplacements = 3; // in one call, of variants with calls that libraries refuse
   struct Refusal {
-    Diagnostic error;
+    std::optional<Diagnostic> other; // where it is not that guard; the text of a guard's is made when it is needed
+    LoadedVariant* variant = nullptr;
+    int index = -1; // of the guard
     bool miss = false;
     GuardMiss guard;
+    [[nodiscard]] Diagnostic error() const;
   };
   [[nodiscard]] std::optional<Refusal> refusal(LoadedVariant& l, std::span<const Tensor* const> inputs) const;
   [[nodiscard]] static Refusal refused_by(LoadedVariant& l, int guard);

@@ -13,29 +13,6 @@ namespace {
 
 constexpr int kFirst = 100, kSettled = 500; // requests after which nothing may be slow, and memory may not grow
 
-struct Range {
-  std::string name;
-  int64_t low = 1, high = 1;
-};
-
-Result<Range> parse_range(const std::string& text) {
-  const auto bad = [&] {
-    return Diagnostic(ErrorCode::Usage, "'" + text + "' is no range of a dimension")
-        .note("give it as DIM=LOW..HIGH, with numbers from 1: seq=1..512");
-  };
-  const auto equals = text.find('='), dots = text.find("..");
-  if (equals == std::string::npos || equals == 0 || dots == std::string::npos || dots < equals) return bad();
-  auto number = [&](size_t from, size_t to) -> std::optional<int64_t> {
-    int64_t value = 0;
-    const char *begin = text.data() + from, *end = text.data() + to;
-    const auto [stop, error] = std::from_chars(begin, end, value);
-    return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-  };
-  const auto low = number(equals + 1, dots), high = number(dots + 2, text.size());
-  if (!low || !high || *low < 1 || *high < *low) return bad();
-  return Range{text.substr(0, equals), *low, *high};
-}
-
 int64_t peak_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -65,10 +42,7 @@ double distance(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 } // namespace
 
 Result<Json> bench_requests(const ModelOptions& model, const RequestOptions& o) {
-  std::vector<Range> ranges;
-  for (const std::string& text : o.ranges) {
-    TESSERA_ASSIGN(ranges.emplace_back(), parse_range(text));
-  }
+  TESSERA_ASSIGN(const SizeRanges ranges, parse_ranges("--vary", o.ranges));
   TESSERA_ASSIGN(const auto fixed, parse_shapes(model.shapes));
   TESSERA_ASSIGN(SessionOptions options, session_options(model, fixed));
   options.executor.memory = std::make_shared<MemoryAccount>(options.executor.memory_limit);
@@ -81,8 +55,8 @@ Result<Json> bench_requests(const ModelOptions& model, const RequestOptions& o) 
   Progress progress;
   for (int r = 0; r < o.requests; ++r) {
     std::vector<ShapeArgument> shapes = fixed;
-    for (const Range& range : ranges)
-      shapes.push_back({range.name, {std::uniform_int_distribution<int64_t>(range.low, range.high)(random)}});
+    for (const auto& [name, range] : ranges)
+      shapes.push_back({name, {std::uniform_int_distribution<int64_t>(range.min, range.max)(random)}});
     Tensors tensors;
     std::vector<std::string> notes;
     TESSERA_ASSIGN(const Sizes sizes, choose_sizes(*session, tensors, shapes, notes));
@@ -124,9 +98,10 @@ Result<Json> bench_requests(const ModelOptions& model, const RequestOptions& o) 
   j["model"] = model.model;
   j["device"] = session->variants().front()->executable->target;
   j["requests"] = o.requests;
-  for (const Range& range : ranges) j["ranges"][range.name] = {range.low, range.high};
+  for (const auto& [name, range] : ranges) j["ranges"][name] = {range.min, range.max};
   j["new_shapes"] = planned;
   j["variants"] = session->compile_totals().variants;
+  j["variant_counts"] = variant_counts(model.policy, *session);
   j["recompiles"] = recompiled;
   j["first_us"] = summary(first);
   j["second_us"] = summary(second);
@@ -163,6 +138,7 @@ std::string requests_text(const Json& j) {
   };
   out +=
       "peak memory of the process: " + memory("host_bytes") + "; held on the device: " + memory("device_bytes") + "\n";
+  out += variants_text(j["variant_counts"]) + "\n";
   if (j["checked"] != 0)
     out += j["checked"].dump() + " results next to a fresh compile for their sizes: largest relative difference " +
            j["largest_error"].dump() + "\n";
