@@ -14,7 +14,7 @@
 // compiles another one with the sizes of that call as hints. Specialization adds variants that are made for less than
 // every shape on purpose. docs/guards.md explains both with an example. A call that a library of the device does not
 // compute (it is missing, or has no kernel for these sizes) is no error either: a variant in which the nodes concerned
-// are generated loops takes its place.
+// are generated loops answers it.
 //
 // Equal inputs, equal bits. Within a session, whatever its executors have computed in between, the answer to an input is
 // bit-identical from call to call, as the same code computes it:
@@ -29,7 +29,8 @@
 // device, versions of Tessera and of the libraries, and a cache folder whose records do not change meanwhile, where
 //   - the first variant answers, or one that is exact for all sizes; or
 //   - the calls that missed a guard, or that a library refused, came in the same order: what is compiled then follows the
-//     sizes of the call that missed first. Warming up with the same ranges comes before any call, and makes it so.
+//     sizes of the call that missed first. Warm-up with the same ranges compiles what calls within them need in the same
+//     order, before any call.
 #pragma once
 #include "api/sizes.h"
 #include "codegen/driver/options.h"
