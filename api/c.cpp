@@ -116,6 +116,16 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
   if (given.max_variants < 0) return usage("max_variants is " + std::to_string(given.max_variants));
   if (given.max_variants > 0) options.max_variants = given.max_variants;
   options.deterministic = given.deterministic != 0;
+  if (given.specialize != nullptr) {
+    TESSERA_ASSIGN(options.specialize, parse_specializations(given.specialize));
+  }
+  if (given.ranges != nullptr) {
+    TESSERA_ASSIGN(options.ranges, parse_size_ranges(given.ranges));
+  }
+  if (given.max_variant_bytes > static_cast<uint64_t>(INT64_MAX))
+    return usage("max_variant_bytes is " + std::to_string(given.max_variant_bytes) +
+                 ", and no memory has so many bytes");
+  if (given.max_variant_bytes > 0) options.max_variant_bytes = static_cast<int64_t>(given.max_variant_bytes);
   TESSERA_ASSIGN(options.executor.memory, account_of(given));
   auto out = std::make_unique<tessera_session>();
   out->metrics = std::make_unique<ContextMetrics>(std::make_shared<SharedMetrics>(options.executor.memory));

@@ -126,6 +126,13 @@ typedef struct {
   int32_t max_variants; /* made for sizes, at most; those used least recently go. 0: 8 */
   /* 1: equal inputs have bit-identical results from call to call. Together with "adaptive" or a tune_share an error. */
   int32_t deterministic;
+  /* Sizes that variants are made for, in the calls that have them: "batch=exact,seq=div:8". Null: those of the policy. */
+  const char* specialize;
+  /* Ranges that tessera_warmup_ranges() makes ready for before the session is open; null: none. */
+  const char* ranges;
+  /* Bytes of machine code, and of constants of their own, of variants made for sizes; those used least recently go.
+   * 0: 256 MiB. */
+  uint64_t max_variant_bytes;
 } tessera_options;
 
 /* `options` may be null. A variable of the environment, TESSERA_CACHE_DIR, names the folder of compiled kernels and of
@@ -239,6 +246,12 @@ void tessera_unbind(tessera_session* session); /* null is allowed */
  * with inputs of zeros. An input with data is used as it is, which a model may need whose values have to be valid. Other
  * contexts have the compiled code, too, and plan by themselves. */
 const char* tessera_warmup(tessera_session* session, const tessera_tensor* inputs, int32_t input_count);
+/* Makes ready for calls whose sizes lie in ranges, MIN..OPT..MAX of each symbolic dimension (MIN..MAX, SIZE):
+ * "batch=1..8..32,seq=1..512". No call within them waits for the compiler, unless values that it reads decide so; the
+ * largest sizes fit memory_limit; the typical ones, OPT, are planned. Sizes outside work as before. The model runs on zeros;
+ * `inputs` may be null, or values of some inputs by name, used where their sizes are those of the ranges. */
+const char* tessera_warmup_ranges(tessera_session* session, const char* ranges, const tessera_tensor* inputs,
+                                  int32_t input_count);
 /* Waits for what runs and gives back the memory that earlier calls of the session, or of a context, have left behind:
  * intermediate results, plans of sizes, graphs of a GPU. Weights stay. The next call of a shape prepares it again. */
 const char* tessera_trim(tessera_session* session);
@@ -257,7 +270,7 @@ typedef struct {
   uint64_t failed_compiles; /* another variant served the call, or it was an error */
   uint64_t kernels;         /* that the compiles needed */
   uint64_t cached_kernels;  /* those of them that the cache folder had */
-  double compile_ms;        /* of all compiles, imports of the model included */
+  double compile_ms;        /* of all compiles, imports of the model included; loading a compiled file is none */
   uint64_t contexts;        /* that are open */
   uint64_t memory_limit;    /* bytes; 0: none */
   uint64_t host_bytes;      /* held for runs now: see tessera_options.memory_limit */
@@ -272,7 +285,10 @@ typedef struct {
   uint64_t background_compiles; /* that none waited for */
   uint64_t queued_compiles;     /* that the background has still to do */
   uint64_t evictions;           /* variants made for sizes that others took the place of */
-  uint64_t swaps;               /* variants that came to a context, left it or were replaced between two of its calls */
+  uint64_t swaps;               /* variants made for sizes that came to a context or left it, and variants that were
+                                 * replaced, between two of its calls */
+  uint64_t variant_bytes;       /* of variants made for sizes: see tessera_options.max_variant_bytes */
+  double load_ms;               /* of a compiled file */
 } tessera_metrics;
 const char* tessera_get_metrics(const tessera_session* session, tessera_metrics* metrics);
 /* Why no variant that there was fitted the last call, of any context, of which that is so: the condition, the sizes, what

@@ -115,6 +115,8 @@ const char* tessera_get_metrics(const tessera_session* session, tessera_metrics*
     m.queued_compiles = static_cast<uint64_t>(totals.queued);
     m.evictions = static_cast<uint64_t>(totals.evictions);
     m.swaps = static_cast<uint64_t>(totals.swaps);
+    m.variant_bytes = static_cast<uint64_t>(totals.variant_bytes);
+    m.load_ms = totals.load_ms;
     return give_struct("tessera_metrics", m, TESSERA_BYTES_WITH(tessera_metrics, latency), *metrics);
   });
   return outcome.ok() ? nullptr : record_error(outcome.error());

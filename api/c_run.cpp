@@ -248,6 +248,27 @@ const char* tessera_warmup(tessera_session* session, const tessera_tensor* input
                       });
 }
 
+const char* tessera_warmup_ranges(tessera_session* session, const char* ranges, const tessera_tensor* inputs,
+                                  int32_t input_count) {
+  return counted_call(
+      session, ContextMetrics::Kind::WarmUp, "warming up", [&](tessera_session& s, RunStats&) -> Status {
+        if (ranges == nullptr) return usage("the ranges are null");
+        if (input_count < 0 || (input_count > 0 && inputs == nullptr)) return usage("the inputs are null");
+        TESSERA_ASSIGN(const SizeRanges parsed, parse_size_ranges(ranges));
+        std::map<std::string, Tensor> given;
+        for (int32_t i = 0; i < input_count; ++i) {
+          const char* name = inputs[i].name;
+          const auto known = name ? s.input_named.find(std::string_view(name)) : s.input_named.end();
+          if (known == s.input_named.end())
+            return usage("value " + std::to_string(i) + " is of no input of the model: " + (name ? name : "null"));
+          TESSERA_ASSIGN(Checked t, check(inputs[i], s.inputs[known->second],
+                                          "input '" + s.inputs[known->second].name + "'", DataUse::Needed));
+          given.insert_or_assign(known->first, view(t));
+        }
+        return s.session->warm_up_ranges(parsed, given, s.executor.get());
+      });
+}
+
 const char* tessera_trim(tessera_session* session) {
   return call(session, "giving memory back",
               [](tessera_session& s) -> Status { return on_executor(s, [](auto& e) { return e.trim(); }); });

@@ -31,6 +31,12 @@ void Successors::add(const Executable& of, std::shared_ptr<const Executable> suc
   generation_.fetch_add(1);
 }
 
+void Successors::forget(const SessionVariant& variant) {
+  std::lock_guard lock(mutex_);
+  for (const auto& e : variant.earlier) next_.erase(e.get());
+  next_.erase(variant.executable.get());
+}
+
 std::shared_ptr<const Executable> Successors::of(const Executable& executable) const {
   std::lock_guard lock(mutex_);
   std::shared_ptr<const Executable> last;

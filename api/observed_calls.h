@@ -8,11 +8,14 @@
 namespace tessera {
 
 class BackgroundWork; // api/variant_source.h
+struct SessionVariant;
 
 // Shared by the executors of a session.
 class Successors {
 public:
   void add(const Executable& of, std::shared_ptr<const Executable> successor);
+  // The variant is given up: another executable may come to lie where one of its executables was.
+  void forget(const SessionVariant& variant);
   [[nodiscard]] uint64_t generation() const { return generation_.load(); }
   // The last one, where there are several in a row.
   [[nodiscard]] std::shared_ptr<const Executable> of(const Executable& executable) const;

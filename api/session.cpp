@@ -1,6 +1,7 @@
 #include "api/session.h"
 #include "api/adaptive.h"
 #include "api/session_executor.h"
+#include "api/warm_up.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "runtime/cache/cache.h"
@@ -62,11 +63,11 @@ struct Session::Impl {
     hooks.replace = [weak](const SessionVariant& before, std::shared_ptr<SessionVariant> better) {
       if (auto p = weak.lock()) p->replace(before, std::move(better));
     };
+    if (pool->variants().front()->from_file) return {}; // nothing can be compiled
     std::vector<std::shared_ptr<BackgroundWork>> all;
     TESSERA_ASSIGN(auto tuning, pool->source().start_tuning(std::move(hooks)));
     if (tuning) all.push_back(std::move(tuning));
-    const bool compiled_here = !pool->variants().front()->from_file;
-    if (pool->options().policy == VariantPolicy::Adaptive && compiled_here) all.push_back(compile_in_background(pool));
+    if (pool->options().policy == VariantPolicy::Adaptive) all.push_back(compile_in_background(pool));
     work = together(std::move(all));
     return {};
   }
@@ -106,12 +107,17 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   };
   impl.pool = std::make_shared<VariantPool>(make_variant_source(path, std::move(program), options), options, closed);
   TESSERA_TRY(impl.pool->open());
-  if (options.compile_only) return session;
+  const SizeRanges& ranges = impl.pool->options().ranges;
+  if (options.compile_only) {
+    if (!ranges.empty()) TESSERA_TRY(tessera::warm_up_ranges(*impl.pool, ranges, {}, nullptr));
+    return session;
+  }
   TESSERA_TRY(impl.start_work());
   auto executor = make_session_executor(impl.pool, impl.work);
   if (!executor.ok() && impl.pool->variants().front()->from_file)
     return std::move(executor).take_error().note(path + " is compiled for '" + impl.pool->generic()->target + "'");
   TESSERA_ASSIGN(impl.executor, std::move(executor));
+  if (!ranges.empty()) TESSERA_TRY(session->warm_up_ranges(ranges));
   return session;
 }
 
@@ -158,6 +164,16 @@ Status Session::warm_up(const std::map<std::string, Tensor>& inputs, RunStats* s
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
   TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
   return impl_->executor->warm_up(inputs, stats);
+}
+
+Status Session::warm_up_ranges(const SizeRanges& ranges, const std::map<std::string, Tensor>& inputs,
+                               Executor* executor) {
+  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  if (executor != nullptr)
+    return guarded("warming up", [&] { return tessera::warm_up_ranges(*impl_->pool, ranges, inputs, executor); });
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
+  return guarded("warming up",
+                 [&] { return tessera::warm_up_ranges(*impl_->pool, ranges, inputs, impl_->executor.get()); });
 }
 
 Status Session::trim() {

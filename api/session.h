@@ -14,8 +14,25 @@
 // compiles another one with the sizes of that call as hints. Specialization adds variants that are made for less than
 // every shape on purpose. docs/guards.md explains both with an example. A call that a library of the device does not
 // compute (it is missing, or has no kernel for these sizes) is no error either: a variant in which the nodes concerned
-// are generated loops takes its place.
+// are generated loops answers it.
+//
+// Equal inputs, equal bits. Within a session, whatever its executors have computed in between, the answer to an input is
+// bit-identical from call to call, as the same code computes it:
+//   - Among variants that are not specialized, the oldest that fits answers. One that is compiled later answers only what
+//     none before it fits.
+//   - A specialized variant (Adaptive, Exact, `specialize`) goes before them, and may be evicted: where one comes, goes or
+//     is replaced by tuning, bits may change, and CompileTotals::swaps counts it. Under Exact and `specialize` it comes in
+//     the input's first call.
+//   - On a GPU the first calls of a shape may be computed another way while a library makes its plan.
+// `deterministic` excludes what changes bits: Adaptive and tuning are errors, and calls wait for libraries' plans.
+// From process to process, with `deterministic`, the bits are the same for the same model, options, number of threads,
+// device, versions of Tessera and of the libraries, and a cache folder whose records do not change meanwhile, where
+//   - the first variant answers, or one that is exact for all sizes; or
+//   - the calls that missed a guard, or that a library refused, came in the same order: what is compiled then follows the
+//     sizes of the call that missed first. Warm-up with the same ranges compiles what calls within them need in the same
+//     order, before any call.
 #pragma once
+#include "api/sizes.h"
 #include "codegen/driver/options.h"
 #include "frontend/options.h"
 #include "runtime/run.h"
@@ -26,14 +43,6 @@ namespace tessera {
 
 struct SessionVariant;    // a compiled variant (api/variant.h, not installed)
 struct BackgroundOptions; // codegen/tune/background.h, not installed
-
-// A request that code be made for less than every shape, because it may be faster: checked by a guard at each call.
-struct Specialization {
-  enum class Kind : uint8_t { Exact, Divisible };
-  Kind kind = Kind::Exact;
-  int64_t divisor = 1; // Divisible
-  int64_t size = -1;   // Exact, in SessionOptions::variants: the size
-};
 
 // Which variants a session has besides those without which a call has no answer (docs/guards.md).
 enum class VariantPolicy : uint8_t {
@@ -48,18 +57,21 @@ struct SessionOptions {
   ImportOptions import;
   // `recompile` is set by the session, and `memory` where it is empty: the executors of a session share memory_limit.
   ExecutorOptions executor;
-  std::map<std::string, Specialization> specialize; // by symbolic dimension ("batch"); empty: no specialized variants
+  Specializations specialize; // by symbolic dimension ("batch"); empty: no specialized variants
   // Specialized variants that open() compiles, each for all of its conditions: {"batch": Exact 1, "seq": Divisible 8}.
-  std::vector<std::map<std::string, Specialization>> variants;
+  std::vector<Specializations> variants;
   // A call that no specialized variant fits: compile one for it, or (once there is one) take the generic one.
   enum class OnMiss : uint8_t { Compile, Generic } on_miss = OnMiss::Compile;
-  // Specialized variants at most. Beyond it, the one that was used least recently goes; under the policy Generic,
-  // misses take the generic variant.
+  // Specialized variants at most, and bytes of their machine code and of constants that are theirs alone. Beyond it, the one
+  // that was used least recently goes; under the policy Generic, whose variants stay, misses take the generic variant.
   int max_variants = 8;
+  int64_t max_variant_bytes = int64_t{256} << 20;
+  // What open() makes ready for: warm_up_ranges(). Nothing where it is empty.
+  SizeRanges ranges;
   VariantPolicy policy = VariantPolicy::Generic;
   double compile_share = 0.25; // Adaptive: of the time, that the thread in the background compiles; in (0, 1]
-  // Equal inputs have bit-identical results from call to call: no code is replaced between calls, and calls wait for
-  // libraries' plans. Error Usage of open() together with Adaptive or a tune_share; TESSERA_TUNE_SHARE is not looked at.
+  // Equal inputs have bit-identical results from call to call (above): no code is replaced between calls, and calls wait
+  // for libraries' plans. Error Usage of open() together with Adaptive or a tune_share; TESSERA_TUNE_SHARE is not looked at.
   bool deterministic = false;
   bool allow_compiled_file = true;
   std::string compiled_for; // what a compiled file must be for: "cpu", "cuda", "cuda sm_90"; empty: any
@@ -90,12 +102,15 @@ struct CompileTotals {
   int64_t variants = 0;                    // that it has, those of a compiled file included
   int64_t compiles = 0, failures = 0;      // of variants, imports included
   int64_t kernels = 0, cached_kernels = 0; // that these needed; those of them that the cache folder had
-  double ms = 0;                           // of all compiles
+  double ms = 0;                           // of all compiles, imports included
+  double load_ms = 0;                      // of a compiled file, which takes none
   int64_t blocking = 0, background = 0;    // compiles that a call waited for, and that none did; open()'s are neither
   double blocking_ms = 0;
   int64_t queued = 0;    // combinations of sizes whose variant will be compiled in the background
   int64_t evictions = 0; // of specialized variants
-  int64_t swaps = 0;     // variants that came to an executor, left it or were replaced between two of its calls
+  // Specialized variants that came to an executor or left it, and variants that were replaced, between two of its calls.
+  int64_t swaps = 0;
+  int64_t variant_bytes = 0; // of specialized variants (SessionOptions::max_variant_bytes)
 };
 
 class Session {
@@ -130,6 +145,13 @@ public:
   [[nodiscard]] Status wait();
   // See Executor::warm_up and Executor::trim, of the session's own executor.
   [[nodiscard]] Status warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr);
+  // Makes ready for calls whose sizes lie in ranges: no call within them waits for the compiler, unless values that it
+  // reads decide so; the largest sizes fit the memory limit; the typical ones have plans, and under Adaptive and Exact a
+  // variant. Sizes outside of the ranges work as before. The model runs on zeros, or on `inputs` where their sizes are those of the
+  // ranges. `executor`: one of this session's; null: its own. Errors: Usage for a range of no dimension, a dimension
+  // without one, a minimum above the maximum; those of a call, with the sizes.
+  [[nodiscard]] Status warm_up_ranges(const SizeRanges& ranges, const std::map<std::string, Tensor>& inputs = {},
+                                      Executor* executor = nullptr);
   [[nodiscard]] Status trim();
   // Another executor over the same code and weights, for another thread. It has the variants of this moment and gets
   // others when a call needs them; it must not be used after the session is gone, except for calls that its variants

@@ -3,6 +3,7 @@
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
+#include "runtime/variant_executor.h"
 #include <algorithm>
 
 namespace tessera {
@@ -21,6 +22,13 @@ auto by_name(const std::map<std::string, DeviceTensor>& inputs) {
   };
 }
 
+auto by_tensor(const std::map<std::string, Tensor>& inputs) {
+  return [&inputs](size_t, const std::string& name) {
+    const auto it = inputs.find(name);
+    return it == inputs.end() || !it->second.defined() ? Given{} : Given{it->second.dtype(), &it->second.dims()};
+  };
+}
+
 class SessionExecutor final : public Executor {
 public:
   explicit SessionExecutor(std::shared_ptr<VariantPool> pool) : pool_(std::move(pool)) {}
@@ -34,23 +42,18 @@ public:
     };
     profiles_ = options.profile;
     generation_ = pool_->generation();
-    auto variants = pool_->variants();
-    std::stable_sort(variants.begin() + 1, variants.end(),
-                     [](const auto& a, const auto& b) { return a->conditions > b->conditions; });
-    std::rotate(variants.begin(), variants.begin() + 1, variants.end());
+    const auto order = pool_->order();
     std::vector<std::shared_ptr<const Executable>> executables;
-    for (const auto& v : variants) executables.push_back(v->executable);
-    TESSERA_ASSIGN(inner_, Executor::create(std::move(executables), std::move(options)));
+    for (const auto& v : order.variants) executables.push_back(v->executable);
+    // What a specialized variant misses is the policy's to compile.
+    TESSERA_ASSIGN(inner_, VariantExecutor::create(std::move(executables), {order.generic, false}, std::move(options)));
     return {};
   }
 
   Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
                                   std::vector<Tensor>* outputs) override {
-    const auto given = [&](size_t, const std::string& name) {
-      const auto it = inputs.find(name);
-      return it == inputs.end() || !it->second.defined() ? Given{} : Given{it->second.dtype(), &it->second.dims()};
-    };
-    return use("running the model", given, stats, [&](RunStats* s) { return inner_->run(inputs, s, outputs); });
+    return use("running the model", by_tensor(inputs), stats,
+               [&](RunStats* s) { return inner_->run(inputs, s, outputs); });
   }
   Status run_on_device(const std::map<std::string, DeviceTensor>& inputs, std::span<const DeviceTensor> outputs,
                        void* stream, RunStats* stats) override {
@@ -71,9 +74,7 @@ public:
                [&](RunStats* s) { return inner_->output_sizes(inputs, s); });
   }
   Status warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats) override {
-    // The variant for these sizes first.
-    if (auto ran = run(inputs, stats, nullptr); !ran.ok()) return std::move(ran).take_error();
-    return inner_->warm_up(inputs, nullptr);
+    return use("warming up", by_tensor(inputs), stats, [&](RunStats* s) { return inner_->warm_up(inputs, s); });
   }
   Status trim() override { return inner_->trim(); }
   Status wait() override { return inner_->wait(); }
@@ -138,37 +139,27 @@ private:
     return std::any_of(mine.begin(), mine.end(), [&](const auto& e) { return holds(v, *e); });
   }
 
-  // Takes the specialized variants that were made since the last call, and leaves those that were evicted. Returns how
-  // many came and went.
+  // Takes the variants that were made since the last call, and leaves those that were evicted. Returns how many
+  // specialized ones came and went: those that may answer calls that others answered before.
   int take_changes() {
     const uint64_t now = pool_->generation();
     if (now == generation_) return 0;
     generation_ = now;
-    int changes = 0;
-    const auto all = pool_->variants();
-    const auto logged = [&](const Status& done) {
-      if (done.ok())
-        ++changes;
-      else
-        TESSERA_LOGF(LogChannel::Recompiles, "an executor keeps its variants: " + done.error().str());
-    };
+    const auto order = pool_->order();
     const auto mine = inner_->variants(); // a copy: it changes
-    for (const auto& e : std::span(mine).first(mine.size() - 1))
-      if (std::none_of(all.begin(), all.end(), [&](const auto& v) { return holds(*v, *e); }))
-        logged(inner_->remove_variant(*e));
-    for (const auto& v : all)
-      if (v->specialized && !has(*v)) logged(inner_->add_variant(v->executable, place_of(*v, all)));
-    return changes;
-  }
-
-  // More conditions first: they are the better fit.
-  [[nodiscard]] size_t place_of(const SessionVariant& variant,
-                                const std::vector<std::shared_ptr<const SessionVariant>>& all) const {
-    size_t at = 0;
-    for (size_t i = 0; i < inner_->variants().size(); ++i)
-      for (const auto& v : all)
-        if (holds(*v, *inner_->variants()[i]) && v->conditions >= variant.conditions) at = i + 1;
-    return at;
+    std::vector<std::shared_ptr<const Executable>> wanted;
+    int swaps = 0;
+    for (const auto& v : order.variants) {
+      const auto has = std::find_if(mine.begin(), mine.end(), [&](const auto& e) { return holds(*v, *e); });
+      wanted.push_back(has == mine.end() ? v->executable : *has); // a successor comes by itself
+      swaps += v->specialized && has == mine.end() ? 1 : 0;
+    }
+    for (const auto& e : mine) // specialized ones alone are evicted
+      swaps += std::find(wanted.begin(), wanted.end(), e) == wanted.end() ? 1 : 0;
+    const Status done = inner_->arrange(wanted, order.generic);
+    if (done.ok()) return swaps;
+    TESSERA_LOGF(LogChannel::Recompiles, "an executor keeps its variants: " + done.error().str());
+    return 0;
   }
 
   // In the pool's order, of the inner executor's variant; what was looked up last is remembered.
@@ -191,7 +182,7 @@ private:
   const Executable* looked_up_ = nullptr;
   uint64_t looked_up_in_ = 0;
   int index_ = 0;
-  std::unique_ptr<Executor> inner_; // destroyed first
+  std::unique_ptr<VariantExecutor> inner_; // destroyed first
 };
 
 } // namespace

@@ -119,6 +119,9 @@ struct Options { // tessera_options
   std::string policy;
   int max_variants = 0;
   bool deterministic = false;
+  std::string specialize; // "batch=exact,seq=div:8"
+  std::string ranges;     // "batch=1..8..32"
+  uint64_t max_variant_bytes = 0;
 
   [[nodiscard]] tessera_options c() const {
     tessera_options o{};
@@ -133,6 +136,9 @@ struct Options { // tessera_options
     o.policy = policy.empty() ? nullptr : policy.c_str();
     o.max_variants = max_variants;
     o.deterministic = deterministic ? 1 : 0;
+    o.specialize = specialize.empty() ? nullptr : specialize.c_str();
+    o.ranges = ranges.empty() ? nullptr : ranges.c_str();
+    o.max_variant_bytes = max_variant_bytes;
     return o;
   }
 };
@@ -213,6 +219,9 @@ public:
   // Tensors without data: of these sizes.
   void trim() { check(tessera_trim(get())); }
   void warmup(Tensors inputs) { check(tessera_warmup(get(), inputs.data(), size(inputs))); }
+  void warmup_ranges(const std::string& ranges, Tensors values = {}) {
+    check(tessera_warmup_ranges(get(), ranges.c_str(), values.data(), size(values)));
+  }
 
   [[nodiscard]] tessera_metrics metrics() const {
     tessera_metrics m{};

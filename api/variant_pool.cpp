@@ -1,5 +1,6 @@
 #include "api/variant_pool.h"
 #include "graph/support/log.h"
+#include "graph/support/similar.h"
 #include "graph/support/stopwatch.h"
 #include "runtime/guards.h"
 #include <algorithm>
@@ -8,6 +9,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kMaxFailures = 64; // that are remembered
+constexpr int kMaxGeneric = 16;     // variants that are not specialized
 
 // The first guard that does not hold for these sizes; guards over sizes that are not known yet are passed over.
 std::optional<Guard> missed(const Executable& executable, const Sizes& sizes) {
@@ -28,6 +30,22 @@ std::optional<Guard> missed(const Executable& executable, const Sizes& sizes) {
       for (const auto& body : control->bodies)
         if (auto guard = missed(*body.executable, sizes)) return guard;
   return std::nullopt;
+}
+
+// Whether no call fits both, as far as the guards of one are known to be false where those of the other hold.
+bool exclude_each_other(const SessionVariant& a, const SessionVariant& b) {
+  if (a.fits_no_call || b.fits_no_call) return true;
+  const ShapeEnv& of_a = *a.executable->env;
+  const ShapeEnv of_b = *b.executable->env; // its own: what it deduces is kept in it
+  return std::any_of(of_a.guards().begin(), of_a.guards().end(), [&](const Guard& guard) {
+    std::unordered_map<uint64_t, SymExpr> same;
+    for (const SymExpr& symbol : guard.condition.symbols()) {
+      const auto there = of_b.find(symbol.symbol_name());
+      if (!there) return false;
+      same.emplace(symbol.symbol_id(), *there);
+    }
+    return of_b.prove(guard.condition.substitute(same)) == false;
+  });
 }
 
 bool bounded(VariantPolicy policy) { return policy != VariantPolicy::Generic; }
@@ -61,12 +79,13 @@ Status VariantPool::open() {
   const Stopwatch watch;
   TESSERA_ASSIGN(auto variants, source_->open());
   generic_ = variants.front()->executable;
+  from_file_ = variants.front()->from_file;
   for (const auto& v : variants) {
     totals_.compiles += v->from_file ? 0 : 1;
     totals_.kernels += v->kernels;
     totals_.cached_kernels += v->cached_kernels;
   }
-  totals_.ms = watch.ms();
+  (from_file_ ? totals_.load_ms : totals_.ms) = watch.ms();
   variants_ = std::move(variants);
   TESSERA_TRY(check_options());
   Lock lock(mutex_);
@@ -90,6 +109,25 @@ void VariantPool::close() {
 std::vector<std::shared_ptr<const SessionVariant>> VariantPool::variants() const {
   std::lock_guard lock(mutex_);
   return {variants_.begin(), variants_.end()};
+}
+
+VariantPool::Order VariantPool::order() const {
+  std::lock_guard lock(mutex_);
+  Order out;
+  for (const auto& v : variants_)
+    if (v->specialized) out.variants.push_back(v);
+  std::stable_sort(out.variants.begin(), out.variants.end(),
+                   [](const auto& a, const auto& b) { return a->conditions > b->conditions; });
+  const auto first = static_cast<std::ptrdiff_t>(out.variants.size());
+  for (const auto& v : variants_) {
+    if (v->specialized) continue;
+    auto at = out.variants.end();
+    while (at != out.variants.begin() + first && !(*(at - 1))->specialized && exclude_each_other(**(at - 1), *v)) --at;
+    out.variants.insert(at, v);
+  }
+  const auto generic = std::find(out.variants.begin(), out.variants.end(), variants_.front());
+  out.generic = static_cast<size_t>(generic - out.variants.begin());
+  return out;
 }
 
 CompileTotals VariantPool::totals() const {
@@ -139,25 +177,82 @@ Result<std::shared_ptr<SessionVariant>> VariantPool::make(Lock& lock, const std:
   totals_.kernels += (*made)->kernels;
   totals_.cached_kernels += (*made)->cached_kernels;
   variants_.push_back(*made);
-  if ((*made)->specialized) last_used_[(*made)->label] = ++uses_;
+  if ((*made)->specialized) {
+    Specialized& its = specialized_[(*made)->label];
+    its = {++uses_, own_bytes(*(*made)->executable)};
+    totals_.variant_bytes += its.bytes;
+  }
   if (bounded(options_.policy) && place != Place::Opening) evict();
   generation_.fetch_add(1, std::memory_order_release);
   return made;
 }
 
-// As many specialized variants as allowed; those go that were used least recently.
+namespace {
+// Of machine code and constants that lie in none of `shared`, those of bodies included.
+int64_t bytes_of(const Executable& executable, const std::set<const std::byte*>& shared) {
+  int64_t bytes = 0;
+  for (const auto& object : executable.objects) bytes += static_cast<int64_t>(object.size());
+  for (const Constant& c : executable.constants)
+    if (has_bytes(c.value.dtype()) && !shared.contains(c.value.data())) bytes += static_cast<int64_t>(c.value.bytes());
+  for (const Step& step : executable.steps)
+    if (const auto* control = std::get_if<ControlStep>(&step))
+      for (const auto& body : control->bodies) bytes += bytes_of(*body.executable, shared);
+  return bytes;
+}
+} // namespace
+
+int64_t VariantPool::own_bytes(const Executable& executable) const {
+  std::set<const std::byte*> shared;
+  for (const Constant& c : generic_->constants)
+    if (has_bytes(c.value.dtype())) shared.insert(c.value.data());
+  return bytes_of(executable, shared);
+}
+
+// As many specialized variants, and as many bytes of them, as allowed; those go that were used least recently. The one that
+// was made last stays.
 void VariantPool::evict() {
-  const auto used = [&](const auto& v) { return v->specialized ? last_used_[v->label] : UINT64_MAX; };
-  while (std::count_if(variants_.begin(), variants_.end(), [](const auto& v) { return v->specialized; }) >
-         options_.max_variants) {
+  const auto used = [&](const auto& v) { return v->specialized ? specialized_[v->label].last_used : UINT64_MAX; };
+  const auto count = [&] {
+    return std::count_if(variants_.begin(), variants_.end(), [](const auto& v) { return v->specialized; });
+  };
+  for (auto left = count();
+       left > options_.max_variants || (left > 1 && totals_.variant_bytes > options_.max_variant_bytes); --left) {
     const auto oldest = std::min_element(variants_.begin(), variants_.end(),
                                          [&](const auto& a, const auto& b) { return used(a) < used(b); });
-    TESSERA_LOGF(LogChannel::Recompiles, "variant " + (*oldest)->label + " is given up: " +
-                                             std::to_string(options_.max_variants) + " others were used since");
-    last_used_.erase((*oldest)->label);
+    const std::string& label = (*oldest)->label;
+    TESSERA_LOGF(LogChannel::Recompiles,
+                 "variant " + label + " is given up: " +
+                     (left > options_.max_variants ? std::to_string(options_.max_variants) + " others were used since"
+                                                   : "specialized variants take more than " +
+                                                         std::to_string(options_.max_variant_bytes) + " bytes"));
+    totals_.variant_bytes -= specialized_[label].bytes;
+    successors_->forget(**oldest);
+    specialized_.erase(label);
     variants_.erase(oldest);
     ++totals_.evictions;
   }
+}
+
+Result<std::shared_ptr<const Executable>> VariantPool::cover(const Sizes& sizes) {
+  Lock lock(mutex_);
+  const std::string key = "guard for " + text_of(sizes);
+  while (compiling_.contains(key)) compiled_.wait(lock);
+  int generic = 0;
+  for (const auto& v : variants_) {
+    if (v->specialized) continue;
+    ++generic;
+    if (v->fits_no_call) continue;
+    const auto guard = missed(*v->executable, sizes);
+    // A requirement of the generic variant is the model's.
+    if (!guard || (v == variants_.front() && guard->cls == GuardClass::Required))
+      return std::shared_ptr<const Executable>();
+  }
+  if (generic >= kMaxGeneric)
+    return Diagnostic(ErrorCode::UnsupportedFeature,
+                      "the limit of " + std::to_string(kMaxGeneric) + " variants is reached");
+  TESSERA_ASSIGN(auto variant,
+                 make(lock, key, {.sizes = sizes, .of_call = true, .as_loops = as_loops_}, Place::WarmUp));
+  return variant->executable;
 }
 
 Result<std::shared_ptr<const Executable>> VariantPool::recompile(const GuardMiss& miss, const Has& has) {
@@ -165,13 +260,16 @@ Result<std::shared_ptr<const Executable>> VariantPool::recompile(const GuardMiss
   for (;;) {
     if (closed_->load()) return Diagnostic(ErrorCode::Cancelled, "the session was closed");
     if (!miss.refused.empty()) return without_calls(lock, miss, has);
-    bool fits = false;
+    int generic = 0;
     for (const auto& v : variants_) {
+      generic += v->specialized ? 0 : 1;
       if (v->fits_no_call || missed(*v->executable, miss.sizes)) continue;
-      if (!has(*v)) return v->executable; // another executor's
-      fits = true;
+      if (has(*v)) return std::shared_ptr<const Executable>();
+      if (!v->specialized) return v->executable; // another executor's, since the call began
     }
-    if (fits) return std::shared_ptr<const Executable>();
+    if (generic >= kMaxGeneric)
+      return Diagnostic(ErrorCode::UnsupportedFeature,
+                        "the limit of " + std::to_string(kMaxGeneric) + " variants is reached");
     const std::string key = "guard " + miss.guard;
     if (compiling_.contains(key)) { // what another call compiles may fit this one
       compiled_.wait(lock);
@@ -194,10 +292,9 @@ Result<std::shared_ptr<const Executable>> VariantPool::without_calls(Lock& lock,
   if (nodes.empty()) return std::shared_ptr<const Executable>();
   const std::string key = "calls";
   while (compiling_.contains(key)) compiled_.wait(lock);
-  for (const auto& v : variants_) // another executor's
-    if (!v->specialized && std::includes(v->as_loops.begin(), v->as_loops.end(), nodes.begin(), nodes.end()) &&
-        !has(*v))
-      return v->executable;
+  for (const auto& v : variants_) // another executor's, or one that does not fit this call
+    if (!v->specialized && std::includes(v->as_loops.begin(), v->as_loops.end(), nodes.begin(), nodes.end()))
+      return has(*v) ? std::shared_ptr<const Executable>() : v->executable;
   as_loops_.insert(nodes.begin(), nodes.end());
   TESSERA_ASSIGN(auto variant, make(lock, key, {.of_call = true, .as_loops = as_loops_}, Place::Request));
   return variant->executable;
@@ -221,12 +318,13 @@ Status VariantPool::specialize(const Sizes& sizes, RunStats& stats) {
   for (const auto& v : variants_) {
     if (!v->specialized) continue;
     if (v->label == want.label) {
-      last_used_[v->label] = ++uses_;
+      specialized_[v->label].last_used = ++uses_;
       return {};
     }
     ++specialized;
   }
-  if (!bounded(options_.policy) && specialized >= options_.max_variants) return {};
+  const bool full = specialized >= options_.max_variants || totals_.variant_bytes >= options_.max_variant_bytes;
+  if (!bounded(options_.policy) && full) return {};
   if (options_.on_miss == SessionOptions::OnMiss::Generic && specialized > 0) return {};
   // Sizes that the model refuses are an error, not a reason to compile.
   if (const auto g = missed(*generic_, sizes); g && g->cls == GuardClass::Required) return {};
@@ -255,7 +353,7 @@ Status VariantPool::specialize(const Sizes& sizes, RunStats& stats) {
 
 bool VariantPool::compile_exact(const Sizes& sizes) {
   const Conditions want = wanted(sizes, true);
-  if (want.of.empty() || options_.max_variants < 1) return false;
+  if (from_file_ || want.of.empty() || options_.max_variants < 1) return false;
   Lock lock(mutex_);
   const std::string key = "variant " + want.label;
   if (compiling_.contains(key) || failed_labels_.contains(want.label) || missed(*generic_, sizes)) return false;
@@ -294,7 +392,7 @@ std::shared_ptr<const SessionVariant> VariantPool::variant_with(const Executable
 void VariantPool::used(const Executable& executable) {
   std::lock_guard lock(mutex_);
   if (const size_t i = find(executable); i < variants_.size() && variants_[i]->specialized)
-    last_used_[variants_[i]->label] = ++uses_;
+    specialized_[variants_[i]->label].last_used = ++uses_;
 }
 void VariantPool::replace(const SessionVariant& before, std::shared_ptr<SessionVariant> better) {
   std::lock_guard lock(mutex_);
@@ -304,11 +402,26 @@ void VariantPool::replace(const SessionVariant& before, std::shared_ptr<SessionV
   variants_[i] = std::move(better);
 }
 
-Status VariantPool::check_options() const {
+std::set<std::string> VariantPool::symbols() const {
   std::set<std::string> symbols;
   for (const auto& b : generic_->inputs)
     for (const auto& d : generic_->buffers[static_cast<size_t>(b.buffer)].shape)
       if (d.is_symbol()) symbols.insert(d.symbol_name());
+  return symbols;
+}
+
+Diagnostic VariantPool::no_dimension(const std::string& name) const {
+  const auto all = symbols();
+  std::string names;
+  for (const auto& s : all) names += (names.empty() ? "'" : ", '") + s + "'";
+  Diagnostic d(ErrorCode::Usage, "no input of the model has a symbolic dimension '" + name + "'");
+  if (const auto close = similar(name, {all.begin(), all.end()}); !close.empty())
+    d.note("did you mean '" + close + "'?");
+  return std::move(d).note(all.empty() ? "its inputs have constant sizes" : "it has " + names);
+}
+
+Status VariantPool::check_options() const {
+  const auto symbols = this->symbols();
   std::vector<std::pair<std::string, Specialization>> all(options_.specialize.begin(), options_.specialize.end());
   for (const auto& variant : options_.variants) {
     all.insert(all.end(), variant.begin(), variant.end());
@@ -318,11 +431,7 @@ Status VariantPool::check_options() const {
   }
   for (const auto& [symbol, how] : all) {
     if (how.divisor < 1) return Diagnostic(ErrorCode::Usage, "the divisor of '" + symbol + "' must be positive");
-    if (symbols.contains(symbol)) continue;
-    Diagnostic d(ErrorCode::Usage, "no input of the model has a symbolic dimension '" + symbol + "' to specialize");
-    std::string names;
-    for (const auto& s : symbols) names += (names.empty() ? "'" : ", '") + s + "'";
-    return std::move(d).note(names.empty() ? "its inputs have constant sizes" : "it has " + names);
+    if (!symbols.contains(symbol)) return no_dimension(symbol);
   }
   return {};
 }

@@ -16,26 +16,39 @@ public:
   // Compiles end with Cancelled, and none begins.
   void close();
 
+  [[nodiscard]] std::set<std::string> symbols() const; // dimensions of inputs
+  [[nodiscard]] Diagnostic no_dimension(const std::string& name) const;
   [[nodiscard]] VariantSource& source() { return *source_; }
   [[nodiscard]] const SessionOptions& options() const { return options_; }
   [[nodiscard]] const std::shared_ptr<const Executable>& generic() const { return generic_; }
   [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const; // the generic one first
+  // As executors try them: specialized ones, more conditions first; the generic one; those that were compiled because
+  // nothing fitted a call, the oldest first, so that none takes a call from another one. A variant stands before those
+  // that fit no call which it fits.
+  struct Order {
+    std::vector<std::shared_ptr<const SessionVariant>> variants;
+    size_t generic = 0; // index
+  };
+  [[nodiscard]] Order order() const;
   [[nodiscard]] uint64_t generation() const { return generation_.load(std::memory_order_acquire); } // of variants()
   [[nodiscard]] CompileTotals totals() const;
   void count_swaps(int swaps);
 
   // Whether an executor has a variant's executable, or one that it has replaced.
   using Has = std::function<bool(const SessionVariant&)>;
-  // For an executor none of whose variants fits a call, or before it falls back from a specialized variant to its last
-  // one. Null: it has a variant that fits, or gets none. Calls that miss the same guard compile once.
+  // For an executor none of whose variants fits a call. Null: it has a variant that fits, or gets none. Calls that miss the
+  // same guard compile once.
   [[nodiscard]] Result<std::shared_ptr<const Executable>> recompile(const GuardMiss& miss, const Has& has);
   // Whether specialize() is to be called before each call.
   [[nodiscard]] bool specializes() const {
-    return !options_.specialize.empty() || options_.policy == VariantPolicy::Exact;
+    return !from_file_ && (!options_.specialize.empty() || options_.policy == VariantPolicy::Exact);
   }
   // Ensures that there is the specialized variant that the options want for a call, and says in `stats` what that
   // cost. Error OutOfMemory; any other failure is logged, and the call takes another variant.
   [[nodiscard]] Status specialize(const Sizes& sizes, RunStats& stats);
+  // A variant for calls of these sizes, specialized ones aside; null: there is one, or the model refuses the sizes. Errors:
+  // those of import and compile.
+  [[nodiscard]] Result<std::shared_ptr<const Executable>> cover(const Sizes& sizes);
   // In the background: a variant for exactly these sizes. False: there was one, or compiling it failed.
   bool compile_exact(const Sizes& sizes);
   void count_queued(int64_t queued); // combinations of sizes that wait for compile_exact()
@@ -50,7 +63,7 @@ public:
 
 private:
   using Lock = std::unique_lock<std::mutex>;
-  enum class Place : uint8_t { Opening, Request, Background };
+  enum class Place : uint8_t { Opening, WarmUp, Request, Background };
   [[nodiscard]] Conditions wanted(const Sizes& sizes, bool all_exact) const;
   [[nodiscard]] size_t find(const Executable& executable) const;
   // Compiles without the lock, as the only one of this key. The variant joins the others.
@@ -58,6 +71,7 @@ private:
                                                              const VariantRequest& request, Place place);
   [[nodiscard]] Result<std::shared_ptr<const Executable>> without_calls(Lock& lock, const GuardMiss& miss,
                                                                         const Has& has);
+  [[nodiscard]] int64_t own_bytes(const Executable& executable) const;
   void evict();
   [[nodiscard]] Status check_options() const;
 
@@ -66,12 +80,17 @@ private:
   const std::shared_ptr<std::atomic<bool>> closed_;
   const std::shared_ptr<Successors> successors_ = std::make_shared<Successors>();
   std::shared_ptr<const Executable> generic_; // of the first variant
+  bool from_file_ = false;                    // nothing can be compiled
   std::atomic<uint64_t> generation_{1};
   mutable std::mutex mutex_; // of the fields below
   std::condition_variable compiled_;
   std::set<std::string> compiling_; // keys
   std::vector<std::shared_ptr<SessionVariant>> variants_;
-  std::map<std::string, uint64_t> last_used_; // by label of a specialized variant
+  struct Specialized {
+    uint64_t last_used = 0;
+    int64_t bytes = 0; // of its code and of constants that are its own
+  };
+  std::map<std::string, Specialized> specialized_; // by label
   uint64_t uses_ = 0;
   std::set<std::string> as_loops_;      // nodes whose library calls were refused
   std::set<std::string> failed_labels_; // specializations that did not compile

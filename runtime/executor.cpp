@@ -2,18 +2,25 @@
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
+#include "runtime/choose_variant.h"
 #include "runtime/cuda/nvtx.h"
-#include "runtime/loaded_variant.h"
 #include "runtime/memory_account.h"
+#include "runtime/variant_executor.h"
 #include <algorithm>
 
 namespace tessera {
 namespace {
 
-class ExecutorImpl final : public Executor {
+class ExecutorImpl final : public VariantExecutor {
 public:
-  ExecutorImpl(ExecutorOptions options, std::unique_ptr<Device> device, bool on_gpu)
-      : options_(std::move(options)), device_(std::move(device)), on_gpu_(on_gpu) {}
+  ExecutorImpl(ExecutorOptions options, bool before_generic, std::unique_ptr<Device> device, bool on_gpu)
+      : options_(std::move(options)), before_generic_(before_generic), device_(std::move(device)), on_gpu_(on_gpu) {}
+
+  Status begin(std::vector<std::shared_ptr<const Executable>> variants, size_t generic) {
+    for (auto& v : variants) TESSERA_TRY(add(std::move(v), list_.loaded.size()));
+    list_.generic = generic;
+    return {};
+  }
 
   Status add(std::shared_ptr<const Executable> executable, size_t at) {
     return inside("adding a variant", [&] { return join(std::move(executable), at); });
@@ -87,7 +94,7 @@ public:
     return inside("waiting for the device", [&]() -> Status {
       TESSERA_ASSIGN(auto alone, use_alone());
       TESSERA_TRY(device_->wait());
-      for (auto& l : loaded_) TESSERA_TRY(l->wait());
+      for (auto& l : list_.loaded) TESSERA_TRY(l.variant->wait());
       return {};
     });
   }
@@ -119,33 +126,34 @@ public:
     });
   }
 
-  [[nodiscard]] const std::vector<std::shared_ptr<const Executable>>& variants() const override { return variants_; }
+  [[nodiscard]] const std::vector<std::shared_ptr<const Executable>>& variants() const override {
+    return list_.executables;
+  }
   [[nodiscard]] int64_t arena_bytes() const override { return arena_bytes_; }
   Status add_variant(std::shared_ptr<const Executable> executable, size_t at) override {
-    if (!executable) return Diagnostic(ErrorCode::Usage, "an executable is missing");
-    TESSERA_ASSIGN(auto alone, use_alone());
-    return add(std::move(executable), std::min(at, loaded_.size() - 1));
+    auto all = list_.executables;
+    at = std::min(at, list_.generic);
+    all.insert(all.begin() + static_cast<std::ptrdiff_t>(at), std::move(executable));
+    return arrange(all, list_.generic + 1);
   }
   Status remove_variant(const Executable& executable) override {
+    auto all = list_.executables;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& v) { return v.get() == &executable; });
+    const auto at = static_cast<size_t>(found - all.begin());
+    if (found == all.end() || at == list_.generic)
+      return Diagnostic(ErrorCode::Usage, "the executor has no such variant besides its generic one");
+    all.erase(found);
+    return arrange(all, list_.generic - (at < list_.generic ? 1 : 0));
+  }
+  Status arrange(std::span<const std::shared_ptr<const Executable>> wanted, size_t generic) override {
+    if (generic >= wanted.size() || std::find(wanted.begin(), wanted.end(), nullptr) != wanted.end())
+      return Diagnostic(ErrorCode::Usage, "an executor needs a generic variant, and no executable may be missing");
     TESSERA_ASSIGN(auto alone, use_alone());
-    return inside("removing a variant", [&]() -> Status {
-      const auto found =
-          std::find_if(variants_.begin(), variants_.end(), [&](const auto& v) { return v.get() == &executable; });
-      if (found == variants_.end() || found + 1 == variants_.end())
-        return Diagnostic(ErrorCode::Usage, "the executor has no such variant besides its last, generic one");
-      const auto at = found - variants_.begin();
-      ran_ = nullptr;
-      TESSERA_TRY(loaded_[static_cast<size_t>(at)]->wait());
-      loaded_.erase(loaded_.begin() + at);
-      variants_.erase(found);
-      return {};
-    });
+    return inside("arranging variants", [&] { return take(wanted, generic); });
   }
 
 private:
-  static constexpr size_t kMaxVariants = 16, kMaxFailures = 64;
-  static constexpr int kMaxCompiles = 8;     // in one call: values that are read on the way may each refute a guess
-  static constexpr int kMaxReplacements = 3; // in one call, of variants with calls that libraries refuse
+  static constexpr size_t kMaxVariants = 16, kMaxFailures = 64; // variants: those that are not specialized
 
   static Result<Tensor> shown(const DeviceTensor& t) {
     if (!has_bytes(t.dtype))
@@ -221,17 +229,17 @@ private:
   // Inside of around(): what earlier calls have left behind, weights excepted.
   Status give_back() {
     TESSERA_TRY(device_->wait());
-    for (auto& l : loaded_) {
-      TESSERA_TRY(l->wait());
-      l->trim();
+    for (auto& l : list_.loaded) {
+      TESSERA_TRY(l.variant->wait());
+      l.variant->trim();
     }
     return device_->trim();
   }
 
-  // All variants have the inputs of the last, generic one: join() sees to it. The executor is used alone.
+  // All variants have the inputs of the generic one: load() sees to it. The executor is used alone.
   Status in_order(const std::map<std::string, Tensor>& inputs, std::vector<const Tensor*>& ordered) {
     ordered.reserve(inputs.size());
-    return loaded_.back()->variant().in_order(inputs, ordered);
+    return list_.loaded[list_.generic].variant->variant().in_order(inputs, ordered);
   }
 
   template <class Use>
@@ -241,55 +249,114 @@ private:
     stats_ = stats ? stats : &local;
     *stats_ = RunStats{};
     stats_->begin_ms = host_clock_ms();
-    profiling_ = profiles(stats);
     std::vector<Tensor> outputs;
     ran_ = nullptr;
     if (options_.observer) options_.observer->begins();
-    Choice choice;
-    choice.may_compile = options_.recompile ? kMaxCompiles : 0;
+    VariantChoice choice(list_, *stats_, {options_.recompile != nullptr, before_generic_, profiles(stats)});
+    const VariantChoice::Use by_reference = [&use](LoadedVariant& l) { return use(l); };
     struct Frame {
       ExecutorImpl* self;
       std::span<const Tensor* const> inputs;
-      const Use& use;
-      Choice& choice;
+      const VariantChoice::Use& use;
+      VariantChoice& choice;
       std::vector<Tensor>& outputs;
       bool renews;
       Status run() const {
         if (renews) self->renew();
-        TESSERA_ASSIGN(outputs, self->choose_and_use(inputs, use, choice));
+        TESSERA_ASSIGN(outputs, choice.run(inputs, use));
         return {};
       }
     };
-    Frame frame{this, inputs, use, choice, outputs, options_.observer != nullptr};
+    Frame frame{this, inputs, by_reference, choice, outputs, options_.observer != nullptr};
     Status outcome = inside("running the model", [&frame] { return frame.run(); });
-    while (outcome.ok() && choice.wanted) {
+    while (outcome.ok() && choice.wanted()) {
       // Outside of around(): a compile must keep neither the thread pool nor the device from other executors.
-      outcome = recompile(inputs, choice);
+      auto compiled = recompile(inputs, *choice.wanted());
       frame.renews = false;
-      if (outcome.ok()) outcome = inside("running the model", [&frame] { return frame.run(); });
+      if (!compiled.ok()) {
+        outcome = std::move(compiled).take_error();
+        break;
+      }
+      choice.compiled(*compiled);
+      outcome = inside("running the model", [&frame] { return frame.run(); });
     }
-    for (auto& l : loaded_) l->let_go();
+    for (auto& l : list_.loaded) l.variant->let_go();
     if (options_.observer) tell_observer();
     stats_->total_ms = host_clock_ms() - stats_->begin_ms;
     stats_ = nullptr;
-    TESSERA_TRY(std::move(outcome));
+    if (!outcome.ok()) return explained(std::move(outcome).take_error(), choice);
     return outputs;
   }
 
+  // The error of a call, with what came of compiling for it.
+  [[nodiscard]] Diagnostic explained(Diagnostic error, const VariantChoice& choice) const {
+    const GuardMiss* missed = choice.missed();
+    if (missed == nullptr || error.code != ErrorCode::GuardFailed) return error;
+    if (auto failed = failed_compiles_.find(missed->sizes); failed != failed_compiles_.end())
+      error.note("compiling a variant for these sizes failed: " + failed->second.str());
+    else if (!options_.recompile)
+      error.note("no other variant fits, and recompilation is off");
+    else if (is_full())
+      error.note("the limit of " + std::to_string(kMaxVariants) + " variants is reached");
+    else
+      error.note("compiling another variant did not help");
+    return error;
+  }
+  [[nodiscard]] bool is_full() const { return list_.loaded.size() - list_.generic >= kMaxVariants; }
+
   // Inside of around().
-  Status join(std::shared_ptr<const Executable> executable, size_t at) {
+  Result<std::unique_ptr<LoadedVariant>> load(const std::shared_ptr<const Executable>& executable) {
     if (is_gpu_target(executable->target) != on_gpu_)
       return Diagnostic(ErrorCode::Usage,
                         "the variants of one executor are for one device; one is for '" + executable->target + "'");
     auto same_name = [](const Binding& a, const Binding& b) { return a.name == b.name; };
-    if (!variants_.empty() && !std::equal(executable->inputs.begin(), executable->inputs.end(),
-                                          variants_.back()->inputs.begin(), variants_.back()->inputs.end(), same_name))
-      return Diagnostic(ErrorCode::Usage, "the variants of one executor have the same inputs in the same order");
-    TESSERA_ASSIGN(auto loaded, LoadedVariant::create(executable, *device_, options_));
-    loaded_.reserve(loaded_.size() + 1); // both or none
-    variants_.reserve(variants_.size() + 1);
-    loaded_.insert(loaded_.begin() + static_cast<std::ptrdiff_t>(at), std::move(loaded));
-    variants_.insert(variants_.begin() + static_cast<std::ptrdiff_t>(at), std::move(executable));
+    if (!list_.executables.empty()) {
+      const auto& inputs = list_.executables.front()->inputs;
+      if (!std::equal(executable->inputs.begin(), executable->inputs.end(), inputs.begin(), inputs.end(), same_name))
+        return Diagnostic(ErrorCode::Usage, "the variants of one executor have the same inputs in the same order");
+    }
+    return LoadedVariant::create(executable, *device_, options_);
+  }
+  Status join(std::shared_ptr<const Executable> executable, size_t at) {
+    TESSERA_ASSIGN(auto loaded, load(executable));
+    list_.reserve(list_.loaded.size() + 1); // all or none
+    if (at <= list_.generic && !list_.loaded.empty()) ++list_.generic;
+    list_.insert(at, std::move(executable), std::move(loaded));
+    return {};
+  }
+
+  // Inside of around(). What cannot be loaded is left out.
+  Status take(std::span<const std::shared_ptr<const Executable>> wanted, size_t generic) {
+    const auto index_of = [&](const std::shared_ptr<const Executable>& e) {
+      return static_cast<size_t>(std::find(list_.executables.begin(), list_.executables.end(), e) -
+                                 list_.executables.begin());
+    };
+    for (size_t i = 0; i < list_.loaded.size(); ++i)
+      if (std::find(wanted.begin(), wanted.end(), list_.executables[i]) == wanted.end())
+        TESSERA_TRY(list_.loaded[i].variant->wait());
+    std::vector<std::unique_ptr<LoadedVariant>> fresh(wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (index_of(wanted[i]) < list_.loaded.size()) continue;
+      auto variant = load(wanted[i]);
+      if (variant.ok()) {
+        fresh[i] = std::move(*variant);
+      } else if (i == generic) {
+        return std::move(variant).take_error();
+      } else {
+        TESSERA_LOGF(LogChannel::Recompiles, "an executor does without a variant: " + variant.error().str());
+      }
+    }
+    VariantList next;
+    next.reserve(wanted.size());
+    ran_ = nullptr;
+    for (size_t i = 0; i < wanted.size(); ++i) { // nothing fails from here on
+      if (i == generic) next.generic = next.loaded.size();
+      const size_t before = index_of(wanted[i]);
+      if (before == list_.loaded.size() && !fresh[i]) continue;
+      next.executables.push_back(wanted[i]);
+      next.loaded.push_back(fresh[i] ? VariantList::Loaded{std::move(fresh[i]), {}} : std::move(list_.loaded[before]));
+    }
+    list_ = std::move(next);
     return {};
   }
 
@@ -299,8 +366,8 @@ private:
     std::erase_if(retired_, [](const Retired& r) { return r.successor_ran; });
     const uint64_t now = options_.observer->generation();
     if (now == generation_) return;
-    for (size_t i = 0; i < variants_.size(); ++i) {
-      auto successor = options_.observer->successor(*variants_[i]);
+    for (size_t i = 0; i < list_.loaded.size(); ++i) {
+      auto successor = options_.observer->successor(*list_.executables[i]);
       if (!successor) continue;
       auto loaded = is_gpu_target(successor->target) == on_gpu_
                         ? LoadedVariant::create(successor, *device_, options_)
@@ -311,8 +378,9 @@ private:
       }
       // The old one goes when the new one has run: until then nothing else may hold the weights on the device.
       retired_.reserve(retired_.size() + 1);
-      retired_.push_back({std::exchange(loaded_[i], std::move(*loaded)), successor.get()});
-      variants_[i] = std::move(successor);
+      retired_.push_back({std::exchange(list_.loaded[i].variant, std::move(*loaded)), successor.get()});
+      list_.loaded[i].refused.clear();
+      list_.executables[i] = std::move(successor);
       ++stats_->renewals;
     }
     generation_ = now;
@@ -322,174 +390,21 @@ private:
     if (!ran_) return options_.observer->ended(nullptr, {}, {});
     for (Retired& r : retired_) r.successor_ran = r.successor_ran || r.successor == ran_->variant().exe;
     const Variant& v = ran_->variant();
-    const auto inputs =
-        static_cast<size_t>(std::find_if(v.slot_segment.begin(), v.slot_segment.end(), [](int s) { return s > 0; }) -
-                            v.slot_segment.begin());
+    const size_t inputs = input_symbols(v);
     options_.observer->ended(v.owner, std::span(v.slots).first(inputs), std::span(ran_->call.values).first(inputs));
   }
 
-  // ---- which variant
-  struct Refusal {
-    Diagnostic error;
-    bool miss = false;
-    GuardMiss guard;
-  };
-  // Nothing: the variant fits.
-  std::optional<Refusal> refusal(LoadedVariant& l, std::span<const Tensor* const> inputs) {
-    std::vector<HostPhase>* phases = profiling_ ? &stats_->phases : nullptr;
-    {
-      const PhaseTimer timer(phases, "bind");
-      if (auto s = l.variant().bind(inputs, l.call); !s.ok()) return Refusal{s.error(), false, {}};
-    }
-    const PhaseTimer timer(phases, "guards");
-    int g = l.variant().guards.check(l.call.values, l.call.bound, l.call.guards);
-    if (g < 0) return std::nullopt;
-    return refused_by(l, g);
-  }
-
+  // ---- another variant
   static std::string text_of(const std::map<std::string, int64_t>& sizes) {
     std::string text;
     for (const auto& [name, value] : sizes) text += (text.empty() ? "" : ", ") + name + " = " + std::to_string(value);
     return text;
   }
 
-  Refusal refused_by(LoadedVariant& l, int guard) {
-    Refusal r;
-    r.guard = l.variant().guards.explain(guard, l.call.values, l.call.bound);
-    r.miss = !l.variant().guards.required(guard);
-    r.error = Diagnostic(ErrorCode::GuardFailed, "the inputs do not satisfy " + r.guard.guard + " (" + r.guard.reason +
-                                                     "): " + text_of(r.guard.sizes));
-    for (const SymExpr& symbol : l.variant().guards.guard(guard).condition.symbols()) {
-      std::string places;
-      for (const auto& input : l.variant().exe->inputs) {
-        const auto& shape = l.variant().exe->buffers[static_cast<size_t>(input.buffer)].shape;
-        for (size_t d = 0; d < shape.size(); ++d)
-          if (shape[d] == symbol)
-            places += (places.empty() ? " is dimension " : ", dimension ") + std::to_string(d) + " of input '" +
-                      input.name + "'";
-      }
-      if (!places.empty()) r.error.note(symbol.symbol_name() + places);
-    }
-    if (!r.guard.where.empty()) r.error.note("needed by " + r.guard.where);
-    return r;
-  }
-
-  static GuardMiss refused_calls(const LoadedVariant& l, const RefusedCalls& calls) {
-    GuardMiss miss;
-    miss.reason = calls.error.message;
-    for (size_t s = 0; s < l.variant().slots.size(); ++s)
-      if (l.call.bound[s]) miss.sizes.emplace(l.variant().slots[s].symbol_name(), l.call.values[s]);
-    miss.refused_in = l.variant().owner;
-    miss.refused = calls.steps;
-    return miss;
-  }
-
-  void record(size_t variant, const Refusal& r) {
-    if (!r.miss) return;
-    stats_->misses.push_back(r.guard);
-    if (log_enabled(LogChannel::Guards))
-      log_write(LogChannel::Guards, "variant " + std::to_string(variant) + " missed: " + r.error.message);
-  }
-
-  // How far a call has got in choosing its variant.
-  struct Choice {
-    size_t i = 0; // the variant that is tried
-    int may_compile = 0, replacements = 0;
-    std::optional<Refusal> last;
-    std::optional<GuardMiss> best_miss;
-    // A variant that is to be compiled and to stand at `i`, before choosing goes on there.
-    std::optional<GuardMiss> wanted;
-    std::optional<Diagnostic> or_error; // where it cannot be had
-    bool or_next = false;               // where it cannot be had: variant i is done with
-  };
-
-  // `use`: of the first variant that fits, LoadedVariant::Outcome of it. Where `choice` wants a variant afterwards, there
-  // is no result yet: it is called again after recompile().
-  template <class Use>
-  Result<std::vector<Tensor>> choose_and_use(std::span<const Tensor* const> inputs, const Use& use, Choice& choice) {
-    auto& [i, may_compile, replacements, last, best_miss, wanted, or_error, or_next] = choice;
-    for (; i < loaded_.size(); ++i) {
-      // Before falling to the generic variant: one compiled for these sizes, when that is wanted.
-      const bool generic = i + 1 == loaded_.size();
-      if (generic && best_miss && may_compile > 0) {
-        // Inputs that no variant can take are an error, not a reason to compile.
-        if (auto hard = refusal(*loaded_[i], inputs); hard && !hard->miss) return std::move(hard->error);
-        --may_compile;
-        wanted = std::exchange(best_miss, std::nullopt);
-        return std::vector<Tensor>();
-      }
-      auto refused = refusal(*loaded_[i], inputs);
-      if (!refused) {
-        stats_->variant = static_cast<int>(i);
-        LoadedVariant::Outcome done = use(*loaded_[i]);
-        if (auto* r = std::get_if<Result<std::vector<Tensor>>>(&done)) return std::move(*r);
-        std::optional<BodyMiss> without; // library calls that are refused, of the variant or of a body
-        if (auto* r = std::get_if<RefusedCalls>(&done))
-          without = BodyMiss{r->error, refused_calls(*loaded_[i], *r)};
-        else if (auto* b = std::get_if<BodyMiss>(&done); b && !b->miss.refused.empty())
-          without = std::move(*b);
-        if (without) {
-          // Another variant that does without these calls stands before this one from now on.
-          stats_->misses.push_back(without->miss);
-          if (++replacements > kMaxReplacements || !options_.recompile) return std::move(without->error);
-          wanted = std::move(without->miss);
-          or_error = std::move(without->error);
-          return std::vector<Tensor>();
-        }
-        if (auto* b = std::get_if<BodyMiss>(&done)) {
-          refused = Refusal{std::move(b->error), true, std::move(b->miss)};
-        } else {
-          refused = refused_by(*loaded_[i], std::get<MidRunMiss>(done).guard);
-          if (!refused->miss) return std::move(refused->error);
-        }
-      }
-      // Sizes that a specialised variant does not take are a miss like any other.
-      if (!generic && refused->error.code == ErrorCode::BadInput) {
-        refused->miss = true;
-        refused->guard.guard = refused->error.message;
-        refused->guard.reason = "sizes that the variant was compiled for";
-      }
-      record(i, *refused);
-      // Of several misses, one that says more of the call: what a variant read before it missed.
-      if (refused->miss && (!best_miss || best_miss->sizes.size() < refused->guard.sizes.size()))
-        best_miss = refused->guard;
-      last = std::move(refused);
-      // The generic variant missed a guard itself: the last resort is to compile.
-      if (generic && last->miss && may_compile > 0) {
-        --may_compile;
-        best_miss.reset(); // it is answered now
-        wanted = last->guard;
-        or_next = true;
-        return std::vector<Tensor>();
-      }
-    }
-    Diagnostic error = last->error;
-    if (!last->miss) return error;
-    if (auto failed = failed_compiles_.find(last->guard.sizes); failed != failed_compiles_.end())
-      error.note("compiling a variant for these sizes failed: " + failed->second.str());
-    else if (!options_.recompile)
-      error.note("no other variant fits, and recompilation is off");
-    else if (loaded_.size() >= kMaxVariants)
-      error.note("the limit of " + std::to_string(kMaxVariants) + " variants is reached");
-    else
-      error.note("compiling another variant did not help");
-    return error;
-  }
-
-  // What the choice wants, and where it goes on. Errors: OutOfMemory; that of the choice where there is no such variant.
-  Status recompile(std::span<const Tensor* const> inputs, Choice& choice) {
-    const GuardMiss miss = *std::exchange(choice.wanted, std::nullopt);
-    const auto or_error = std::exchange(choice.or_error, std::nullopt);
-    const bool or_next = std::exchange(choice.or_next, false);
-    TESSERA_ASSIGN(const bool compiled, recompile(inputs, miss, choice.i));
-    if (!compiled && or_error) return *or_error;
-    if (!compiled && or_next) ++choice.i;
-    return {};
-  }
-
-  // True: a new variant stands at `at`. Error OutOfMemory; any other failure is remembered.
-  Result<bool> recompile(std::span<const Tensor* const> inputs, const GuardMiss& miss, size_t at) {
-    if (loaded_.size() >= kMaxVariants) {
+  // True: a new variant stands in the place that was wanted. Error OutOfMemory; any other failure is remembered.
+  Result<bool> recompile(std::span<const Tensor* const> inputs, const VariantChoice::Wanted& wanted) {
+    const GuardMiss& miss = wanted.miss;
+    if (is_full()) {
       TESSERA_LOGF(LogChannel::Recompiles,
                    "not compiling: the limit of " + std::to_string(kMaxVariants) + " variants is reached");
       return false;
@@ -500,11 +415,11 @@ private:
     }
     const Stopwatch watch;
     std::map<std::string, Dims> shapes;
-    const auto& names = variants_.back()->inputs;
+    const auto& names = list_.executables.front()->inputs;
     for (size_t i = 0; i < inputs.size(); ++i) shapes.emplace(names[i].name, inputs[i]->dims());
     auto compiled = options_.recompile(shapes, miss);
     if (compiled.ok() && !*compiled) return false;
-    Status added = compiled.ok() ? add(*compiled, at) : Status();
+    Status added = compiled.ok() ? add(*compiled, wanted.at) : Status();
     double ms = watch.ms();
     stats_->recompile_ms += ms;
     const std::string why = (miss.refused.empty() ? miss.guard + " did not hold"
@@ -528,10 +443,10 @@ private:
   InUse in_use_;
   bool warming_up_ = false;
   ExecutorOptions options_;
+  const bool before_generic_;
   std::unique_ptr<Device> device_;
   bool on_gpu_;
-  std::vector<std::shared_ptr<const Executable>> variants_;
-  std::vector<std::unique_ptr<LoadedVariant>> loaded_;                   // destroyed before the device
+  VariantList list_;                                                     // destroyed before the device
   std::map<std::map<std::string, int64_t>, Diagnostic> failed_compiles_; // by sizes: not again on every call
   struct Retired {
     std::unique_ptr<LoadedVariant> loaded;
@@ -543,7 +458,6 @@ private:
   int64_t arena_bytes_ = 0;
   // Of the current call:
   RunStats* stats_ = nullptr;
-  bool profiling_ = false;
   LoadedVariant* ran_ = nullptr;
   std::vector<Tensor> views_;               // inputs of the last call by position; the memory is the caller's
   std::vector<const Tensor*> shown_inputs_; // to views_
@@ -551,10 +465,10 @@ private:
 
 } // namespace
 
-Result<std::unique_ptr<Executor>> Executor::create(std::vector<std::shared_ptr<const Executable>> variants,
-                                                   ExecutorOptions options) {
-  return guarded("making an executor", [&]() -> Result<std::unique_ptr<Executor>> {
-    if (variants.empty()) return Diagnostic(ErrorCode::Usage, "an executor needs at least one executable");
+Result<std::unique_ptr<VariantExecutor>>
+VariantExecutor::create(std::vector<std::shared_ptr<const Executable>> variants, Order order, ExecutorOptions options) {
+  return guarded("making an executor", [&]() -> Result<std::unique_ptr<VariantExecutor>> {
+    if (order.generic >= variants.size()) return Diagnostic(ErrorCode::Usage, "an executor needs a generic executable");
     for (const auto& v : variants)
       if (!v) return Diagnostic(ErrorCode::Usage, "an executable is missing");
     if (!options.pool) options.pool = ThreadPool::create();
@@ -564,10 +478,18 @@ Result<std::unique_ptr<Executor>> Executor::create(std::vector<std::shared_ptr<c
     }
     bool on_gpu = is_gpu_target(variants[0]->target);
     TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(options) : make_cpu_device(options));
-    auto executor = std::make_unique<ExecutorImpl>(std::move(options), std::move(device), on_gpu);
-    for (auto& v : variants) TESSERA_TRY(executor->add(std::move(v), executor->variants().size()));
-    return std::unique_ptr<Executor>(std::move(executor));
+    auto executor = std::make_unique<ExecutorImpl>(std::move(options), order.before_generic, std::move(device), on_gpu);
+    TESSERA_TRY(executor->begin(std::move(variants), order.generic));
+    return std::unique_ptr<VariantExecutor>(std::move(executor));
   });
+}
+
+Result<std::unique_ptr<Executor>> Executor::create(std::vector<std::shared_ptr<const Executable>> variants,
+                                                   ExecutorOptions options) {
+  if (variants.empty()) return Diagnostic(ErrorCode::Usage, "an executor needs at least one executable");
+  const VariantExecutor::Order last{variants.size() - 1, true};
+  TESSERA_ASSIGN(auto executor, VariantExecutor::create(std::move(variants), last, std::move(options)));
+  return std::unique_ptr<Executor>(std::move(executor));
 }
 
 } // namespace tessera

@@ -139,10 +139,12 @@ PyObject* metrics(PyObject* self, PyObject*) {
                                                        {"background_compiles", m.background_compiles},
                                                        {"queued_compiles", m.queued_compiles},
                                                        {"evictions", m.evictions},
-                                                       {"swaps", m.swaps}};
+                                                       {"swaps", m.swaps},
+                                                       {"variant_bytes", m.variant_bytes}};
     Ref out(PyDict_New());
     if (!out || !put(out.get(), "compile_ms", PyFloat_FromDouble(m.compile_ms)) ||
-        !put(out.get(), "blocking_ms", PyFloat_FromDouble(m.blocking_ms)))
+        !put(out.get(), "blocking_ms", PyFloat_FromDouble(m.blocking_ms)) ||
+        !put(out.get(), "load_ms", PyFloat_FromDouble(m.load_ms)))
       return nullptr;
     for (const auto& [name, value] : counts)
       if (!put(out.get(), name, PyLong_FromUnsignedLongLong(value))) return nullptr;
@@ -192,6 +194,23 @@ PyObject* warmup(PyObject* self, PyObject* shapes) {
     {
       WithoutLock others;
       error = tessera_warmup(lane->session, inputs.data(), static_cast<int32_t>(inputs.size()));
+    }
+    return error ? raise_last_error(error) : Ref::borrow(Py_None).release();
+  });
+}
+
+// warmup_ranges(ranges)
+PyObject* warmup_ranges(PyObject* self, PyObject* ranges) {
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    Ref utf8(PyUnicode_AsUTF8String(ranges));
+    if (!utf8) return nullptr;
+    const char* text = PyBytes_AsString(utf8.get());
+    Using lane(model_of(self));
+    if (!text || !lane.take()) return nullptr;
+    const char* error = nullptr;
+    {
+      WithoutLock others;
+      error = tessera_warmup_ranges(lane->session, text, nullptr, 0);
     }
     return error ? raise_last_error(error) : Ref::borrow(Py_None).release();
   });
@@ -260,6 +279,9 @@ PyMethodDef methods[] = {
     {"warmup", warmup, METH_O,
      "warmup(shapes, /)\n--\n\n"
      "Makes ready for calls of these sizes, one sequence of int for each input. Raises tessera.Error."},
+    {"warmup_ranges", warmup_ranges, METH_O,
+     "warmup_ranges(ranges, /)\n--\n\n"
+     "Makes ready for calls of sizes in ranges: \"batch=1..8..32,seq=1..512\". Raises tessera.Error."},
     {"report", report, METH_NOARGS,
      "report()\n--\n\nWhat `tessera explain --format json` shows, as text. Raises tessera.Error."},
     {nullptr, nullptr, 0, nullptr}};
@@ -285,7 +307,7 @@ PyType_Spec spec = {"tessera._native.Session", sizeof(SessionObject), 0, Py_TPFL
 // ---- opening
 
 struct Options {
-  const char *device = "auto", *tf32 = "conv", *plan = "", *policy = "generic";
+  const char *device = "auto", *tf32 = "conv", *plan = "", *policy = "generic", *specialize = "", *ranges = "";
   int threads = 0, max_variants = 0, deterministic = 0;
   unsigned long long memory_limit = 0;
   [[nodiscard]] tessera_options c() const {
@@ -299,6 +321,8 @@ struct Options {
     o.policy = policy;
     o.max_variants = max_variants;
     o.deterministic = deterministic;
+    if (*specialize) o.specialize = specialize;
+    if (*ranges) o.ranges = ranges;
     return o;
   }
 };
@@ -317,14 +341,14 @@ PyObject* open_with(const Options& options, Ref weights, const Open& open) {
 }
 
 PyObject* open_model(PyObject*, PyObject* args, PyObject* keywords) {
-  static const char* names_of[] = {"path",         "device", "threads",      "tf32",          "plan",
-                                   "memory_limit", "policy", "max_variants", "deterministic", nullptr};
+  static const char* names_of[] = {"path",   "device",       "threads",       "tf32",       "plan",   "memory_limit",
+                                   "policy", "max_variants", "deterministic", "specialize", "ranges", nullptr};
   PyObject* path = nullptr;
   Options options;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sizyKsip:open", const_cast<char**>(names_of),
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sizyKsipss:open", const_cast<char**>(names_of),
                                    PyUnicode_FSConverter, &path, &options.device, &options.threads, &options.tf32,
                                    &options.plan, &options.memory_limit, &options.policy, &options.max_variants,
-                                   &options.deterministic))
+                                   &options.deterministic, &options.specialize, &options.ranges))
     return nullptr;
   Ref bytes(path);
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 from . import _native
 from ._arrays import NAMES
 from ._errors import InputTypeError, UsageError
+
+
+Sizes = Union[int, str, Sequence[int]]  # of a dimension: 8, (1, 32), (1, 8, 32), or "1..8..32"
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,16 @@ class Model:
         """
         self._session.warmup(self._in_order(shapes, named) if named else shapes)
 
+    def warmup_ranges(self, ranges: str | None = None, **sizes: Sizes) -> None:
+        """Makes ready for calls whose sizes lie in ranges, MIN..OPT..MAX of each symbolic dimension: warmup_ranges("batch=1..8..32"), or
+        warmup_ranges(batch=(1, 8, 32)). No call within them waits for the compiler, unless values that it reads decide so; the largest
+        sizes fit memory_limit; the typical ones, OPT, are planned. Sizes outside work as before. It runs the model on zeros.
+
+        Raises UsageError: a dimension that the model does not have, or one without a range, MIN above MAX; else as a call does.
+        """
+        texts = ([ranges] if ranges else []) + ([_ranges_text(sizes)] if sizes else [])
+        self._session.warmup_ranges(",".join(texts))
+
     def trim(self) -> None:
         """Gives back the memory that earlier calls have left behind: intermediate results, plans of shapes, graphs of a GPU. Weights
         stay, and the next call of a shape prepares it again. Of a thread's calls: each thread has memory of its own.
@@ -140,8 +153,8 @@ class Model:
         """What the model has done since it was loaded, and what it holds: the fields of tessera_metrics in api/c.h by name.
 
         "calls", "errors", "warmups", "new_shapes", "guard_misses", "variants", "compiles", "failed_compiles", "kernels",
-        "cached_kernels", "contexts", "blocking_compiles", "background_compiles", "queued_compiles", "evictions", "swaps"; "compile_ms",
-        "blocking_ms"; "memory_limit", "host_bytes", "device_bytes", "peak_bytes"; "latency_us", of all
+        "cached_kernels", "contexts", "blocking_compiles", "background_compiles", "queued_compiles", "evictions", "swaps",
+        "variant_bytes"; "compile_ms", "blocking_ms", "load_ms"; "memory_limit", "host_bytes", "device_bytes", "peak_bytes"; "latency_us", of all
         calls together, and "latency", calls by time: below 1 us, then from 2**(i-1) to below 2**i for each i.
         """
         return self._session.metrics()
@@ -156,6 +169,14 @@ class Model:
         return f"<tessera.Model {self._path!r} on {self.device}: ({inputs}) -> ({outputs})>"
 
 
+def _assignments(values: Mapping[str, object]) -> str:
+    return ",".join(f"{name}={value}" for name, value in values.items())
+
+
+def _ranges_text(ranges: Mapping[str, Sizes]) -> str:
+    return _assignments({name: r if isinstance(r, (str, int)) else "..".join(map(str, r)) for name, r in ranges.items()})
+
+
 def load(
     path: str | bytes | os.PathLike[str],
     device: str = "auto",
@@ -167,6 +188,8 @@ def load(
     policy: str = "generic",
     max_variants: int = 0,
     deterministic: bool = False,
+    specialize: str | Mapping[str, str] | None = None,
+    warm_up: str | Mapping[str, Sizes] | None = None,
 ) -> Model:
     """Reads and compiles a model.
 
@@ -183,10 +206,22 @@ def load(
     the background once that pays; "exact": for all sizes, compiled in the call.
     max_variants: made for sizes, at most; those used least recently go. 0: 8.
     deterministic: equal inputs have bit-identical results from call to call. Raises UsageError together with "adaptive".
+    specialize: sizes that variants are made for, in the calls that have them: "batch=exact,seq=div:8" or {"batch": "exact", "seq": "div:8"}.
+    warm_up: ranges of sizes that are made ready before this returns, as by Model.warmup_ranges(): "batch=1..8..32" or {"batch": (1, 8, 32)}.
 
     Raises FileError, ModelError, UnsupportedError, UsageError, OutOfMemoryError, RunError; all are tessera.Error.
     """
     native = _native.open(
-        path, device, threads, tf32, b"" if plan is None else os.fsencode(plan), memory_limit, policy, max_variants, deterministic
+        path,
+        device,
+        threads,
+        tf32,
+        b"" if plan is None else os.fsencode(plan),
+        memory_limit,
+        policy,
+        max_variants,
+        deterministic,
+        specialize if isinstance(specialize, str) else _assignments(specialize or {}),
+        warm_up if isinstance(warm_up, str) else _ranges_text(warm_up or {}),
     )
     return Model(native, os.fsdecode(path))

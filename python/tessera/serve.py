@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._errors import InputError, InputTypeError, UsageError
-from ._session import Model, load
+from ._session import Model, Sizes, load
 
 _Named = dict[str, Any]  # arrays by the names of inputs or outputs
 
@@ -184,6 +184,12 @@ def deployment(
     threads: int = 1,
     tf32: str = "conv",
     plan: str | os.PathLike[str] | None = None,
+    memory_limit: int = 0,
+    policy: str = "generic",
+    max_variants: int = 0,
+    deterministic: bool = False,
+    specialize: str | Mapping[str, str] | None = None,
+    warm_up: str | Mapping[str, Sizes] | None = None,
     max_batch: int = 1,
     batch_wait: float = 0.002,
     replicas: int | None = None,
@@ -193,7 +199,8 @@ def deployment(
 ) -> Any:
     """An application of Ray Serve that computes a model: what serve.run() takes.
 
-    path, device, threads, tf32, plan: as of tessera.load, in each replica.
+    path, device, threads, tf32, plan, memory_limit, policy, max_variants, deterministic, specialize, warm_up: as of tessera.load, in
+        each replica, which takes requests once it is warm.
     max_batch: rows of requests that are computed together, at most; 1: each request by itself. More needs a batch dimension: one
         symbol that is dimension 0 of every input and output, and no other. Rows must not depend on each other.
     batch_wait: seconds that a request waits for others.
@@ -220,5 +227,16 @@ def deployment(
     # A batch is filled by requests that are in the replica: more of them than one batch, so that the next one is there in time.
     options.setdefault("max_ongoing_requests", max(2 * max_batch, 8))
     made = serve.deployment(name=name, **options)(_class_of(serve, max_batch, batch_wait))
-    model_options = {"device": device, "threads": threads, "tf32": tf32, "plan": None if plan is None else os.path.abspath(plan)}
+    model_options = {
+        "device": device,
+        "threads": threads,
+        "tf32": tf32,
+        "plan": None if plan is None else os.path.abspath(plan),
+        "memory_limit": memory_limit,
+        "policy": policy,
+        "max_variants": max_variants,
+        "deterministic": deterministic,
+        "specialize": specialize,
+        "warm_up": warm_up,
+    }
     return made.bind(os.path.abspath(path), model_options, max_batch)

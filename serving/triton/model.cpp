@@ -8,7 +8,8 @@ namespace tessera::triton {
 namespace {
 
 constexpr const char* kFiles[] = {"model.tsr", "model.onnx", "model.pt2"};
-constexpr const char* kParameters[] = {"device", "threads", "plan", "tf32", "tune_share", "policy"};
+constexpr const char* kParameters[] = {"device", "threads",    "plan",         "tf32",          "tune_share",
+                                       "policy", "specialize", "max_variants", "deterministic", "warm_up"};
 
 struct DeleteMessage {
   void operator()(TRITONSERVER_Message* m) const { log_error(Error(TRITONSERVER_MessageDelete(m))); }
@@ -35,6 +36,12 @@ Place place_of(const std::string& key) {
   return place;
 }
 
+std::string known_parameters() {
+  std::string all;
+  for (const char* name : kParameters) all += (all.empty() ? "" : ", ") + std::string(name);
+  return all;
+}
+
 } // namespace
 
 std::string Model::parameter(const std::string& name) const {
@@ -54,8 +61,8 @@ Error Model::read_config(TRITONBACKEND_Model* handle) {
   const Json parameters = config_.value("parameters", Json::object());
   for (const auto& [name, value] : parameters.items())
     if (std::find(std::begin(kParameters), std::end(kParameters), name) == std::end(kParameters))
-      log(TRITONSERVER_LOG_WARN, "model '" + name_ + "': the backend tessera has no parameter '" + name +
-                                     "'; it has device, threads, plan, tf32, tune_share, policy");
+      log(TRITONSERVER_LOG_WARN,
+          "model '" + name_ + "': the backend tessera has no parameter '" + name + "'; it has " + known_parameters());
   return nullptr;
 }
 
@@ -98,12 +105,20 @@ Error Model::session_on(const std::string& device, tessera_session*& session) {
   options.struct_size = sizeof options;
   options.device = device.c_str();
   const std::string threads = parameter("threads"), share = parameter("tune_share"), tf32 = parameter("tf32"),
-                    policy = parameter("policy");
+                    policy = parameter("policy"), specialize = parameter("specialize"),
+                    max_variants = parameter("max_variants"), deterministic = parameter("deterministic"),
+                    warm_up = parameter("warm_up");
   std::string plan = parameter("plan");
   if (!threads.empty()) TESSERA_TRITON_TRY(read_number("threads", threads, options.threads));
   if (!share.empty()) TESSERA_TRITON_TRY(read_number("tune_share", share, options.tune_share));
   if (!tf32.empty()) options.tf32 = tf32.c_str();
   if (!policy.empty()) options.policy = policy.c_str();
+  if (!specialize.empty()) options.specialize = specialize.c_str();
+  if (!max_variants.empty()) TESSERA_TRITON_TRY(read_number("max_variants", max_variants, options.max_variants));
+  if (!deterministic.empty() && deterministic != "true" && deterministic != "false")
+    return invalid("the parameter 'deterministic' is '" + deterministic + "', and has to be true or false");
+  options.deterministic = deterministic == "true" ? 1 : 0;
+  if (!warm_up.empty()) options.ranges = warm_up.c_str();
   if (!plan.empty()) {
     if (!plan.starts_with('/')) plan = folder_ + "/" + plan;
     options.plan = plan.c_str();

@@ -218,7 +218,7 @@ TEST(CServing, AfterAWarmUpACallCompilesAndPlansNothing) {
   EXPECT_EQ(after.calls, 1u);
   EXPECT_EQ(after.compiles, warm.compiles);
   EXPECT_EQ(after.new_shapes, warm.new_shapes);
-  EXPECT_EQ(after.guard_misses, warm.guard_misses);
+  EXPECT_EQ(after.guard_misses, warm.guard_misses + 1); // the first variant is tried first
   EXPECT_EQ(after.kernels, warm.kernels);
 
   says(tessera_warmup(nullptr, shapes, 2), "the session is null");
@@ -226,6 +226,59 @@ TEST(CServing, AfterAWarmUpACallCompilesAndPlansNothing) {
   says(tessera_warmup(s.session, nullptr, 2), "the inputs are null");
   shapes[0].dtype = TESSERA_STRING;
   says(tessera_warmup(s.session, shapes, 2), "element type");
+}
+
+TEST(CServing, RangesAreReadyBeforeCallsCome) {
+  tessera_options options = on_cpu();
+  options.ranges = "n=1..4..9,k=1..4..9";
+  Opened opened(meeting(), options), later(meeting());
+  ASSERT_EQ(tessera_warmup_ranges(later.session, options.ranges, nullptr, 0), nullptr);
+  EXPECT_EQ(metrics_of(later.session).warmups, 1u);
+  for (tessera_session* s : {opened.session, later.session}) {
+    EXPECT_EQ(metrics_of(s).variants, 3u);
+    for (auto [n, k] : {std::pair{4, 4}, {4, 1}, {1, 7}}) {
+      Meeting m(n, k);
+      ASSERT_EQ(m.run(s), nullptr);
+    }
+    EXPECT_EQ(metrics_of(s).variants, 3u);
+    EXPECT_EQ(metrics_of(s).blocking_compiles, 0u);
+    EXPECT_EQ(metrics_of(s).load_ms, 0);
+  }
+  says(tessera_warmup_ranges(nullptr, "n=1", nullptr, 0), "the session is null");
+  says(tessera_warmup_ranges(later.session, nullptr, nullptr, 0), "the ranges are null");
+  says(tessera_warmup_ranges(later.session, "n=1..4", nullptr, 0), "the range of 'k' is missing");
+  says(tessera_warmup_ranges(later.session, "n=4..1,k=1", nullptr, 0), "'n=4..1': the smallest size, 4");
+  says(tessera_warmup_ranges(later.session, "n=1,k=1", nullptr, 1), "the inputs are null");
+  const tessera_tensor unknown{"q", kFloat, 0, nullptr, nullptr};
+  says(tessera_warmup_ranges(later.session, "n=1,k=1", &unknown, 1), "of no input of the model: q");
+}
+
+TEST(CServing, SizesThatVariantsAreMadeFor) {
+  tessera_options options = on_cpu();
+  options.specialize = "n=exact";
+  options.max_variant_bytes = 1; // the last one stays
+  options.policy = "exact";
+  Opened s(product(), options);
+  const auto run = [&](int64_t n) {
+    std::vector<float> x(static_cast<size_t>(n) * 64, 1), y(x.size());
+    const int64_t dims[] = {n, 64};
+    const tessera_tensor in{nullptr, kFloat, 2, dims, x.data()}, out{nullptr, kFloat, 2, dims, y.data()};
+    EXPECT_EQ(tessera_run(s.session, &in, 1, &out, 1), nullptr);
+  };
+  run(2);
+  run(3);
+  const auto m = metrics_of(s.session);
+  EXPECT_EQ(m.variants, 2u);
+  EXPECT_EQ(m.evictions, 1u);
+  EXPECT_GT(m.variant_bytes, 1u);
+  tessera_session* session = nullptr;
+  options.specialize = "n=sometimes";
+  says(tessera_open_with(write(product()).c_str(), &options, &session), "neither exact nor div:8");
+  options.specialize = "m=exact";
+  says(tessera_open_with(write(product()).c_str(), &options, &session), "no input of the model has");
+  options = on_cpu();
+  options.max_variant_bytes = UINT64_MAX;
+  says(tessera_open_with(write(product()).c_str(), &options, &session), "max_variant_bytes is 18446744073709551615");
 }
 
 TEST(CServing, AWarmUpTakesValuesWhereTheyHaveToBeValid) {
@@ -255,7 +308,7 @@ TEST(CServing, MetricsCountWhatHappens) {
   for (const char* part : {"k = 1", "n = 4", "broadcast", "another variant was ready"})
     EXPECT_NE(std::string(text).find(part), std::string::npos) << text;
   const std::string first = text;
-  ASSERT_EQ(equal.run(s.session), nullptr); // the second variant misses it, and the first one takes it
+  ASSERT_EQ(equal.run(s.session), nullptr);
   ASSERT_EQ(tessera_last_miss(s.session, &text), nullptr);
   EXPECT_EQ(text, first);
   EXPECT_NE(wrong.run(s.session), nullptr);

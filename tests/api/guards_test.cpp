@@ -37,12 +37,12 @@ TEST(Assumptions, AViolatedBroadcastCompilesAnotherVariant) {
   EXPECT_NE(stats.misses[0].reason.find("broadcast"), std::string::npos) << stats.misses[0].reason;
   EXPECT_NE(stats.misses[0].where.find("n_t"), std::string::npos) << stats.misses[0].where;
   EXPECT_EQ(stats.misses[0].sizes, (std::map<std::string, int64_t>{{"n", 4}, {"k", 1}, {"d", 6}}));
-  call(4, 1, 0, 1, 0);
-  call(9, 1, 0, 1, 0); // it is generic in n
-  call(9, 9, 0, 0, 1); // the first variant still serves its shapes
-  call(1, 5, 1, 2, 1);
-  call(1, 7, 0, 2, 1);
-  call(1, 1, 0, 1, 0);
+  call(4, 1, 0, 1, 1);
+  call(9, 1, 0, 1, 1); // it is generic in n
+  call(9, 9, 0, 0, 0); // the first variant still serves its shapes
+  call(1, 5, 1, 2, 2);
+  call(1, 7, 0, 2, 2);
+  call(1, 1, 0, 0, 0); // all of them fit: the oldest
   EXPECT_EQ(session->variants().size(), 3u);
   EXPECT_EQ(session->variants()[1]->label, "for d=6, k=1, n=4");
 }

@@ -184,6 +184,56 @@ TEST(Policy, AdaptiveKeepsItsBound) {
   expect_to_come(*session, model, sized(4, 3), "b=4, s=3"); // what was given up may come back
 }
 
+TEST(Policy, BytesOfVariantsAreBounded) {
+  const auto model = rows();
+  const auto bytes_of = [&](int64_t most, int64_t sizes, int64_t& evictions) {
+    SessionOptions o = with(VariantPolicy::Exact, 100);
+    o.max_variant_bytes = most;
+    auto session = open(model, o);
+    for (int64_t s = 3; s < 3 + sizes; ++s) expect_right(model, sized(4, s), session->run(sized(4, s)));
+    const CompileTotals totals = session->compile_totals();
+    evictions = totals.evictions;
+    EXPECT_EQ(totals.variants, 1 + sizes - evictions);
+    return totals.variant_bytes;
+  };
+  int64_t evictions = 0;
+  const int64_t one = bytes_of(int64_t{1} << 30, 1, evictions), four = bytes_of(int64_t{1} << 30, 4, evictions);
+  EXPECT_GT(one, 0);
+  EXPECT_GT(four, 3 * one / 2);
+  EXPECT_EQ(evictions, 0);
+  EXPECT_LE(bytes_of(four - 1, 4, evictions), four - 1);
+  EXPECT_EQ(evictions, 1);
+  EXPECT_GT(bytes_of(1, 4, evictions), 0) << "that of the last call stays";
+  EXPECT_EQ(evictions, 3);
+}
+
+TEST(Policy, OfACompiledFileCompilesNothing) {
+  const auto model = rows();
+  const std::string path = folder().path() + "/policy.tsr";
+  {
+    SessionOptions o = options();
+    o.compile_only = true;
+    auto session = open(model, o);
+    ASSERT_TRUE(session);
+    ASSERT_TRUE(session->save(path, true).ok());
+  }
+  for (const auto policy : {VariantPolicy::Adaptive, VariantPolicy::Exact}) {
+    SessionOptions o = eager();
+    o.policy = policy;
+    o.tune_share = 1;
+    o.ranges = {{"b", {1, 4, 8}}, {"s", {1, 7, 8}}};
+    auto session = Session::open(path, o);
+    ASSERT_TRUE(session.ok()) << session.error().str();
+    for (int i = 0; i < 10; ++i) expect_right(model, sized(4, 7), (*session)->run(sized(4, 7)));
+    (*session)->settle_tuning();
+    const CompileTotals totals = (*session)->compile_totals();
+    EXPECT_EQ(totals.compiles + totals.failures + totals.queued, 0);
+    EXPECT_EQ(totals.ms, 0);
+    EXPECT_GT(totals.load_ms, 0);
+    EXPECT_EQ(totals.variants, 1);
+  }
+}
+
 TEST(Policy, TheCostModelPricesTheGenericVariant) {
   auto o = with(VariantPolicy::Adaptive);
   auto session = open(rows(), o);

@@ -259,6 +259,42 @@ TEST(Tuning, CallsGoOnWhileTheMachineMeasures) {
   run(*session);
 }
 
+// Kernels are tuned and variants made for sizes in one session: each replaces what the other left.
+TEST(Tuning, BesideThePolicyAdaptive) {
+  TemporaryFolder folder;
+  FakeTimes times;
+  SessionOptions o = tuned_options(folder, times);
+  o.policy = VariantPolicy::Adaptive;
+  o.compile_share = 1;
+  o.max_variants = 2;
+  o.predicted_loss_us = [](const auto&) { return 1e12; };
+  Maker m;
+  m.input("x", {"b", 512})
+      .add("Tanh", {"x"}, {"t"})
+      .add("Softmax", {"t"}, {"y"}, {onnx_test::int_attribute("axis", 1)})
+      .output("y");
+  auto session = open(m, o);
+  ASSERT_TRUE(session);
+  auto other = session->new_executor();
+  ASSERT_TRUE(other.ok());
+  for (int round = 0; round < 3; ++round)
+    for (int64_t b : {64, 32, 16, 8}) {
+      const Inputs in{{"x", numbers({b, 512})}};
+      for (int i = 0; i < 6; ++i) {
+        expect_right(m, in, session->run(in));
+        if (i % 2 == 0) expect_right(m, in, (*other)->run(in));
+        session->settle_tuning();
+      }
+    }
+  EXPECT_GT(times.kernels, 0);
+  const CompileTotals totals = session->compile_totals();
+  EXPECT_GT(totals.background, 2);
+  EXPECT_GT(totals.evictions, 0);
+  EXPECT_GT(totals.swaps, 0);
+  EXPECT_LE(session->variants().size(), 3U);
+  EXPECT_EQ(totals.blocking, 0);
+}
+
 TEST(Tuning, SharesAreChecked) {
   TemporaryFolder folder;
   FakeTimes times;

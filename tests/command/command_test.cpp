@@ -65,7 +65,8 @@ TEST_F(Command, WrongUseIsTwo) {
   expect(2, "run x --rtol -1", {"--rtol '-1' is no number from 0"});
   expect(2, "run '" + model("relu") + "' --shape q=4",
          {"neither an input nor a dimension is called 'q'", "inputs are x", "dimensions are b"});
-  expect(2, "run '" + model("relu") + "' --specialize b=sometimes", {"neither DIM=exact nor DIM=div:8"});
+  expect(2, "run '" + model("relu") + "' --specialize b=sometimes",
+         {"--specialize", "'sometimes' is neither exact nor div:8"});
   expect(2, "run '" + model("relu") + "' --disable-pass nothing", {"no pass is called 'nothing'"});
   expect(2, "run '" + model("relu") + "' --input q=x.npy", {"no input 'q'", "inputs are x"});
   expect(2, "compile '" + model("relu") + "' -o x --arch sm_12", {"sm_12"});

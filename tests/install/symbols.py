@@ -10,7 +10,7 @@ import os, re, subprocess, sys
 C = re.compile(r"tessera_[a-z_]+$")
 CPP = re.compile(
     r"tessera::((Session|Tensor|Diagnostic|Location|Failure|CheckContext|SymExpr|DeviceChoice)::|(ThreadPool|Executor)::create\(|"
-    r"(choose_device|choose_device_here|parse_policy|element_count|allocate_bytes|read_npy|write_npy|compare|value_of_error|check_failed|info|dtype_from_\w+|"
+    r"(choose_device|choose_device_here|parse_policy|parse_specializations|parse_variant|parse_size_ranges|element_count|allocate_bytes|read_npy|write_npy|compare|value_of_error|check_failed|info|dtype_from_\w+|"
     r"(small_float|bf16|f16|f32|f64)_to_\w+|operator[-+*]|floordiv|ceildiv|mod|sym_\w+|product|parse_sym|str|contiguous_strides)"
     r"(\[abi:cxx11\])?\()")
 MOST = 200  # symbols; there are about 170

@@ -36,6 +36,16 @@ class Serve(unittest.TestCase):
         for x, answer in zip(given, answers, strict=True):
             numpy.testing.assert_array_equal(answer["y"], numpy.maximum(x, 0))
 
+    def test_a_replica_is_warm(self) -> None:
+        path = save("(float[batch, n] x) => (float[batch, n] y) { y = Softmax <axis = -1> (x) }")
+        options = {"device": "cpu", "policy": "exact", "warm_up": {"batch": (1, 2, 4), "n": 3}}
+        replica = tessera.serve.Replica(str(path), options, 4)
+        before = replica._model.metrics()["compiles"]
+        replica.several([{"x": numpy.ones((1, 3), numpy.float32)}] * 2)
+        self.assertEqual(replica._model.metrics()["compiles"], before)
+        with self.assertRaisesRegex(tessera.UsageError, "range of 'n' is missing"):
+            tessera.serve.Replica(str(path), {"device": "cpu", "warm_up": "batch=1..2..4"}, 4)
+
     def test_a_wrong_request_of_a_batch(self) -> None:
         path = save("(float[batch, n] x, float[batch, n] w) => (float[batch, n] y) { y = Mul(x, w) }")
         replica = tessera.serve.Replica(str(path), {"device": "cpu"}, 8)

@@ -99,6 +99,11 @@ class Serve(unittest.TestCase):
                 most = max(most, serve.status().applications["model"].deployments["TesseraModel"].replica_states.get("RUNNING", 0))
         self.assertGreaterEqual(most, 2)
 
+    def test_policies_and_ranges(self) -> None:
+        handle = self.run_app(policy="exact", max_variants=4, deterministic=True, warm_up={"batch": (1, 2, 4), "n": (9, 18, 27)})
+        for seed in range(4):
+            self.check(handle, seed)
+
     def test_a_killed_replica(self) -> None:
         """Another one answers, and Ray starts a new one; only requests that were in the killed one are lost."""
         handle = self.run_app(replicas=2)

@@ -208,6 +208,26 @@ class Triton(unittest.TestCase):
                 self.assertFalse(server.http().is_model_ready("scores"))
                 self.assertIn(said, server.log())
 
+    def test_policies_and_ranges(self) -> None:
+        options = ("--policy", "exact", "--max-variants", 3, "--deterministic", "--warm-up", "batch=1..2..4,n=3..5..9")
+        models = repository(self.folder, {"scores": SCORES}, *options)
+        config = models / "scores" / "config.pbtxt"
+        good = config.read_text()
+        with Server(models) as server:
+            for n in (5, 3, 12):
+                inputs, expected = scores(2, n, numpy.random.default_rng(n))
+                check(infer(server.http(), "scores", inputs), expected)
+        for change, said in (
+            (("batch=1..2..4", "batch=4..2..1"), "the smallest size, 4, is above the largest, 1"),
+            (("batch=1..2..4", "bach=1..2..4"), "did you mean 'batch'"),
+            (('"true"', '"maybe"'), "has to be true or false"),
+            (('"exact"', '"adaptive"'), "which deterministic excludes"),
+        ):
+            config.write_text(good.replace(*change, 1))
+            with Server(models) as server:
+                self.assertFalse(server.http().is_model_ready("scores"))
+                self.assertIn(said, server.log())
+
     def test_compiled_file(self) -> None:
         models = repository(self.folder, {"scores": SCORES}, "--compile", "--threads", 1)
         self.assertEqual([p.name for p in (models / "scores" / "1").iterdir()], ["model.tsr"])

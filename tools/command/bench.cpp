@@ -129,6 +129,7 @@ Result<Json> bench(const BenchOptions& o) {
   j["p99_ms"] = percentile(times, 0.99);
   j["max_ms"] = times.back();
 
+  j["variant_counts"] = variant_counts(o.model.policy, *session);
   TESSERA_ASSIGN(Json report, explain_json(*session, sizes, false));
   StepTimes steps;
   if (o.profile) {
@@ -193,7 +194,7 @@ std::string bench_text(const Json& j) {
     if (double flops = j["library_flops_per_second"].get<double>(); flops > 0)
       out += "; products and convolutions " + format_number(flops / 1e9, 1) + " GFLOP/s over the whole run";
   }
-  out += "\n";
+  out += "\n" + variants_text(j["variant_counts"]) + "\n";
   if (j.contains("steps")) {
     std::vector<Json> steps = j["steps"];
     std::stable_sort(steps.begin(), steps.end(), [](const Json& a, const Json& b) { return a["ms"] > b["ms"]; });
@@ -240,7 +241,7 @@ void add_bench(CommandLine& line) {
   sub.option("--trace", options->trace,
              "write the first calls and their steps to this file as a Chrome trace, which Perfetto opens");
   sub.option("--vary", options->requests.ranges,
-             "DIM=LOW..HIGH (repeatable): requests of random sizes instead, each twice: what a new shape costs")
+             "DIM=MIN..MAX (repeatable): requests of random sizes instead, each twice: what a new shape costs")
       .one_at_a_time();
   sub.option("--requests", options->requests.requests, "with --vary: how many").range(1, 10000000).show_default();
   sub.option("--check", options->requests.checks,

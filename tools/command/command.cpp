@@ -127,9 +127,14 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
       .only_compiles(o.compiles);
   sub.flag("--deterministic", o.deterministic, "equal inputs have bit-identical results: no code is replaced");
   sub.option("--specialize", o.specialize,
-             "make variants for sizes: DIM=exact or DIM=div:8; compile: one for each DIM=4,DIM=div:8 (repeatable)")
+             "make variants for sizes: DIM=exact,DIM=div:8; compile: one for each DIM=4,DIM=div:8 (repeatable)")
       .one_at_a_time()
       .only_compiles(o.compiles);
+  sub.option("--warm-up", o.warm_up,
+             "make ready for sizes DIM=MIN..OPT..MAX of all dimensions, before any call: variants that they need, "
+             "memory for the "
+             "largest, plans of OPT; compile: the variants (repeatable)")
+      .one_at_a_time();
   sub.option("--on-miss", o.on_miss, "when no specialized variant fits: compile another, or run the generic one")
       .one_of({"compile", "generic"})
       .show_default()
@@ -220,41 +225,43 @@ Result<DeviceChoice> device_for(const ModelOptions& o) {
   return here.device == "cuda" ? here : choose_device("cuda", target.arch);
 }
 
-// Of "div:8".
-Result<Specialization> parse_divisor(const std::string& option, std::string_view text) {
-  Specialization how;
-  how.kind = Specialization::Kind::Divisible;
-  if (!parse_int(text.substr(4), how.divisor) || how.divisor < 2 || how.divisor > 1 << 20)
-    return usage("--specialize '" + option + "': the divisor is a number from 2 to 1048576");
-  return how;
+// An error of an option's text, with the option.
+Diagnostic of_option(const char* option, Diagnostic error) {
+  error.message = std::string(option) + " " + error.message;
+  return error;
 }
 
 } // namespace
 
-Result<std::map<std::string, Specialization>> parse_variant(const std::string& text) {
-  std::map<std::string, Specialization> out;
-  for (std::string_view rest = text;;) {
-    const auto comma = rest.find(',');
-    TESSERA_ASSIGN(auto parts,
-                   split_assignment(std::string(rest.substr(0, comma)), "--specialize", "DIM=4 or DIM=div:8"));
-    Specialization how;
-    if (parts.second.starts_with("div:")) {
-      TESSERA_ASSIGN(how, parse_divisor(text, parts.second));
-    } else if (!parse_int(parts.second, how.size) || how.size < 0) {
-      return usage("--specialize '" + text + "': '" + parts.second + "' is neither a size nor div:8")
+Result<std::vector<Specializations>> parse_variants(const std::vector<std::string>& texts) {
+  std::vector<Specializations> out;
+  for (const auto& text : texts) {
+    auto variant = parse_variant(text);
+    if (!variant.ok())
+      return of_option("--specialize", std::move(variant).take_error())
           .note("a compiled file has variants for sizes that are known: --specialize batch=1 --specialize "
                 "batch=8,seq=div:8");
-    }
-    if (!out.emplace(parts.first, how).second)
-      return usage("--specialize '" + text + "' names " + quote(parts.first) + " twice");
-    if (comma == std::string_view::npos) return out;
-    rest.remove_prefix(comma + 1);
+    out.push_back(std::move(*variant));
   }
+  return out;
+}
+
+Result<SizeRanges> parse_ranges(const char* option, const std::vector<std::string>& texts) {
+  SizeRanges out;
+  for (const auto& text : texts) {
+    auto ranges = parse_size_ranges(text);
+    if (!ranges.ok()) return of_option(option, std::move(ranges).take_error());
+    for (const auto& [symbol, range] : *ranges)
+      if (!out.emplace(symbol, range).second) return usage(std::string(option) + " names " + quote(symbol) + " twice");
+  }
+  return out;
 }
 
 Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<ShapeArgument>& shapes) {
   SessionOptions out;
   TESSERA_TRY(load_all(o.operators));
+  TESSERA_ASSIGN(out.ranges, parse_ranges("--warm-up", o.warm_up));
+  out.deterministic = o.deterministic;
   if (is_compiled_file(o.model)) {
     std::string given;
     for (const auto& name : o.compiles) given += (given.empty() ? "" : ", ") + name;
@@ -294,16 +301,11 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   out.on_miss = o.on_miss == "generic" ? SessionOptions::OnMiss::Generic : SessionOptions::OnMiss::Compile;
   out.max_variants = o.max_variants;
   out.policy = *parse_policy(o.policy);
-  out.deterministic = o.deterministic;
   for (const auto& text : o.specialize) {
-    TESSERA_ASSIGN(auto parts, split_assignment(text, "--specialize", "DIM=exact or DIM=div:8"));
-    Specialization how;
-    if (parts.second.starts_with("div:")) {
-      TESSERA_ASSIGN(how, parse_divisor(text, parts.second));
-    } else if (parts.second != "exact") {
-      return usage("--specialize '" + text + "' is neither DIM=exact nor DIM=div:8");
-    }
-    out.specialize[parts.first] = how;
+    auto wanted = parse_specializations(text);
+    if (!wanted.ok()) return of_option("--specialize", std::move(wanted).take_error());
+    for (const auto& [symbol, how] : *wanted)
+      if (!out.specialize.emplace(symbol, how).second) return usage("--specialize names " + quote(symbol) + " twice");
   }
   for (const auto& text : o.values) {
     TESSERA_ASSIGN(auto parts, split_assignment(text, "--value", "NAME=0,2"));
@@ -372,6 +374,27 @@ Json to_json(const Diagnostic& d) {
   for (const auto& note : d.notes) j["notes"].push_back(shown(note));
   j["exit_code"] = code.exit_code;
   return j;
+}
+
+Json variant_counts(const std::string& policy, const Session& session) {
+  const CompileTotals totals = session.compile_totals();
+  return {{"policy", policy},
+          {"variants", totals.variants},
+          {"bytes_of_specialized", totals.variant_bytes},
+          {"compiles", totals.compiles},
+          {"failed_compiles", totals.failures},
+          {"calls_that_compiled", totals.blocking},
+          {"background_compiles", totals.background},
+          {"evictions", totals.evictions},
+          {"swaps", totals.swaps}};
+}
+
+std::string variants_text(const Json& j) {
+  auto counted = [](const Json& n, const std::string& what) { return n.dump() + " " + what + (n == 1 ? "" : "s"); };
+  std::string text = "policy " + j["policy"].get<std::string>() + ": " + counted(j["variants"], "variant") + ", " +
+                     counted(j["compiles"], "compile");
+  if (j["calls_that_compiled"] != 0) text += " (" + j["calls_that_compiled"].dump() + " in calls)";
+  return text + ", " + counted(j["swaps"], "swap");
 }
 
 Json to_json(const RunStats& stats) {

@@ -48,6 +48,7 @@ struct ModelOptions {
   bool plan_strict = false;
   std::vector<std::string> operators;  // shared libraries of operators
   std::vector<std::string> specialize; // DIM=exact, DIM=div:8; of `compile`, "DIM=4,DIM=div:8" for each variant
+  std::vector<std::string> warm_up;    // DIM=MIN..OPT..MAX
   std::string on_miss = "compile";
   int max_variants = 8;
   std::string policy = "generic";
@@ -75,8 +76,10 @@ struct ShapeArgument {
 };
 [[nodiscard]] Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& texts);
 
-// The conditions of a variant of a compiled file: "batch=8,seq=div:8".
-[[nodiscard]] Result<std::map<std::string, Specialization>> parse_variant(const std::string& text);
+// --specialize of 'tessera compile', one variant each: "batch=8,seq=div:8".
+[[nodiscard]] Result<std::vector<Specializations>> parse_variants(const std::vector<std::string>& texts);
+// An option's ranges of sizes (api/sizes.h).
+[[nodiscard]] Result<SizeRanges> parse_ranges(const char* option, const std::vector<std::string>& texts);
 
 // Errors: Usage for texts that do not parse, and for options that do not apply to a compiled file; those of
 // choose_device().
@@ -93,6 +96,9 @@ inline constexpr const char* kNvtxHelp = "name calls and steps for nsys and ncu 
 // ---- results
 [[nodiscard]] Json to_json(const Diagnostic& d);
 [[nodiscard]] Json to_json(const RunStats& stats);
+// How many variants a session has, and what became of them: as JSON, and that as a line.
+[[nodiscard]] Json variant_counts(const std::string& policy, const Session& session);
+[[nodiscard]] std::string variants_text(const Json& counts);
 // Writes a whole file; to standard output where `path` is "-" or empty.
 [[nodiscard]] Status write_text(const std::string& path, std::string_view text);
 // Pretty-printed, with a newline. Strings are exact, in ASCII; bytes that are no UTF-8 are replaced by U+FFFD.

@@ -21,9 +21,7 @@ int run(const CompileCommand& o) {
     ModelOptions model = o.model;
     model.specialize.clear(); // what calls want; there are none
     TESSERA_ASSIGN(SessionOptions options, session_options(model, shapes));
-    for (const auto& text : o.model.specialize) {
-      TESSERA_ASSIGN(options.variants.emplace_back(), parse_variant(text));
-    }
+    TESSERA_ASSIGN(options.variants, parse_variants(o.model.specialize));
     options.compile_only = true;
     options.compile.keep_tiles = true;
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
@@ -70,6 +68,7 @@ void add_compile(CommandLine& line) {
              "  tessera compile model.pt2 -o model.tsr\n"
              "  tessera compile model.onnx -o model.tsr --embed-weights --threads 4\n"
              "  tessera compile model.onnx -o model.tsr --specialize batch=1 --specialize batch=8,seq=div:8\n"
+             "  tessera compile model.onnx -o model.tsr --warm-up batch=1..8..32,seq=1..128..512\n"
              "  tessera compile model.onnx -o model.tsr --device cuda --arch sm_90");
   sub.action([options] { return run(*options); });
 }

@@ -4,7 +4,6 @@
 #include "measure.h"
 #include "runtime/memory_account.h"
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <random>
@@ -14,29 +13,6 @@ namespace tessera::command {
 namespace {
 
 constexpr int kFirst = 100, kSettled = 500; // requests after which nothing may be slow, and memory may not grow
-
-struct Range {
-  std::string name;
-  int64_t low = 1, high = 1;
-};
-
-Result<Range> parse_range(const std::string& text) {
-  const auto bad = [&] {
-    return Diagnostic(ErrorCode::Usage, "'" + text + "' is no range of a dimension")
-        .note("give it as DIM=LOW..HIGH, with numbers from 1: seq=1..512");
-  };
-  const auto equals = text.find('='), dots = text.find("..");
-  if (equals == std::string::npos || equals == 0 || dots == std::string::npos || dots < equals) return bad();
-  auto number = [&](size_t from, size_t to) -> std::optional<int64_t> {
-    int64_t value = 0;
-    const char *begin = text.data() + from, *end = text.data() + to;
-    const auto [stop, error] = std::from_chars(begin, end, value);
-    return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-  };
-  const auto low = number(equals + 1, dots), high = number(dots + 2, text.size());
-  if (!low || !high || *low < 1 || *high < *low) return bad();
-  return Range{text.substr(0, equals), *low, *high};
-}
 
 int64_t resident_bytes() {
   int64_t mapped = 0, resident = 0;
@@ -88,9 +64,7 @@ public:
       : model_(model), o_(options), random_(options.seed) {}
 
   Result<Json> run() {
-    for (const std::string& text : o_.ranges) {
-      TESSERA_ASSIGN(ranges_.emplace_back(), parse_range(text));
-    }
+    TESSERA_ASSIGN(ranges_, parse_ranges("--vary", o_.ranges));
     TESSERA_ASSIGN(fixed_, parse_shapes(model_.shapes));
     TESSERA_ASSIGN(options_, session_options(model_, fixed_));
     options_.executor.memory = std::make_shared<MemoryAccount>(options_.executor.memory_limit);
@@ -116,8 +90,8 @@ private:
 
   Status request(int r) {
     std::vector<ShapeArgument> shapes = fixed_;
-    for (const Range& range : ranges_)
-      shapes.push_back({range.name, {std::uniform_int_distribution<int64_t>(range.low, range.high)(random_)}});
+    for (const auto& [name, range] : ranges_)
+      shapes.push_back({name, {std::uniform_int_distribution<int64_t>(range.min, range.max)(random_)}});
     Tensors tensors;
     std::vector<std::string> notes;
     TESSERA_ASSIGN(const Sizes sizes, choose_sizes(*session_, tensors, shapes, notes));
@@ -138,7 +112,7 @@ private:
       second_.push_back(twice * 1e3);
       ratio_.push_back(once / twice);
       plans_.push_back(stats.plan_ms * 1e3);
-      if (r >= kFirst) late_.push_back(once * 1e3);
+      if (r >= kFirst) late_.push_back((once - twice) * 1e3);
     }
     if (o_.checks > 0 && (r + 1) % std::max(1, o_.requests / o_.checks) == 0)
       checked_.push_back({sizes, seed, bits_of(outputs)});
@@ -164,9 +138,10 @@ private:
     j["model"] = model_.model;
     j["device"] = session_->variants().front()->executable->target;
     j["requests"] = o_.requests;
-    for (const Range& range : ranges_) j["ranges"][range.name] = {range.low, range.high};
+    for (const auto& [name, range] : ranges_) j["ranges"][name] = {range.min, range.max};
     j["new_shapes"] = first_.size();
     j["variants"] = session_->compile_totals().variants;
+    j["variant_counts"] = variant_counts(model_.policy, *session_);
     j["recompiles"] = recompiled_;
     j["first_us"] = summary(first_);
     j["second_us"] = summary(second_);
@@ -176,7 +151,7 @@ private:
     j["first_over_second"] = summary(ratio_);
     j["plan_us"] = summary(plans_);
     j["settled_after"] = std::min(kSettled, o_.requests);
-    j["first_us_after_100"] = summary(late_);
+    j["new_shape_us_after_100"] = summary(late_);
     j["host_bytes"] = {{"settled", settled.host}, {"at_the_end", at_the_end.host}};
     j["device_bytes"] = {{"settled", settled.device}, {"at_the_end", at_the_end.device}};
     j["checked"] = errors_.size();
@@ -188,11 +163,11 @@ private:
   const ModelOptions& model_;
   const RequestOptions& o_;
   std::mt19937_64 random_;
-  std::vector<Range> ranges_;
+  SizeRanges ranges_;
   std::vector<ShapeArgument> fixed_;
   SessionOptions options_;
   std::unique_ptr<Session> session_;
-  std::vector<double> first_, second_, ratio_, late_, plans_; // of new shapes; us
+  std::vector<double> first_, second_, ratio_, late_, plans_; // of new shapes; us. late_: first less second
   std::vector<Checked> checked_;
   std::vector<double> errors_;
   int64_t recompiled_ = 0;
@@ -221,12 +196,13 @@ std::string requests_text(const Json& j) {
   out += "what new shapes cost:  " + format_ms(j["new_shapes_cost_ms"].get<double>()) + " in all\n";
   out += "of the first, planning: " + numbers("plan_us", time) + "\n";
   out += "first / second:        " + numbers("first_over_second", number) + "\n";
-  out += "first calls after 100 requests: " + numbers("first_us_after_100", time) + "\n";
+  out += "first less second, after 100 requests: " + numbers("new_shape_us_after_100", time) + "\n";
   auto memory = [&](const char* key) {
     return format_bytes(j[key]["settled"].get<double>()) + " after " + j["settled_after"].dump() + " requests, " +
            format_bytes(j[key]["at_the_end"].get<double>()) + " at the end";
   };
   out += "memory of the process: " + memory("host_bytes") + "; held on the device: " + memory("device_bytes") + "\n";
+  out += variants_text(j["variant_counts"]) + "\n";
   if (j["checked"] != 0)
     out += j["checked"].dump() + " results next to a fresh compile for their sizes: largest relative difference " +
            j["largest_error"].dump() + "; " + j["other_bits"].dump() + " differ from what the first calls gave\n";

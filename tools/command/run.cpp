@@ -284,10 +284,10 @@ int run(const RunOptions& o) {
     json["library_calls"] = counts.library_calls;
     json["host_steps"] = counts.host_steps;
     json["copies"] = counts.copies;
-    json["policy"] = o.model.policy;
     json["variants"] = session->variants().size();
     json["variant_labels"] = Json::array();
     for (const auto& v : session->variants()) json["variant_labels"].push_back(v->label);
+    json["variant_counts"] = variant_counts(o.model.policy, *session);
     const auto& r = generic.report;
     json["compile"] = {{"import_ms", r.import_ms},   {"passes_ms", r.passes_ms},
                        {"fusion_ms", r.fusion_ms},   {"codegen_ms", r.codegen_ms},
@@ -303,7 +303,7 @@ int run(const RunOptions& o) {
       if (generic.graph)
         text += "; " + std::to_string(r.cache_hits) + " of " + std::to_string(r.cache_hits + r.cache_misses) +
                 " objects from the cache";
-      say(text + ")\n");
+      say(text + ")\n  " + variants_text(json["variant_counts"]) + "\n");
     }
     return std::pair(same, std::move(json));
   }();
@@ -340,7 +340,8 @@ void add_run(CommandLine& line) {
              "  tessera run model.onnx --input input_ids=ids.npy --input attention_mask=mask.npy --output-dir out\n"
              "  tessera run model.onnx --input x=x.npy --expect reference --rtol 1e-3\n"
              "  tessera run model.pt2 --shape x=8x3x224x224\n"
-             "  tessera run model.onnx --shape batch=4 --specialize batch=exact --specialize seq=div:8");
+             "  tessera run model.onnx --shape batch=4 --specialize batch=exact,seq=div:8\n"
+             "  tessera run model.onnx --shape batch=4,seq=77 --warm-up batch=1..8..32,seq=1..128..512");
   sub.action([options] { return run(*options); });
 }
 

@@ -44,7 +44,10 @@ triton::Interface interface_of(const Session& session) {
 Status check_options(const TritonCommand& o) {
   if (o.compile || is_compiled_file(o.model.model)) return {};
   std::vector<std::string> given = o.model.compiles;
-  std::erase_if(given, [](const std::string& n) { return n == "--plan" || n == "--tf32" || n == "--tune-share"; });
+  std::erase_if(given, [](const std::string& n) {
+    return n == "--plan" || n == "--tf32" || n == "--tune-share" || n == "--policy" || n == "--specialize" ||
+           n == "--max-variants";
+  });
   if (!o.model.shapes.empty()) given.emplace_back("--shape");
   if (!o.model.arch.empty()) given.emplace_back("--arch");
   if (!o.model.operators.empty()) given.emplace_back("--operators");
@@ -133,6 +136,15 @@ std::map<std::string, std::string> parameters_of(const TritonCommand& o) {
   if (o.model.tune_share) out["tune_share"] = number(*o.model.tune_share);
   if (!o.model.plan.empty() && !o.compile) out["plan"] = "plan";
   if (o.model.policy != "generic") out["policy"] = o.model.policy;
+  auto joined = [](const std::vector<std::string>& texts) {
+    std::string all;
+    for (const auto& text : texts) all += (all.empty() ? "" : ",") + text;
+    return all;
+  };
+  if (!o.model.specialize.empty() && !o.compile) out["specialize"] = joined(o.model.specialize);
+  if (!o.model.warm_up.empty()) out["warm_up"] = joined(o.model.warm_up);
+  if (o.model.max_variants != ModelOptions().max_variants) out["max_variants"] = std::to_string(o.model.max_variants);
+  if (o.model.deterministic) out["deterministic"] = "true";
   return out;
 }
 
@@ -144,7 +156,11 @@ Result<std::unique_ptr<Session>> open(const TritonCommand& o) {
     model.tune_share.reset();
   }
   TESSERA_ASSIGN(auto shapes, parse_shapes(model.shapes));
+  if (o.compile) model.specialize.clear(); // what calls want; there are none
   TESSERA_ASSIGN(SessionOptions options, session_options(model, shapes));
+  if (o.compile) {
+    TESSERA_ASSIGN(options.variants, parse_variants(o.model.specialize));
+  }
   options.compile_only = true;
   options.compile.keep_tiles = o.compile;
   return open_session(model, std::move(options));
@@ -222,6 +238,7 @@ void add_triton(CommandLine& line) {
              "Examples:\n"
              "  tessera triton model.onnx -o repository\n"
              "  tessera triton model.onnx -o repository --device cpu --instances 4 --max-batch 16\n"
+             "  tessera triton model.onnx -o repository --policy adaptive --warm-up batch=1..8..32\n"
              "  tessera triton model.onnx -o repository --compile --device cuda --arch sm_90a");
   sub.action([options] {
     if (options->max_batch_given >= 0) options->max_batch = options->max_batch_given;
