@@ -1,0 +1,59 @@
+// Instructions of cubins for compute capability 9.0, 16 bytes each, and what of them lies before a kernel's wait for
+// the kernels before it (programmatic dependent launch).
+#pragma once
+#include "runtime/cuda/code_object.h"
+#include <cstring>
+#include <functional>
+#include <regex>
+#include <set>
+
+namespace tessera::test {
+
+// Calls f with the lowest 12 bits of every instruction, in order, section by section.
+inline void each_opcode(const std::vector<char>& cubin, const std::function<void(uint64_t opcode)>& f) {
+  auto number = [&](size_t at, size_t bytes) {
+    uint64_t n = 0;
+    std::memcpy(&n, cubin.data() + at, bytes);
+    return n;
+  };
+  const size_t sections = number(0x28, 8), each = number(0x3A, 2), count = number(0x3C, 2);
+  for (size_t s = 0; s < count; ++s) {
+    const size_t header = sections + s * each;
+    constexpr uint64_t kExecutable = 4;
+    if (!(number(header + 8, 8) & kExecutable)) continue;
+    const size_t begin = number(header + 0x18, 8), size = number(header + 0x20, 8);
+    for (size_t i = begin; i + 16 <= begin + size; i += 16) f(number(i, 8) & 0xfff);
+  }
+}
+
+// What is wrong with the code of a kernel that shall wait before it touches global memory; empty: nothing. It waits in
+// its first block, before any load, store, atomic update, copy or prefetch, and reads nothing by ld.global.nc, which
+// ptxas moves. A kernel that shall not wait does not.
+inline std::string wrong_wait(const cuda::CodeObject& kernel) {
+  const std::string& ptx = kernel.ptx;
+  const size_t wait = ptx.find("griddepcontrol.wait;"), launch = ptx.find("griddepcontrol.launch_dependents;");
+  if (!kernel.dependent_launch) return wait == std::string::npos && launch == std::string::npos ? "" : "it waits";
+  if (wait == std::string::npos || launch == std::string::npos) return "it does not wait";
+  if (launch < wait) return "the next kernel may start before the wait";
+  static const std::regex access(R"((^|[\s}])(ld|st|atom|red|cp\.async|prefetch|ldu|bra|call|bar)\.)");
+  for (std::sregex_iterator it(ptx.begin(), ptx.begin() + static_cast<std::ptrdiff_t>(wait), access), end; it != end;
+       ++it)
+    if (ptx.compare(static_cast<size_t>(it->position(2)), 8, "ld.param") != 0)
+      return "before the wait: " + ptx.substr(static_cast<size_t>(it->position(2)), 40);
+  if (ptx.find("ld.global.nc") != std::string::npos) return "ld.global.nc";
+  if (kernel.cubin.empty()) return "";
+  constexpr uint64_t kWait = 0x82e; // ACQBULK
+  // LD, LDG, ST, STG, REDG, ATOMG, CCTL, MEMBAR, LDGSTS; BRA, CALL.
+  static const std::set<uint64_t> after = {0x980, 0x981, 0x985, 0x986, 0x98e, 0x9a6, 0x9a8, 0x3a9,
+                                           0x98f, 0x992, 0xfae, 0xdae, 0x947, 0x943, 0x944};
+  bool waited = false;
+  std::string wrong;
+  each_opcode(kernel.cubin, [&](uint64_t opcode) {
+    waited = waited || opcode == kWait;
+    if (waited || !after.contains(opcode) || !wrong.empty()) return;
+    wrong = "machine code before the wait: " + std::to_string(opcode);
+  });
+  return waited || !wrong.empty() ? wrong : "machine code without a wait";
+}
+
+} // namespace tessera::test
