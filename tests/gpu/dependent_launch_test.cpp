@@ -97,7 +97,8 @@ TEST(DependentLaunch, EqualReadsAreOne) {
                             R"(, %y: ptr<f32> written, %z: ptr<f32> written) config(warps: 4) {
   %r = range 512 : tile<[512], i64>
   %v = load %x[%r] : tile<[512], f32>
-  store %y[%r] = %v
+  %u = neg(%v) : tile<[512], f32>
+  store %y[%r] = %u
   %w = load %x[%r] : tile<[512], f32>
   store %z[%r] = %w
 })",
