@@ -31,27 +31,26 @@ inline void each_opcode(const std::vector<char>& cubin, const std::function<void
 // ptxas moves. A kernel that shall not wait does not.
 inline std::string wrong_wait(const cuda::CodeObject& kernel) {
   const std::string& ptx = kernel.ptx;
-  const size_t wait = ptx.find("griddepcontrol.wait;"), launch = ptx.find("griddepcontrol.launch_dependents;");
+  const size_t begin = ptx.find(".entry"), wait = ptx.find("griddepcontrol.wait;", begin),
+               launch = ptx.find("griddepcontrol.launch_dependents;", begin);
   if (!kernel.dependent_launch) return wait == std::string::npos && launch == std::string::npos ? "" : "it waits";
   if (wait == std::string::npos || launch == std::string::npos) return "it does not wait";
   if (launch < wait) return "the next kernel may start before the wait";
-  static const std::regex access(R"((^|[\s}])(ld|st|atom|red|cp\.async|prefetch|ldu|bra|call|bar)\.)");
-  for (std::sregex_iterator it(ptx.begin(), ptx.begin() + static_cast<std::ptrdiff_t>(wait), access), end; it != end;
-       ++it)
-    if (ptx.compare(static_cast<size_t>(it->position(2)), 8, "ld.param") != 0)
-      return "before the wait: " + ptx.substr(static_cast<size_t>(it->position(2)), 40);
+  static const std::regex after_wait(R"(\s((ld|st|atom|red|cp|prefetch|bar)\.|(bra|call)\b)\S*)");
+  const auto at = [&](size_t place) { return ptx.begin() + static_cast<std::ptrdiff_t>(place); };
+  for (std::sregex_iterator it(at(begin), at(wait), after_wait), end; it != end; ++it)
+    if (it->str().find("ld.param") == std::string::npos) return "before the wait: " + it->str();
   if (ptx.find("ld.global.nc") != std::string::npos) return "ld.global.nc";
   if (kernel.cubin.empty()) return "";
   constexpr uint64_t kWait = 0x82e; // ACQBULK
-  // LD, LDG, ST, STG, REDG, ATOMG, CCTL, MEMBAR, LDGSTS; BRA, CALL.
-  static const std::set<uint64_t> after = {0x980, 0x981, 0x985, 0x986, 0x98e, 0x9a6, 0x9a8, 0x3a9,
-                                           0x98f, 0x992, 0xfae, 0xdae, 0x947, 0x943, 0x944};
+  // LD, LDG, ST, STG, REDG, ATOMG, CCTL, MEMBAR, LDGSTS. Functions that are called touch no memory.
+  static const std::set<uint64_t> accesses = {0x980, 0x981, 0x985, 0x986, 0x98e, 0x9a6,
+                                              0x9a8, 0x3a9, 0x98f, 0x992, 0xfae, 0xdae};
   bool waited = false;
   std::string wrong;
   each_opcode(kernel.cubin, [&](uint64_t opcode) {
     waited = waited || opcode == kWait;
-    if (waited || !after.contains(opcode) || !wrong.empty()) return;
-    wrong = "machine code before the wait: " + std::to_string(opcode);
+    if (!waited && accesses.contains(opcode)) wrong = "machine code before the wait: " + std::to_string(opcode);
   });
   return waited || !wrong.empty() ? wrong : "machine code without a wait";
 }
