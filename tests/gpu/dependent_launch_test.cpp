@@ -81,6 +81,20 @@ TEST(DependentLaunch, NoReadIsMovedBeforeTheWait) {
   }
 }
 
+TEST(DependentLaunch, AReadBeforeTheWaitIsSeen) {
+  auto assembler = cuda::Assembler::find();
+  if (!assembler.ok()) GTEST_SKIP() << assembler.error().message;
+  const auto good = made(kReads, "sm_90");
+  auto late = good;
+  const std::string wait = "griddepcontrol.wait;";
+  late.ptx.erase(late.ptx.find(wait), wait.size());
+  late.ptx.insert(late.ptx.rfind("ret;"), wait + "\n");
+  late.cubin = (*assembler)->assemble(late.ptx, "sm_90").value().bytes;
+  EXPECT_NE(wrong_wait(late), "");
+  late.ptx = good.ptx;
+  EXPECT_TRUE(wrong_wait(late).starts_with("machine code before the wait")) << wrong_wait(late);
+}
+
 TEST(DependentLaunch, OlderGpusHaveNoWait) {
   for (const char* arch : {"sm_80", "sm_86", "sm_89"}) {
     const auto o = made(kReads, arch);
