@@ -12,7 +12,12 @@ namespace tessera {
 namespace {
 
 // LLVM 19 accepts any name and at most warns. Older GPUs lack bf16 and min.NaN; newer ones run PTX of sm_90.
-constexpr std::string_view kArchs[] = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a"};
+struct Arch {
+  std::string_view name;
+  bool dependent_launch; // has griddepcontrol
+};
+constexpr Arch kArchs[] = {{"sm_80", false}, {"sm_86", false}, {"sm_87", false},
+                           {"sm_89", false}, {"sm_90", true},  {"sm_90a", true}};
 constexpr const char* kPtxVersion = "+ptx85"; // supported by CUDA 12.5 and later
 constexpr const char* kTriple = "nvptx64-nvidia-cuda";
 
@@ -67,16 +72,21 @@ Status check_name(const tile::Kernel& kernel) {
 } // namespace
 
 Result<GpuTarget> GpuTarget::parse(std::string_view arch) {
-  for (auto known : kArchs)
-    if (arch == known) return GpuTarget{std::string(arch)};
+  for (const auto& known : kArchs)
+    if (arch == known.name) return GpuTarget{std::string(arch)};
   std::string list;
-  for (auto known : kArchs) list += (list.empty() ? "" : ", ") + std::string(known);
+  for (const auto& known : kArchs) list += (list.empty() ? "" : ", ") + std::string(known.name);
   return Diagnostic(ErrorCode::Usage, "no code is generated for GPU architecture '" + std::string(arch) +
                                           "'; known are " + list + " (newer GPUs run code for sm_90)");
 }
 
+bool GpuTarget::dependent_launch() const {
+  return std::any_of(std::begin(kArchs), std::end(kArchs),
+                     [&](const Arch& known) { return known.name == arch && known.dependent_launch; });
+}
+
 std::string gpu_compiler_version(const GpuTarget& target) {
-  return "tessera-gpu-20 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline;
+  return "tessera-gpu-21 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline;
 }
 
 Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
@@ -89,13 +99,15 @@ Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTa
   irgen::LeakedOnException<llvm::Module> module(kernel.name, *context);
   TESSERA_ASSIGN(auto made, gpu_machine(target, *module));
   irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
-  irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts, false);
+  irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts,
+                                                 target.dependent_launch() ? gpu::Code::DependentPtx : gpu::Code::Ptx);
   TESSERA_TRY(emitter->emit());
   TESSERA_TRY(gpu::link_libdevice(*module));
   GpuKernelCode out;
   out.symbol = kernel.name;
   out.threads = emitter->threads();
   out.shared_bytes = emitter->shared_bytes();
+  out.dependent_launch = target.dependent_launch();
   TESSERA_TRY(irgen::optimize(*module, *machine, kPipeline, keep_ir ? &out.llvm_ir : nullptr));
   TESSERA_ASSIGN(auto text, irgen::emit_file(*module, *machine, true));
   out.ptx.assign(text.begin(), text.end());
@@ -113,7 +125,7 @@ Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const
   irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
   // The code runs a few times and is compiled often; its time is dominated by the emulator's functions.
   machine->setOptLevel(llvm::CodeGenOptLevel::None);
-  irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts, true);
+  irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts, gpu::Code::Emulated);
   TESSERA_TRY(emitter->emit());
   EmulatedKernel out;
   out.object.symbol = kernel.name;

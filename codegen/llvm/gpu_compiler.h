@@ -11,6 +11,9 @@ struct GpuTarget {
   std::string arch = "sm_90"; // validated, because LLVM only warns about an unknown name
   // Error Usage for a name that is not among those this build generates code for; the message lists them.
   [[nodiscard]] static Result<GpuTarget> parse(std::string_view arch);
+  // Programmatic dependent launch: kernels of this target wait themselves until the kernel before them in the stream is
+  // complete, so that they may be launched before.
+  [[nodiscard]] bool dependent_launch() const;
 };
 
 // Kernel parameters: the tile kernel's in order (pointers to global memory, scalars), then the address of an i32 for
@@ -18,9 +21,10 @@ struct GpuTarget {
 struct GpuKernelCode {
   std::string symbol; // of the .entry: the kernel's name
   std::string ptx;
-  std::string llvm_ir;      // if `keep_ir`
-  int threads = 0;          // of a block
-  int64_t shared_bytes = 0; // dynamic shared memory of a block; above 48 KB the launch must request it
+  std::string llvm_ir;           // if `keep_ir`
+  int threads = 0;               // of a block
+  int64_t shared_bytes = 0;      // dynamic shared memory of a block; above 48 KB the launch must request it
+  bool dependent_launch = false; // as the target has it
 };
 
 // Config of the kernel: "warps" per block (default 4); "min_blocks": resident blocks per multiprocessor, which bounds

@@ -4,8 +4,8 @@ namespace tessera::gpu {
 
 using tile::OpKind;
 
-Emitter::Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, bool emulated)
-    : context_(module, layouts, emulated) {}
+Emitter::Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, Code code)
+    : context_(module, layouts, code) {}
 
 Status Emitter::emit() {
   auto& math = context_.math;

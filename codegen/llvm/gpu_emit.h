@@ -32,7 +32,7 @@ namespace tessera::gpu {
 
 class Emitter final : Operations {
 public:
-  Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, bool emulated);
+  Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, Code code);
   // Emits the kernel's function. Error CodegenError for operations and types without GPU code.
   Status emit();
   [[nodiscard]] int threads() const { return context_.threads(); }

@@ -20,6 +20,10 @@ namespace tessera::gpu {
 
 using llvm::Value;
 
+// What is generated. DependentPtx: a kernel that itself waits until the one before it in the stream is complete
+// (programmatic dependent launch).
+enum class Code : uint8_t { Ptx, DependentPtx, Emulated };
+
 // The kernel's function, with the builder standing in its entry block.
 struct KernelFunction {
   llvm::Function* function = nullptr;
@@ -69,7 +73,8 @@ public:
   Intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) : module_(module), b_(builder) {}
   virtual ~Intrinsics() = default;
 
-  // Declares the function of `kernel` for blocks of `threads` threads.
+  // Declares the function of `kernel` for blocks of `threads` threads. Code that is emitted afterwards reads and writes
+  // global memory only when the kernels before this one are complete.
   virtual KernelFunction begin(const tile::Kernel& kernel, int threads) = 0;
   // Called after the last instruction, with the shared memory of a block in bytes.
   virtual void finish(int64_t shared_bytes) = 0;
@@ -154,7 +159,8 @@ protected:
 
 [[nodiscard]] std::unique_ptr<NumberIntrinsics> nvptx_numbers(llvm::Module& module, llvm::IRBuilder<>& builder);
 [[nodiscard]] std::unique_ptr<NumberIntrinsics> emulated_numbers(llvm::Module& module, llvm::IRBuilder<>& builder);
-[[nodiscard]] std::unique_ptr<Intrinsics> nvptx_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder);
+[[nodiscard]] std::unique_ptr<Intrinsics> nvptx_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder,
+                                                           bool dependent_launch);
 [[nodiscard]] std::unique_ptr<Intrinsics> emulated_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder);
 
 // Bytes of a word: 1, 2, 4 or 8.

@@ -104,7 +104,8 @@ public:
 
 class NvptxIntrinsics final : public Intrinsics {
 public:
-  using Intrinsics::Intrinsics;
+  NvptxIntrinsics(llvm::Module& module, llvm::IRBuilder<>& builder, bool dependent_launch)
+      : Intrinsics(module, builder), dependent_launch_(dependent_launch) {}
 
   KernelFunction begin(const tile::Kernel& kernel, int threads) override {
     auto& ctx = module_.getContext();
@@ -125,10 +126,12 @@ public:
             ctx, llvm::Align(static_cast<uint64_t>(kernel.params[i].alignment & -kernel.params[i].alignment))));
     }
     b_.SetInsertPoint(llvm::BasicBlock::Create(ctx, "entry", k.function));
+    if (dependent_launch_) wait_for_predecessors();
     for (size_t i = 0; i < kernel.params.size(); ++i) {
       Value* v = k.function->getArg(static_cast<unsigned>(i));
       if (kernel.params[i].type.kind == tile::Type::Kind::Data && kernel.params[i].type.dtype == DType::Bool)
         v = b_.CreateICmpNE(v, b_.getInt8(0));
+      if (dependent_launch_ && kernel.params[i].invariant) v = after_wait(v);
       k.params.push_back(v);
     }
     k.report = k.function->getArg(static_cast<unsigned>(kernel.params.size()));
@@ -219,14 +222,16 @@ public:
   std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
                                   std::span<Value* const> other, Stability stability, tile::Caching caching) override {
     const bool always = is_true(predicate), policy = has_policy(caching);
-    if (always && caching == tile::Caching::Normal) return plain_load(address, word, count, stability);
+    const bool invariant = stability == Stability::Invariant, coherent = !invariant || dependent_launch_;
+    if (always && caching == tile::Caching::Normal && (!invariant || !coherent))
+      return plain_load(address, word, count, stability);
     // @p ld.global.v4.b32 {$0, $1, $2, $3}, [$8];   with $4 .. $7 tied to the results
     bool byte = word->isIntegerTy(8);
     auto* type = byte ? b_.getInt16Ty() : word; // the smallest register has 16 bits
     const int at = always ? count : 2 * count;
     std::string text = always ? "" : "@$" + std::to_string(at + 1 + policy) + " ";
     text += "ld.global";
-    if (stability == Stability::Invariant) text += ".nc";
+    if (!coherent) text += ".nc";
     if (caching == tile::Caching::NoAllocate) text += ".L1::no_allocate";
     if (policy) text += ".L2::cache_hint";
     text += vector_suffix(count) + type_suffix(word) + " " + operands(count, 0) + ", [$" + std::to_string(at) + "]";
@@ -255,10 +260,9 @@ public:
     if (count > 1)
       result = llvm::StructType::get(module_.getContext(), std::vector<llvm::Type*>(static_cast<size_t>(count), type));
     // Invariant memory may be read earlier or not at all; other accesses keep their order.
-    bool moves = stability == Stability::Invariant;
-    if (!moves) constraints += ",~{memory}";
-    auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, !moves);
-    auto* call = call_assembly(b_, code, args, !moves);
+    if (!invariant) constraints += ",~{memory}";
+    auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, !invariant);
+    auto* call = call_assembly(b_, code, args, !invariant);
     std::vector<Value*> words;
     for (int i = 0; i < count; ++i) {
       Value* w = count > 1 ? b_.CreateExtractValue(call, static_cast<unsigned>(i)) : call;
@@ -386,6 +390,20 @@ public:
   }
 
 private:
+  // Programmatic dependent launch: the kernel may start while those before it run. It waits until they are complete and
+  // their memory is visible. Only then may the next one start, as soon as all blocks of this one have: at most two are
+  // in flight, and what earlier kernels wrote is always there.
+  //
+  // ld.global.nc is for memory that does not change while the kernel runs, waiting included, and ptxas moves it; it
+  // keeps ld.global behind the wait. So does LLVM, but for loads of invariant memory, which it moves as far as the
+  // address allows: after_wait() makes the address depend on the wait. Assembly with side effects keeps its order.
+  void wait_for_predecessors() {
+    assembly(b_, "griddepcontrol.wait;", "", b_.getVoidTy(), {}, true);
+    assembly(b_, "griddepcontrol.launch_dependents;", "", b_.getVoidTy(), {}, true);
+  }
+  Value* after_wait(Value* pointer) {
+    return assembly(b_, "mov.b64 $0, $1;", "=l,l", pointer->getType(), {pointer}, true);
+  }
   llvm::Type* param_type(const tile::Type& t, llvm::Type* pointer) {
     if (t.kind == tile::Type::Kind::Pointer) return pointer;
     switch (t.dtype) {
@@ -466,6 +484,7 @@ private:
     if (!always) args.push_back(predicate);
     assembly(b_, text, constraints + (always ? "l" : "l,b"), b_.getVoidTy(), args, true);
   }
+  const bool dependent_launch_;
   int threads_ = 0;
 };
 
@@ -474,8 +493,8 @@ private:
 std::unique_ptr<NumberIntrinsics> nvptx_numbers(llvm::Module& module, llvm::IRBuilder<>& builder) {
   return std::make_unique<NvptxNumbers>(module, builder);
 }
-std::unique_ptr<Intrinsics> nvptx_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) {
-  return std::make_unique<NvptxIntrinsics>(module, builder);
+std::unique_ptr<Intrinsics> nvptx_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder, bool dependent_launch) {
+  return std::make_unique<NvptxIntrinsics>(module, builder, dependent_launch);
 }
 
 } // namespace tessera::gpu

@@ -13,11 +13,11 @@ struct Header {
   Hash128 content;
   int64_t shared_bytes;
   int32_t registers, spill_bytes, stack_bytes;
-  uint32_t sizes[6]; // of the parts, in the order of encode()
-  uint32_t unused;
+  uint32_t sizes[6];         // of the parts, in the order of encode()
+  uint32_t dependent_launch; // 0 or 1
 };
 constexpr char kMagic[8] = {'T', 'S', 'R', 'C', 'U', 'D', 'A', '1'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 } // namespace
 
@@ -31,6 +31,7 @@ std::vector<char> encode(const CodeObject& o) {
   h.registers = o.registers;
   h.spill_bytes = o.spill_bytes;
   h.stack_bytes = o.stack_bytes;
+  h.dependent_launch = o.dependent_launch ? 1 : 0;
   std::vector<char> out(sizeof h);
   for (size_t i = 0; i < 6; ++i) {
     h.sizes[i] = static_cast<uint32_t>(parts[i].size());
@@ -81,6 +82,7 @@ Result<CodeObject> decode(std::span<const char> bytes) {
   o.registers = h.registers;
   o.spill_bytes = h.spill_bytes;
   o.stack_bytes = h.stack_bytes;
+  o.dependent_launch = h.dependent_launch != 0;
   return o;
 }
 

@@ -17,6 +17,9 @@ struct CodeObject {
   std::vector<char> cubin;  // an ELF image
   int32_t threads = 0;      // of a block
   int64_t shared_bytes = 0; // dynamic shared memory of a block
+  // True if the kernel itself waits until the one before it in the stream is complete (griddepcontrol.wait), so that it
+  // may be launched before: programmatic dependent launch.
+  bool dependent_launch = false;
   int32_t registers = -1;   // of a thread; -1 where the assembler did not report
   int32_t spill_bytes = -1; // stores to local memory of a thread, bytes
   int32_t stack_bytes = -1; // of a thread

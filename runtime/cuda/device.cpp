@@ -75,18 +75,19 @@ public:
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
-    TESSERA_TRY(prepare_steps({context_, recorder_, variant, *l.code, l.table, l.reports, memory_.resting()}, segment,
-                              call, plan, l.refused));
+    TESSERA_TRY(
+        prepare_steps({context_, recorder_, variant, *l.code, l.table, l.reports, memory_.resting(), dependent_launch_},
+                      segment, call, plan, l.refused));
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
   }
   Result<int64_t> resident_programs(DeviceVariant& loaded, const KernelLaunch& kernel) override {
     const auto& properties = context_->properties();
     if (!properties.cooperative_launch || kernel.shared_bytes > properties.shared_bytes_per_block) return 0;
-    TESSERA_ASSIGN(auto* function, static_cast<CudaVariant&>(loaded).code->function(kernel));
+    TESSERA_ASSIGN(const LoadedKernel code, static_cast<CudaVariant&>(loaded).code->function(kernel));
     int blocks = 0;
     TESSERA_CUDA_TRY(*context_, "kernel '" + kernel.name + "'", cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks,
-                     function, kernel.threads, static_cast<size_t>(kernel.shared_bytes));
+                     code.function, kernel.threads, static_cast<size_t>(kernel.shared_bytes));
     return int64_t{blocks} * properties.multiprocessors;
   }
   [[nodiscard]] int64_t alignment() const override { return kBlockAlignment; }
@@ -311,6 +312,8 @@ private:
     if (text && *text && std::strcmp(text, "0") != 0) synchronize_launches_ = true;
     text = std::getenv("TESSERA_CUDA_GRAPHS");
     graphs_ = !text || std::strcmp(text, "0") != 0;
+    text = std::getenv("TESSERA_CUDA_DEPENDENT_LAUNCH");
+    dependent_launch_ = !text || std::strcmp(text, "0") != 0;
   }
 
   [[nodiscard]] CUstream stream() const { return own_stream_ ? own_stream_->handle() : nullptr; }
@@ -381,11 +384,10 @@ private:
     run_.loaded->reports.launched[static_cast<size_t>(index)] = l.kernel;
     for (size_t w = 0; w < l.workspaces.size(); ++w) l.addresses[w] = memory_.scratch() + l.workspaces[w];
     auto start = [&]() -> Status {
-      const auto result = start_kernel(driver(), l, run_.stream, l.params.data());
-      if (result == CUDA_SUCCESS) [[likely]]
+      const auto started = start_kernel(driver(), l, run_.stream, l.params.data(), times_.empty());
+      if (started.result == CUDA_SUCCESS) [[likely]]
         return {};
-      return error(result, l.cooperative ? "cuLaunchCooperativeKernel" : "cuLaunchKernel",
-                   "launching kernel '" + l.kernel->name + "'");
+      return error(started.result, started.function, "launching kernel '" + l.kernel->name + "'");
     };
     return l.alone ? context_->launch_alone(run_.stream, start) : start();
   }
@@ -468,6 +470,7 @@ private:
   CudaInnerRuns inner_;
   bool poison_, synchronize_launches_;
   bool graphs_ = true;               // replay what repeats
+  bool dependent_launch_ = true;     // where it is possible
   std::vector<void*> addresses_;     // of a replay
   bool plans_are_made_ = false;      // in the background, for some shape
   std::vector<CudaVariant*> unread_; // whose reports of calls on the device have not all been looked at

@@ -65,6 +65,7 @@ namespace tessera::cuda {
   X(cuFuncGetAttribute, 2020)                                                                                          \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050)                                                                 \
   X(cuLaunchCooperativeKernel, 9000)                                                                                   \
+  X(cuLaunchKernelEx, 11060)                                                                                           \
   X(cuLaunchKernel, 4000)
 
 struct Driver {

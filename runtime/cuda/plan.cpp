@@ -49,8 +49,9 @@ private:
       workspaces_.push_back(static_cast<std::byte*>(kept_[RunMemory::kScratch]) + at);
     params_.clear();
     for (void* param : launch.params) params_.push_back(instead_of(param, launch));
-    if (const auto result = start_kernel(context_.driver(), launch, stream, params_.data()); result != CUDA_SUCCESS)
-      return context_.error(result, "cuLaunchKernel", "launching kernel '" + launch.kernel->name + "'");
+    const auto started = start_kernel(context_.driver(), launch, stream, params_.data(), true);
+    if (started.result != CUDA_SUCCESS)
+      return context_.error(started.result, started.function, "launching kernel '" + launch.kernel->name + "'");
     return {};
   }
 
@@ -121,6 +122,7 @@ public:
         plan_.step_scratch = std::max(plan_.step_scratch, step.library->workspace_bytes);
         ++put;
       } else {
+        behind_kernel_ = false;
         replayable = replayable && is_copy_on_gpu(*form.step);
       }
     }
@@ -158,9 +160,13 @@ private:
     if (grid > INT32_MAX)
       return Diagnostic(ErrorCode::SizeOverflow, "kernel '" + k.name + "' would have " + std::to_string(grid) +
                                                      " blocks, a GPU launches at most " + std::to_string(INT32_MAX));
-    TESSERA_ASSIGN(out.function, place_.code.function(k));
+    TESSERA_ASSIGN(const LoadedKernel loaded, place_.code.function(k));
+    out.function = loaded.function;
     out.kernel = &k;
     out.grid = static_cast<unsigned>(std::max<int64_t>(grid, 0));
+    out.dependent =
+        loaded.dependent_launch && place_.dependent_launch && behind_kernel_ && !out.cooperative && !out.alone;
+    if (out.grid > 0) behind_kernel_ = !out.alone; // behind that one lies an event
     out.threads = static_cast<unsigned>(k.threads);
     out.shared_bytes = static_cast<unsigned>(k.shared_bytes);
     out.params.reserve(k.buffers.size() + out.addresses.size() + k.sizes.size() + 3);
@@ -189,6 +195,7 @@ private:
       return std::move(planned).take_error();
     }
     step.library = std::move(*planned);
+    behind_kernel_ = true; // without a trigger of its own, it lets the next kernel start when its last block ends
     if (!form.epilogue) {
       if (step.library->epilogue_done) return {};
       refused_ = true;
@@ -217,7 +224,8 @@ private:
   const Variant::CallState& call_;
   SegmentPlan& plan_;
   PreparedProducts products_;
-  bool refused_ = false; // why the last library call has no plan: the library does not compute it
+  bool behind_kernel_ = false; // the last thing that the segment's steps so far put on the stream is a kernel
+  bool refused_ = false;       // why the last library call has no plan: the library does not compute it
 };
 
 } // namespace
@@ -267,12 +275,24 @@ Status prepare_steps(const PlanPlace& place, int segment, const Variant::CallSta
   return Preparer(place, call, plan).run(segment, refused);
 }
 
-CUresult start_kernel(const Driver& driver, const PreparedLaunch& launch, CUstream stream, void* const* params) {
+Started start_kernel(const Driver& driver, const PreparedLaunch& launch, CUstream stream, void* const* params,
+                     bool dependent) {
   auto** arguments = const_cast<void**>(params); // the driver reads them before it returns
-  return launch.cooperative ? driver.cuLaunchCooperativeKernel(launch.function, launch.grid, 1, 1, launch.threads, 1, 1,
-                                                               launch.shared_bytes, stream, arguments)
-                            : driver.cuLaunchKernel(launch.function, launch.grid, 1, 1, launch.threads, 1, 1,
-                                                    launch.shared_bytes, stream, arguments, nullptr);
+  if (launch.cooperative)
+    return {driver.cuLaunchCooperativeKernel(launch.function, launch.grid, 1, 1, launch.threads, 1, 1,
+                                             launch.shared_bytes, stream, arguments),
+            "cuLaunchCooperativeKernel"};
+  if (launch.dependent && dependent) {
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    const CUlaunchConfig config{launch.grid, 1, 1, launch.threads, 1, 1, launch.shared_bytes, stream, &attribute, 1};
+    const auto result = driver.cuLaunchKernelEx(&config, launch.function, arguments, nullptr);
+    if (result != CUDA_ERROR_NOT_SUPPORTED && result != CUDA_ERROR_INVALID_VALUE) return {result, "cuLaunchKernelEx"};
+  }
+  return {driver.cuLaunchKernel(launch.function, launch.grid, 1, 1, launch.threads, 1, 1, launch.shared_bytes, stream,
+                                arguments, nullptr),
+          "cuLaunchKernel"};
 }
 
 int64_t CudaPlan::host_bytes() const {

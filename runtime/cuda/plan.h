@@ -15,6 +15,9 @@ struct PreparedLaunch {
   unsigned grid = 0, threads = 0, shared_bytes = 0; // grid 0: nothing to do
   bool cooperative = false;
   bool alone = false; // by Context::launch_alone
+  // By programmatic dependent launch: it comes right behind another kernel, and may start while that one runs. The
+  // kernel itself waits for it.
+  bool dependent = false;
   std::vector<void*> params;
   std::vector<int64_t> sizes; // of an epilogue
   // Of a kernel of cooperative blocks: where its workspaces lie in the step's scratch, and their addresses when it runs.
@@ -42,9 +45,14 @@ struct RestingMemory {
   CUdeviceptr counters = 0, boxes = 0;
 };
 
-// The driver's call. `params`: launch.params, or the like.
-[[nodiscard]] CUresult start_kernel(const Driver& driver, const PreparedLaunch& launch, CUstream stream,
-                                    void* const* params);
+struct Started {
+  CUresult result;
+  const char* function; // of the driver
+};
+// The driver's call. `params`: launch.params, or the like. `dependent`: false if something lies between this kernel and
+// the one before it, as an event does. A device, or a capture, that has no dependent launch gets a plain one.
+[[nodiscard]] Started start_kernel(const Driver& driver, const PreparedLaunch& launch, CUstream stream,
+                                   void* const* params, bool dependent);
 
 // Who a plan is for, and where its launches look when they are made.
 struct PlanPlace {
@@ -55,6 +63,7 @@ struct PlanPlace {
   BufferTable& table; // of all runs of the variant, as are `reports`
   Reports& reports;
   RestingMemory& resting; // will hold addresses when steps run
+  bool dependent_launch;  // where it is possible
 };
 
 // Device::choose for a segment whose attentions the library may take.

@@ -10,8 +10,9 @@ class OnGpu : public ::testing::Test {
 protected:
   OnGpu(); // kernels: twice, checked, broken
 
-  std::vector<char> object(const std::string& symbol) {
+  std::vector<char> object(const std::string& symbol, bool dependent_launch = false) {
     cuda::CodeObject o;
+    o.dependent_launch = dependent_launch;
     o.symbol = symbol;
     o.ptx_arch = "sm_90";
     o.ptx = "// " + symbol;

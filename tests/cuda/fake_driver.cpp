@@ -433,6 +433,13 @@ struct FakeCalls {
     ENTER(cuLaunchKernel);
     return launch(f, grid, threads, shared, s, params, false);
   }
+  static CUresult LaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void** params, void**) {
+    ENTER(cuLaunchKernelEx);
+    EXPECT_EQ(c->numAttrs, 1u);
+    EXPECT_EQ(c->attrs[0].id, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+    EXPECT_EQ(c->attrs[0].value.programmaticStreamSerializationAllowed, 1);
+    return launch(f, c->gridDimX, c->blockDimX, c->sharedMemBytes, c->hStream, params, false, true);
+  }
   static CUresult LaunchCooperativeKernel(CUfunction f, unsigned grid, unsigned, unsigned, unsigned threads, unsigned,
                                           unsigned, unsigned shared, CUstream s, void** params) {
     ENTER(cuLaunchCooperativeKernel);
@@ -445,7 +452,7 @@ struct FakeCalls {
     return CUDA_SUCCESS;
   }
   static CUresult launch(CUfunction f, unsigned grid, unsigned threads, unsigned shared, CUstream s, void** params,
-                         bool cooperative) {
+                         bool cooperative, bool dependent = false) {
     auto* kernel = reinterpret_cast<FakeGpu::Kernel*>(f);
     int allowed = std::max(48 << 10, gpu->dynamic_shared[kernel->name]);
     if (grid == 0 || threads == 0 || static_cast<int>(shared) > allowed) return CUDA_ERROR_INVALID_VALUE;
@@ -454,6 +461,7 @@ struct FakeCalls {
     launch.threads = threads;
     launch.shared_bytes = shared;
     launch.cooperative = cooperative;
+    launch.dependent = dependent;
     for (size_t i = 0; i < kernel->params; ++i) launch.args.push_back(*static_cast<const uint64_t*>(params[i]));
     return gpu->put(s, [kernel, launch] {
       gpu->launches.push_back(launch);
@@ -522,6 +530,7 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuFuncSetAttribute = FakeCalls::FuncSetAttribute;
   d.cuFuncGetAttribute = FakeCalls::FuncGetAttribute;
   d.cuLaunchKernel = FakeCalls::LaunchKernel;
+  d.cuLaunchKernelEx = FakeCalls::LaunchKernelEx;
   d.cuLaunchCooperativeKernel = FakeCalls::LaunchCooperativeKernel;
   d.cuOccupancyMaxActiveBlocksPerMultiprocessor = FakeCalls::Occupancy;
 }

@@ -27,6 +27,7 @@ public:
     std::vector<uint64_t> args;
     unsigned grid = 0, threads = 0, shared_bytes = 0;
     bool cooperative = false;
+    bool dependent = false; // programmatic dependent launch
   };
   // A kernel of `params` arguments. It may return an error, which breaks the context.
   using Body = std::function<CUresult(const Launch&)>;

@@ -1,10 +1,12 @@
 // Every kernel that the models make, and those of a part of the operators' samples, for an NVIDIA GPU is assembled,
 // without a GPU, and keeps its values in registers: all but a few bytes, where those cost less than a block less on a
 // multiprocessor would (Compiler::compile), or what its warning tells. Kernels of equal text are assembled once (the
-// cache of objects sees to that). Skipped where there is no assembler.
+// cache of objects sees to that). For compute capability 9.0 each waits for the kernels before it. Skipped where there is
+// no assembler.
 #include "frontend/onnx/importer.h"
 #include "harness.h"
 #include "runtime/cuda/assembler.h"
+#include "tests/gpu/machine_code.h"
 #include "tests/ops/samples_run.h"
 #include <algorithm>
 #include <atomic>
@@ -48,6 +50,12 @@ protected:
     }
     const auto& report = compiled->report;
     assembled_ += report.cache_misses;
+    for (const auto& bytes : compiled->executable->objects) {
+      auto object = cuda::decode(bytes);
+      ASSERT_TRUE(object.ok()) << what << ": " << object.error().str();
+      EXPECT_EQ(object->dependent_launch, arch.starts_with("sm_90")) << what;
+      EXPECT_EQ(test::wrong_wait(*object), "") << what << "\n" << object->ptx;
+    }
     for (const auto& k : report.kernels) {
       ++kernels_;
       most_registers_ = std::max(most_registers_, k.registers);

@@ -254,6 +254,7 @@ TEST(CodeObjects, AreReadAsWritten) {
   o.registers = 32;
   o.spill_bytes = 0;
   o.stack_bytes = 8;
+  o.dependent_launch = true;
   o.assembler = "ptxas 13.0.88";
   auto bytes = encode(o);
   auto again = decode(bytes);

@@ -3,9 +3,8 @@
 #include "../schedule/nests.h"
 #include "codegen/device/cuda/gpu_kernels.h"
 #include "codegen/target/select.h"
-#include "runtime/cuda/code_object.h"
+#include "machine_code.h"
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <unistd.h>
@@ -71,22 +70,9 @@ protected:
   GpuKernelOptions gpu_;
 };
 
-// Instructions of a cubin for compute capability 9.0 with these lowest 12 bits.
 int instructions(const std::vector<char>& cubin, uint64_t opcode) {
-  auto number = [&](size_t at, size_t bytes) {
-    uint64_t n = 0;
-    std::memcpy(&n, cubin.data() + at, bytes);
-    return n;
-  };
   int found = 0;
-  const size_t sections = number(0x28, 8), each = number(0x3A, 2), count = number(0x3C, 2);
-  for (size_t s = 0; s < count; ++s) {
-    const size_t header = sections + s * each;
-    constexpr uint64_t kExecutable = 4;
-    if (!(number(header + 8, 8) & kExecutable)) continue;
-    const size_t begin = number(header + 0x18, 8), size = number(header + 0x20, 8);
-    for (size_t i = begin; i + 16 <= begin + size; i += 16) found += (number(i, 8) & 0xfff) == opcode;
-  }
+  each_opcode(cubin, [&](uint64_t other) { found += other == opcode; });
   return found;
 }
 

@@ -137,6 +137,7 @@ private:
     o.ptx = std::move(code->ptx);
     o.threads = code->threads;
     o.shared_bytes = code->shared_bytes;
+    o.dependent_launch = code->dependent_launch;
     m.llvm_ir = std::move(code->llvm_ir);
     if (!gpu.assembler) return;
     auto cubin = gpu.assembler->assemble(o.ptx, arch);
