@@ -141,6 +141,11 @@ private:
 
   // A weight file where it was, or next to the executable.
   const Storage& weights(const std::string& source, const std::string& constant) {
+    if (file_.parts) {
+      const auto part = file_.parts->find(source);
+      if (part == file_.parts->end()) corrupt("the model has no part '" + source + "' for constant '" + constant + "'");
+      return part->second;
+    }
     auto it = file_.mapped.find(source);
     if (it != file_.mapped.end()) return it->second;
     auto mapped = map_file(source);
@@ -283,8 +288,8 @@ private:
     j.at("bodies").each([&](const JsonValue& b) {
       ControlBody body;
       const auto& section = file_.sections[read_index<size_t>(b.at("section"), file_.sections.size())];
-      auto variants =
-          read_file(file_.path, {file_.bytes.owner, file_.bytes.data + section.first, section.second}, file_.depth + 1);
+      auto variants = read_file(file_.path, {file_.bytes.owner, file_.bytes.data + section.first, section.second},
+                                file_.parts, file_.depth + 1);
       if (variants.size() != 1) b.at("section").wrong("a body, of one variant");
       body.executable = std::move(variants.front().executable);
       b.at("arguments").each([&](const JsonValue& a) {

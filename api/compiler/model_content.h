@@ -1,0 +1,61 @@
+// What is in a model: a digest of all of its bytes, and its parts, which plans refer to.
+//
+// A model is a file, with those that hold its weights, or a program in memory. Its parts are these files, by their paths
+// from the model's folder (the model itself: ""), or the program's weights by name.
+#pragma once
+#include "frontend/options.h"
+#include "graph/support/hash.h"
+#include "runtime/plan_bytes.h"
+#include "runtime/run.h"
+#include <ctime>
+
+namespace tessera {
+
+class ModelContent {
+public:
+  struct WeightFile {
+    std::string name; // from the model's folder
+    int64_t bytes = 0;
+    Hash128 hash;
+  };
+
+  // Maps and digests a model file, without the files of its weights, or a program. `pool`: threads that help; null:
+  // none. Errors: FileError.
+  [[nodiscard]] static Result<std::shared_ptr<ModelContent>> of_file(const std::string& path, ThreadPool* pool);
+  [[nodiscard]] static Result<std::shared_ptr<ModelContent>> of_program(std::shared_ptr<const ProgramSource> program,
+                                                                        ThreadPool* pool);
+
+  [[nodiscard]] const Hash128& hash() const { return hash_; }
+  // Maps and digests a file of weights. Errors: FileError.
+  [[nodiscard]] Result<WeightFile> add(const std::string& name, ThreadPool* pool);
+  // Whether everything is still as it was digested, and was so at each moment since. False, too, where files were written
+  // so shortly before that this cannot be told.
+  [[nodiscard]] bool unchanged(ThreadPool* pool) const;
+
+  [[nodiscard]] const ModelParts& parts() const { return parts_; }
+  // Where memory that an import made is in a part: it maps the same files, and does not copy a program's weights.
+  [[nodiscard]] BytesPlaceFn places() const;
+
+private:
+  struct Stamp { // of a file: one that was changed or replaced has another
+    uint64_t device = 0, inode = 0;
+    int64_t bytes = 0;
+    timespec modified{}, changed{};
+  };
+  struct File {
+    std::string path;
+    Stamp stamp;
+  };
+  [[nodiscard]] static std::optional<Stamp> stamp_of(const std::string& path);
+  [[nodiscard]] static Hash128 digest(const ProgramSource& program, ThreadPool* pool);
+  [[nodiscard]] Result<Hash128> add_file(const std::string& name, const std::string& path, ThreadPool* pool);
+
+  std::string folder_; // of the model's file, with a slash at the end
+  Hash128 hash_;
+  timespec began_{};
+  std::map<std::string, File> files_; // by part
+  ModelParts parts_;
+  std::shared_ptr<const ProgramSource> program_; // or null
+};
+
+} // namespace tessera
