@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// Whether the options or the environment ask for it; their error is tune_in_background()'s.
+// Whether the options or the environment want it; their error is tune_in_background()'s.
 [[nodiscard]] bool wants_background_tuning(const SessionOptions& options);
 // `options`: those of the session, whose share is checked; null result: never.
 [[nodiscard]] Result<std::shared_ptr<BackgroundWork>>

@@ -29,7 +29,7 @@ public:
   // Maps and digests a file of weights. Errors: FileError.
   [[nodiscard]] Result<WeightFile> add(const std::string& name, ThreadPool* pool);
   // Whether everything is still as it was digested, and was so at each moment since. False, too, where files were written
-  // so shortly before that this cannot be told.
+  // so shortly before that this is unknown.
   [[nodiscard]] bool unchanged(ThreadPool* pool) const;
 
   [[nodiscard]] const ModelParts& parts() const { return parts_; }

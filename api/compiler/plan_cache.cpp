@@ -59,7 +59,7 @@ PlanCache::PlanCache(const PlanRequest& request, std::string name, ThreadPool* p
   const auto operators = added_operators();
   const bool has_text = add_options(key, compile);
   if (!has_text || !operators) {
-    skip("its options or operators have no text that tells them from others");
+    skip("its options or operators have no text to compare by");
     return;
   }
   if (!add_device(key, compile, device_).ok()) return; // the compile says what is wrong
