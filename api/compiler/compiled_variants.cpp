@@ -74,7 +74,7 @@ public:
     ThreadPool* pool = request.background ? nullptr : options_.executor.pool.get();
     const PlanRequest wanted_plan = plan_request(request);
     PlanCache plans(wanted_plan, path() + ", " + variant->label, pool);
-    const std::shared_ptr<ModelContent> model = plans.usable() ? content(pool) : nullptr;
+    const std::shared_ptr<ModelContent> model = plans.usable() ? content(plans.cache(), pool) : nullptr;
     // Who wants texts of a compile, or nothing else than it, gets one; so does tuning, which begins with it.
     const bool asks = options_.compile_only || options_.compile.keep_tiles || options_.compile.keep_texts ||
                       wants_background_tuning(options_);
@@ -165,11 +165,11 @@ private:
   }
 
   // The model as it is now; null where it cannot be read, of which the import says more.
-  std::shared_ptr<ModelContent> content(ThreadPool* pool) {
+  std::shared_ptr<ModelContent> content(Cache& cache, ThreadPool* pool) {
     std::lock_guard lock(content_mutex_);
     if (!content_ || !content_->unchanged(pool)) {
       auto read = compiler_->program() ? ModelContent::of_program(compiler_->program(), pool)
-                                       : ModelContent::of_file(path(), pool);
+                                       : ModelContent::of_file(path(), cache, pool);
       if (!read.ok()) return nullptr;
       content_ = std::move(*read);
     }

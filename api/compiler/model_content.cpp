@@ -1,5 +1,6 @@
 #include "api/compiler/model_content.h"
 #include "graph/support/file.h"
+#include "graph/support/key_text.h"
 #include "runtime/mapped_regions.h"
 #include <cstdlib>
 #include <sys/stat.h>
@@ -11,6 +12,8 @@ namespace {
 constexpr size_t kPiece = size_t{4} << 20;
 // Clocks of files tick: what is written within a tick of another change has the same time.
 constexpr int kTickMs = 12;
+constexpr int kCoarsestTickSeconds = 2;              // of any file system
+constexpr const char* kDigests = "tessera-digest-1"; // how digests are made
 
 bool before(const timespec& a, const timespec& b) {
   return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
@@ -60,16 +63,42 @@ std::optional<ModelContent::Stamp> ModelContent::stamp_of(const std::string& pat
   return Stamp{st.st_dev, st.st_ino, st.st_size, st.st_mtim, st.st_ctim};
 }
 
-Result<Hash128> ModelContent::add_file(const std::string& name, const std::string& path, ThreadPool* pool) {
+bool ModelContent::Stamp::operator==(const Stamp& o) const {
+  return device == o.device && inode == o.inode && bytes == o.bytes && same(modified, o.modified) &&
+         same(changed, o.changed);
+}
+
+Result<Hash128> ModelContent::add_file(const std::string& name, const std::string& path, Cache& cache,
+                                       ThreadPool* pool) {
   const auto stamp = stamp_of(path);
   TESSERA_ASSIGN(Storage mapped, map_file(path));
-  const Hash128 hash = digest_of(mapped, true, pool);
+  KeyText key;
+  key.add("digests", kDigests);
+  key.add("path", real_path(path));
+  if (stamp) {
+    key.add("file", std::pair(stamp->device, std::pair(stamp->inode, stamp->bytes)));
+    key.add("modified", std::pair(stamp->modified.tv_sec, stamp->modified.tv_nsec));
+    key.add("changed", std::pair(stamp->changed.tv_sec, stamp->changed.tv_nsec));
+  }
+  const Hash128 of_stamp = hash128(key.str());
+  Hash128 hash;
+  const auto known = stamp ? cache.find(EntryKind::Digest, of_stamp) : std::nullopt;
+  // What is mapped is the file of the stamp only if that has not been replaced in between.
+  if (known && known->size() == sizeof hash && stamp_of(path) == stamp) {
+    std::memcpy(&hash, known->data(), sizeof hash);
+  } else {
+    hash = digest_of(mapped, true, pool);
+    const bool old = stamp && stamp->changed.tv_sec + kCoarsestTickSeconds < began_.tv_sec;
+    if (old && stamp_of(path) == stamp)
+      cache.store(EntryKind::Digest, of_stamp, {kDigests, "", path},
+                  {reinterpret_cast<const char*>(&hash), sizeof hash});
+  }
   files_.insert_or_assign(name, File{path, stamp.value_or(Stamp{})});
   parts_.insert_or_assign(name, std::move(mapped));
   return hash;
 }
 
-Result<std::shared_ptr<ModelContent>> ModelContent::of_file(const std::string& path, ThreadPool* pool) {
+Result<std::shared_ptr<ModelContent>> ModelContent::of_file(const std::string& path, Cache& cache, ThreadPool* pool) {
   auto out = std::make_shared<ModelContent>();
   const size_t slash = path.rfind('/');
   out->folder_ = slash == std::string::npos ? "" : path.substr(0, slash + 1);
@@ -78,7 +107,7 @@ Result<std::shared_ptr<ModelContent>> ModelContent::of_file(const std::string& p
     std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
     out->began_ = file_clock();
   }
-  TESSERA_ASSIGN(out->hash_, out->add_file("", path, pool));
+  TESSERA_ASSIGN(out->hash_, out->add_file("", path, cache, pool));
   return out;
 }
 
@@ -106,8 +135,8 @@ Result<std::shared_ptr<ModelContent>> ModelContent::of_program(std::shared_ptr<c
   return out;
 }
 
-Result<ModelContent::WeightFile> ModelContent::add(const std::string& name, ThreadPool* pool) {
-  TESSERA_ASSIGN(const Hash128 hash, add_file(name, name.starts_with('/') ? name : folder_ + name, pool));
+Result<ModelContent::WeightFile> ModelContent::add(const std::string& name, Cache& cache, ThreadPool* pool) {
+  TESSERA_ASSIGN(const Hash128 hash, add_file(name, name.starts_with('/') ? name : folder_ + name, cache, pool));
   return WeightFile{name, static_cast<int64_t>(parts_.at(name).bytes), hash};
 }
 
@@ -116,10 +145,7 @@ bool ModelContent::unchanged(ThreadPool* pool) const {
   for (const auto& [name, file] : files_) {
     const auto now = stamp_of(file.path);
     const Stamp& then = file.stamp;
-    const bool is = now && now->device == then.device && now->inode == then.inode && now->bytes == then.bytes &&
-                    same(now->modified, then.modified) && same(now->changed, then.changed) &&
-                    before(then.changed, began_);
-    if (!is) return false;
+    if (!now || !(*now == then) || !before(then.changed, began_)) return false;
   }
   return true;
 }

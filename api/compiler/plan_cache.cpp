@@ -122,7 +122,8 @@ Result<KeptPlan> PlanCache::read(const Storage& payload, ModelContent& model, bo
         [&](const file::JsonValue& o) { out.info.opsets.emplace(o.at(size_t{0}).text(), o.at(1).integer()); });
     j.at("weights").each([&](const file::JsonValue& w) {
       out.weight_files.push_back(w.at(size_t{0}).text());
-      const auto is = other_weights ? Diagnostic(ErrorCode::FileError, "") : model.add(out.weight_files.back(), pool_);
+      const auto is =
+          other_weights ? Diagnostic(ErrorCode::FileError, "") : model.add(out.weight_files.back(), cache_, pool_);
       const Hash128 hash{w.at(2).word(), w.at(3).word()};
       other_weights = !is.ok() || is->bytes != w.at(1).integer() || is->hash != hash;
     });
@@ -141,7 +142,7 @@ void PlanCache::store(ModelContent& model, const KeptPlan& plan) {
   if (!usable_) return;
   std::vector<ModelContent::WeightFile> files;
   for (const std::string& name : plan.weight_files) {
-    auto file = model.add(name, pool_);
+    auto file = model.add(name, cache_, pool_);
     if (!file.ok()) return skip(file.error().message);
     files.push_back(std::move(*file));
   }

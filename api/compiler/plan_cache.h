@@ -43,6 +43,7 @@ public:
   [[nodiscard]] std::optional<KeptPlan> find(ModelContent& model);
   // Keeps a plan, if the model is unchanged since it was digested; says in the log why it does not.
   void store(ModelContent& model, const KeptPlan& plan);
+  [[nodiscard]] Cache& cache() { return cache_; }
   [[nodiscard]] std::vector<std::string> warnings() const { return cache_.warnings(); }
 
 private:

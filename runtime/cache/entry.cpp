@@ -33,6 +33,7 @@ std::string_view name(EntryKind kind) {
   case EntryKind::Choice: return "choice";
   case EntryKind::Records: return "records";
   case EntryKind::Plan: return "plan";
+  case EntryKind::Digest: return "digest";
   }
   return "";
 }

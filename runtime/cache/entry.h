@@ -19,7 +19,8 @@ enum class EntryKind : uint32_t {
   Kernel = 1,  // machine code of the host, or PTX with what an assembler made of it
   Choice = 2,  // what a library chose for a problem (choices.h)
   Records = 3, // the text of tuned.json; in archives only
-  Plan = 4     // what a model was compiled to (api/compiler/plan_cache.h)
+  Plan = 4,    // what a model was compiled to (api/compiler/plan_cache.h)
+  Digest = 5   // of a model's file (api/compiler/model_content.h)
 };
 // "kernel"; empty for a number that is no kind.
 [[nodiscard]] std::string_view name(EntryKind kind);
