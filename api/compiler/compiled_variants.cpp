@@ -79,6 +79,7 @@ public:
     const bool asks = options_.compile_only || options_.compile.keep_tiles || options_.compile.keep_texts ||
                       wants_background_tuning(options_);
     if (auto plan = model && !asks ? plans.find(*model) : std::nullopt) {
+      for (const std::string& w : plans.warnings()) TESSERA_LOGF(LogChannel::Warnings, w);
       take(*variant, std::move(*plan), request, model);
       return variant;
     }
@@ -173,7 +174,7 @@ private:
       if (!read.ok()) return nullptr;
       content_ = std::move(*read);
     }
-    return std::make_shared<ModelContent>(*content_); // files of weights are added to it
+    return content_;
   }
 
   void take(SessionVariant& variant, KeptPlan plan, const CompileRequest& request,

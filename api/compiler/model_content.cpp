@@ -2,7 +2,9 @@
 #include "graph/support/file.h"
 #include "graph/support/key_text.h"
 #include "runtime/mapped_regions.h"
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <sys/stat.h>
 #include <thread>
 
@@ -93,7 +95,8 @@ Result<Hash128> ModelContent::add_file(const std::string& name, const std::strin
       cache.store(EntryKind::Digest, of_stamp, {kDigests, "", path},
                   {reinterpret_cast<const char*>(&hash), sizeof hash});
   }
-  files_.insert_or_assign(name, File{path, stamp.value_or(Stamp{})});
+  std::lock_guard lock(mutex_);
+  files_.insert_or_assign(name, File{path, stamp.value_or(Stamp{}), hash});
   parts_.insert_or_assign(name, std::move(mapped));
   return hash;
 }
@@ -136,21 +139,37 @@ Result<std::shared_ptr<ModelContent>> ModelContent::of_program(std::shared_ptr<c
 }
 
 Result<ModelContent::WeightFile> ModelContent::add(const std::string& name, Cache& cache, ThreadPool* pool) {
+  const auto has = [&](const Hash128& hash) {
+    return WeightFile{name, static_cast<int64_t>(parts_.at(name).bytes), hash};
+  };
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto file = files_.find(name); file != files_.end() && is_as_it_was(file->second))
+      return has(file->second.hash);
+  }
   TESSERA_ASSIGN(const Hash128 hash, add_file(name, name.starts_with('/') ? name : folder_ + name, cache, pool));
-  return WeightFile{name, static_cast<int64_t>(parts_.at(name).bytes), hash};
+  std::lock_guard lock(mutex_);
+  return has(hash);
+}
+
+ModelParts ModelContent::parts() const {
+  std::lock_guard lock(mutex_);
+  return parts_;
+}
+
+bool ModelContent::is_as_it_was(const File& file) const {
+  const auto now = stamp_of(file.path);
+  return now && *now == file.stamp && before(file.stamp.changed, began_);
 }
 
 bool ModelContent::unchanged(ThreadPool* pool) const {
   if (program_) return digest(*program_, pool) == hash_;
-  for (const auto& [name, file] : files_) {
-    const auto now = stamp_of(file.path);
-    const Stamp& then = file.stamp;
-    if (!now || !(*now == then) || !before(then.changed, began_)) return false;
-  }
-  return true;
+  std::lock_guard lock(mutex_);
+  return std::all_of(files_.begin(), files_.end(), [&](const auto& f) { return is_as_it_was(f.second); });
 }
 
 BytesPlaceFn ModelContent::places() const {
+  std::lock_guard lock(mutex_);
   if (program_) {
     std::map<const std::byte*, std::pair<std::string, size_t>> by_begin;
     for (const auto& [name, bytes] : parts_) by_begin.emplace(bytes.data, std::pair(name, bytes.bytes));

@@ -16,6 +16,7 @@
 
 namespace tessera {
 
+// Any thread may call its functions: variants of a model that come from the cache share its maps.
 class ModelContent {
 public:
   struct WeightFile {
@@ -32,13 +33,13 @@ public:
                                                                         ThreadPool* pool);
 
   [[nodiscard]] const Hash128& hash() const { return hash_; }
-  // Maps and digests a file of weights. Errors: FileError.
+  // Maps and digests a file of weights, unless it has it as it is now. Errors: FileError.
   [[nodiscard]] Result<WeightFile> add(const std::string& name, Cache& cache, ThreadPool* pool);
   // Whether everything is still as it was digested, and was so at each moment since. False, too, where files were written
   // so shortly before that this is unknown.
   [[nodiscard]] bool unchanged(ThreadPool* pool) const;
 
-  [[nodiscard]] const ModelParts& parts() const { return parts_; }
+  [[nodiscard]] ModelParts parts() const;
   // Where memory that an import made is in a part: it maps the same files, and does not copy a program's weights.
   [[nodiscard]] BytesPlaceFn places() const;
 
@@ -52,7 +53,9 @@ private:
   struct File {
     std::string path;
     Stamp stamp;
+    Hash128 hash;
   };
+  [[nodiscard]] bool is_as_it_was(const File& file) const;
   [[nodiscard]] static std::optional<Stamp> stamp_of(const std::string& path);
   [[nodiscard]] static Hash128 digest(const ProgramSource& program, ThreadPool* pool);
   [[nodiscard]] Result<Hash128> add_file(const std::string& name, const std::string& path, Cache& cache,
@@ -61,6 +64,7 @@ private:
   std::string folder_; // of the model's file, with a slash at the end
   Hash128 hash_;
   timespec began_{};
+  mutable std::mutex mutex_;          // of what follows
   std::map<std::string, File> files_; // by part
   ModelParts parts_;
   std::shared_ptr<const ProgramSource> program_; // or null
