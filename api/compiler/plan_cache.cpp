@@ -88,7 +88,8 @@ std::optional<KeptPlan> PlanCache::find(ModelContent& model) {
     TESSERA_LOGF(LogChannel::Cache, "the plan of " + name_ + " is from the cache");
     return std::move(*plan);
   }
-  if (!other_weights) cache_.report_damaged(EntryKind::Plan, key(model), plan.error().message);
+  if (!other_weights && plan.error().code != ErrorCode::OutOfMemory)
+    cache_.report_damaged(EntryKind::Plan, key(model), plan.error().message);
   return std::nullopt;
 }
 
