@@ -1,5 +1,6 @@
 #include "runtime/load_plan.h"
 #include "graph/support/file.h"
+#include <algorithm>
 #include <bit>
 
 namespace tessera::file {
@@ -119,7 +120,16 @@ private:
     auto hash = sample_hash(storage.data, bytes);
     if (hash.lo != j.at("hash").at(size_t{0}).word() || hash.hi != j.at("hash").at(1).word())
       corrupt("the weights of '" + c.name + "' in '" + source + "' have changed since it was written");
-    c.value = Tensor::view(type, std::move(dims), std::move(storage));
+    const auto alignment = static_cast<uintptr_t>(std::clamp(info(type).bits / 8, 1, 8));
+    if (reinterpret_cast<uintptr_t>(storage.data) % alignment == 0) {
+      c.value = Tensor::view(type, std::move(dims), std::move(storage));
+    } else {
+      auto copy = Tensor::create(type, std::move(dims));
+      if (!copy.ok()) throw Failed{std::move(copy).take_error()};
+      std::memcpy(copy->mutable_data(), storage.data, bytes);
+      drop_pages(storage.data, bytes);
+      c.value = std::move(*copy);
+    }
     exe_->constants.push_back(std::move(c));
   }
 

@@ -94,7 +94,8 @@ public:
     variant->executable = made.compiled.executable;
     // Schedules may have been measured while it was compiled.
     if (model && !made.fits_no_call && report.plan_warnings.empty() && measured() == wanted_plan.measured)
-      plans.store(*model, {variant->executable, made.info, made.warnings, made.weight_files, variant->kernels});
+      plans.store(*model, {variant->executable, made.info, made.warnings, made.weight_files, variant->kernels},
+                  made.copied_weights);
     imported(std::move(made.info), std::move(made.warnings), made.import_ms);
     for (const std::string& w : report.cache_warnings) TESSERA_LOGF(LogChannel::Warnings, w);
     variant->compiled = std::make_shared<const Compiled>(std::move(made.compiled));

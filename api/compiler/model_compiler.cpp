@@ -58,6 +58,7 @@ Result<CompiledModel> ModelCompiler::compile(const CompileRequest& request) cons
   out.info = std::move(model.info);
   out.warnings = std::move(model.warnings);
   out.weight_files = std::move(model.weight_files);
+  out.copied_weights = std::move(model.copied_weights);
   out.fits_no_call = import.undetermined;
   if (request.specialization) TESSERA_TRY(assume(request, model.graph));
   CompileOptions compile = compile_options(request);

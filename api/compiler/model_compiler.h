@@ -25,6 +25,7 @@ struct CompiledModel {
   Compiled compiled;
   ModelInfo info;
   std::vector<std::string> warnings, weight_files; // of the import
+  std::vector<CopiedWeight> copied_weights;
   double import_ms = 0;
   bool fits_no_call = false; // ImportOptions::undetermined
 };

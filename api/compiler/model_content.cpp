@@ -168,7 +168,7 @@ bool ModelContent::unchanged(ThreadPool* pool) const {
   return std::all_of(files_.begin(), files_.end(), [&](const auto& f) { return is_as_it_was(f.second); });
 }
 
-BytesPlaceFn ModelContent::places() const {
+BytesPlaceFn ModelContent::places(std::span<const CopiedWeight> copied) const {
   std::lock_guard lock(mutex_);
   if (program_) {
     std::map<const std::byte*, std::pair<std::string, size_t>> by_begin;
@@ -186,7 +186,17 @@ BytesPlaceFn ModelContent::places() const {
   std::map<std::string, std::string> by_path;
   for (const auto& [name, file] : files_) by_path.emplace(real_path(file.path), name);
   auto regions = std::make_shared<const MappedRegions>(MappedRegions::of_this_process());
-  return [by_path = std::move(by_path), regions](const void* data, size_t bytes) -> std::optional<BytesPlace> {
+  std::map<const std::byte*, CopiedWeight> copies; // that are still there: no other memory has their addresses
+  for (const CopiedWeight& c : copied)
+    if (!c.owner.expired()) copies.emplace(c.copy, c);
+  return [by_path = std::move(by_path), regions,
+          copies = std::move(copies)](const void* data, size_t bytes) -> std::optional<BytesPlace> {
+    const auto* at = static_cast<const std::byte*>(data);
+    if (auto it = copies.upper_bound(at); it != copies.begin()) {
+      const auto& [begin, copy] = *--it;
+      const auto offset = static_cast<size_t>(at - begin);
+      if (offset <= copy.source.bytes && bytes <= copy.source.bytes - offset) data = copy.source.data + offset;
+    }
     const auto place = regions->find(data, bytes);
     const auto part = place ? by_path.find(place->path) : by_path.end();
     if (part == by_path.end()) return std::nullopt;

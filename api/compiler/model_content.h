@@ -7,7 +7,7 @@
 // sets these times at each change, and nobody can set both; a digest is kept once the last change is older than the
 // coarsest clock of a file system.
 #pragma once
-#include "frontend/options.h"
+#include "frontend/model.h"
 #include "graph/support/hash.h"
 #include "runtime/cache/cache.h"
 #include "runtime/plan_bytes.h"
@@ -40,8 +40,9 @@ public:
   [[nodiscard]] bool unchanged(ThreadPool* pool) const;
 
   [[nodiscard]] ModelParts parts() const;
-  // Where memory that an import made is in a part: it maps the same files, and does not copy a program's weights.
-  [[nodiscard]] BytesPlaceFn places() const;
+  // Where memory that an import made is in a part: it maps the same files, of which `copied` are copies, and does not
+  // copy a program's weights.
+  [[nodiscard]] BytesPlaceFn places(std::span<const CopiedWeight> copied) const;
 
 private:
   struct Stamp { // of a file: one that was changed or replaced has another

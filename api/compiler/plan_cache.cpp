@@ -139,7 +139,7 @@ Result<KeptPlan> PlanCache::read(const Storage& payload, ModelContent& model, bo
   return out;
 }
 
-void PlanCache::store(ModelContent& model, const KeptPlan& plan) {
+void PlanCache::store(ModelContent& model, const KeptPlan& plan, std::span<const CopiedWeight> copied) {
   if (!usable_) return;
   std::vector<ModelContent::WeightFile> files;
   for (const std::string& name : plan.weight_files) {
@@ -147,7 +147,7 @@ void PlanCache::store(ModelContent& model, const KeptPlan& plan) {
     if (!file.ok()) return skip(file.error().message);
     files.push_back(std::move(*file));
   }
-  auto bytes = plan_bytes(*plan.executable, model.places(), cache_.limit() / kLargestShare);
+  auto bytes = plan_bytes(*plan.executable, model.places(copied), cache_.limit() / kLargestShare);
   if (!bytes.ok()) return skip(bytes.error().message);
   std::string description;
   try {

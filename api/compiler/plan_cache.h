@@ -42,7 +42,8 @@ public:
   // The plan for this model. Nothing: there is none, its weights are others, or it is damaged, which is reported.
   [[nodiscard]] std::optional<KeptPlan> find(ModelContent& model);
   // Keeps a plan, if the model is unchanged since it was digested; says in the log why it does not.
-  void store(ModelContent& model, const KeptPlan& plan);
+  // `copied`: of the import.
+  void store(ModelContent& model, const KeptPlan& plan, std::span<const CopiedWeight> copied);
   [[nodiscard]] Cache& cache() { return cache_; }
   [[nodiscard]] std::vector<std::string> warnings() const { return cache_.warnings(); }
 

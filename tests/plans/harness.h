@@ -2,6 +2,7 @@
 // they compiled.
 #pragma once
 #include "graph/support/temporary_folder.h"
+#include "runtime/cache/cache.h"
 #include "runtime/cache/eviction.h"
 #include "runtime/cache/survey.h"
 #include "tests/api/harness.h"
