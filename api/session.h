@@ -88,11 +88,11 @@ struct IoInfo {
 // What a session has compiled so far.
 struct CompileTotals {
   int64_t variants = 0;                    // that it has, those of a compiled file included
-  int64_t compiles = 0, failures = 0;      // of variants, imports included; not those of cached_plans
+  int64_t compiles = 0, failures = 0;      // of variants, imports included
   int64_t kernels = 0, cached_kernels = 0; // that these needed; those of them that the cache folder had
-  int64_t cached_plans = 0;                // variants that came from the cache folder without any compile
-  double ms = 0;                           // of all compiles
-  int64_t blocking = 0, background = 0;    // compiles that a call waited for, and that none did; open()'s are neither
+  int64_t cached_plans = 0; // of the compiles: those whose result the cache folder had, without import and compile
+  double ms = 0;            // of all compiles
+  int64_t blocking = 0, background = 0; // compiles that a call waited for, and that none did; open()'s are neither
   double blocking_ms = 0;
   int64_t queued = 0;    // combinations of sizes whose variant will be compiled in the background
   int64_t evictions = 0; // of specialized variants

@@ -62,7 +62,7 @@ Status VariantPool::open() {
   TESSERA_ASSIGN(auto variants, source_->open());
   generic_ = variants.front()->executable;
   for (const auto& v : variants) {
-    totals_.compiles += v->from_file || v->from_plan ? 0 : 1;
+    totals_.compiles += v->from_file ? 0 : 1;
     totals_.cached_plans += v->from_plan ? 1 : 0;
     totals_.kernels += v->kernels;
     totals_.cached_kernels += v->cached_kernels;
@@ -134,13 +134,10 @@ Result<std::shared_ptr<SessionVariant>> VariantPool::make(Lock& lock, const std:
     ++totals_.failures;
     return made;
   }
-  if ((*made)->from_plan) {
-    ++totals_.cached_plans;
-  } else {
-    ++totals_.compiles;
-    if (place == Place::Request) ++totals_.blocking;
-    if (place == Place::Background) ++totals_.background;
-  }
+  ++totals_.compiles;
+  totals_.cached_plans += (*made)->from_plan ? 1 : 0;
+  if (place == Place::Request) ++totals_.blocking;
+  if (place == Place::Background) ++totals_.background;
   totals_.kernels += (*made)->kernels;
   totals_.cached_kernels += (*made)->cached_kernels;
   variants_.push_back(*made);
