@@ -194,7 +194,7 @@ private:
     });
   }
 
-  KernelLaunch kernel(const JsonValue& j) const {
+  KernelLaunch kernel(const JsonValue& j) {
     KernelLaunch k = launch(j);
     k.name = j.at("name").text();
     k.buffers = buffer_ids(j.at("buffers"));
@@ -208,9 +208,26 @@ private:
     });
     return k;
   }
-  // A contract with the sizes of this launch in the place of its parameters.
-  KernelLaunch launch(const JsonValue& j) const {
-    const Contract& c = file_.contracts[read_index<size_t>(j.at("contract"), file_.contracts.size())];
+  // A contract with the sizes of this launch in the place of its parameters: that of a launch before where they are
+  // equal, as in layers of a model.
+  KernelLaunch launch(const JsonValue& j) {
+    const auto number = read_index<size_t>(j.at("contract"), file_.contracts.size());
+    std::string key = std::to_string(number);
+    j.at("arguments").each([&](const JsonValue& a) { key += '\n' + a.text(); });
+    auto known = launches_.find(key);
+    if (known == launches_.end()) known = launches_.emplace(std::move(key), placed(j, file_.contracts[number])).first;
+    KernelLaunch k = known->second;
+    k.report_sites = j.at("sites").list([&](const JsonValue& s) {
+      IndexCheck c{s.at("table").text(), s.at("indices").text(), s.at("node").text()};
+      if (!s.at("extent").is_null()) c.extent = expr(s.at("extent"));
+      c.from_end = s.at("from_end").flag();
+      c.shape = exprs(s.at("shape"));
+      c.component = s.at("component").integer(-1, 64);
+      return c;
+    });
+    return k;
+  }
+  KernelLaunch placed(const JsonValue& j, const Contract& c) const {
     auto arguments = exprs(j.at("arguments"));
     if (arguments.size() != c.parameters.size())
       j.at("arguments").wrong(std::to_string(c.parameters.size()) + " sizes");
@@ -227,20 +244,12 @@ private:
     for (auto& a : k.access) place(a.elements);
     for (auto* list : {&k.conditions, &k.facts})
       for (auto& condition : *list) place(condition.value);
-    k.report_sites = j.at("sites").list([&](const JsonValue& s) {
-      IndexCheck c{s.at("table").text(), s.at("indices").text(), s.at("node").text()};
-      if (!s.at("extent").is_null()) c.extent = expr(s.at("extent"));
-      c.from_end = s.at("from_end").flag();
-      c.shape = exprs(s.at("shape"));
-      c.component = s.at("component").integer(-1, 64);
-      return c;
-    });
     return k;
   }
   StridedOperand operand(const JsonValue& j) const {
     return {buffer_id(j.at("buffer")), exprs(j.at("shape")), exprs(j.at("strides")), expr(j.at("offset"))};
   }
-  std::optional<EpilogueKernel> epilogue(const JsonValue& j) const {
+  std::optional<EpilogueKernel> epilogue(const JsonValue& j) {
     if (j.is_null()) return std::nullopt;
     return EpilogueKernel{kernel(j.at("kernel")), exprs(j.at("begin")), exprs(j.at("count"))};
   }
@@ -258,7 +267,7 @@ private:
     return e;
   }
 
-  Step step(const JsonValue& j) const {
+  Step step(const JsonValue& j) {
     if (j.has("kernel")) return kernel(j.at("kernel"));
     if (j.has("copy")) {
       const auto c = j.at("copy");
@@ -319,7 +328,7 @@ private:
     if (j.has("trip_count")) s.trip_count = expr(j.at("trip_count"));
     return s;
   }
-  LibraryStep library(const JsonValue& j) const {
+  LibraryStep library(const JsonValue& j) {
     LibraryStep s;
     s.name = j.at("name").text();
     if (j.has("instead_of")) s.instead_of = static_cast<int>(j.at("instead_of").integer<int64_t>(0, kMostSteps));
@@ -374,6 +383,7 @@ private:
   size_t buffers_ = 0;
   std::unordered_map<size_t, int> object_; // by number in the file, in the executable
   Symbols symbols_;
+  std::map<std::string, KernelLaunch> launches_; // by contract and arguments
 };
 
 } // namespace

@@ -87,12 +87,13 @@ TEST(Plans, TheReportIsTheSame) {
   ASSERT_EQ(second.plans, 1);
   const auto report = [](const Session& s) {
     auto j = nlohmann::json::parse(s.report({{"b", 4}}, true));
+    for (const char* times : {"compile", "passes"}) j.erase(times);
     for (auto& step : j["steps"])
       for (const char* of_this_compile : {"compile_ms", "from_cache"}) step.erase(of_this_compile);
     return j;
   };
   const auto a = report(*first.session), b = report(*second.session);
-  EXPECT_EQ(a.dump(1), b.dump(1));
+  EXPECT_EQ(a, b);
   EXPECT_EQ(second.session->compile_totals().compiles, 1); // an explanation is none
   EXPECT_TRUE(second.session->variants()[0]->compiled->graph);
   // What is saved runs.
