@@ -33,17 +33,18 @@ public:
     o.compile.cache_dir = path() + "/cache";
     return o;
   }
-  // The files of plans in the cache.
-  [[nodiscard]] std::vector<std::string> plans() const {
+  // The files of such entries in the cache.
+  [[nodiscard]] std::vector<std::string> entries(EntryKind kind) const {
     std::vector<std::string> out;
     auto status = survey_cache(path() + "/cache", false, [&](const SurveyedFile& f) -> Status {
-      if (f.entry && f.entry->kind == EntryKind::Plan) out.push_back(f.path);
+      if (f.entry && f.entry->kind == kind) out.push_back(f.path);
       EXPECT_EQ(f.problem, "");
       return {};
     });
     EXPECT_TRUE(status.ok());
     return out;
   }
+  [[nodiscard]] std::vector<std::string> plans() const { return entries(EntryKind::Plan); }
 
 private:
   TemporaryFolder folder_;

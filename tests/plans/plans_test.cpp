@@ -180,6 +180,30 @@ TEST(Plans, AChangeWithinTheModelsFile) {
   api_test::expect_right(model(2), inputs, o.session->run(inputs));
 }
 
+// Once a file's last change is long enough ago, its digest is kept, and the file is not read for it; until it changes.
+TEST(Plans, DigestsCountForTheFileAsItWas) {
+  const Folder folder;
+  const std::string path = folder.write("m.onnx", model(1).bytes());
+  ASSERT_EQ(open(path, folder.options()).compiles, 1);
+  EXPECT_TRUE(folder.entries(EntryKind::Digest).empty()) << "it has just been written";
+  std::this_thread::sleep_for(std::chrono::milliseconds(3200));
+  EXPECT_EQ(open(path, folder.options()).plans, 1);
+  ASSERT_EQ(folder.entries(EntryKind::Digest).size(), 1U);
+  EXPECT_EQ(open(path, folder.options()).plans, 1);
+  const Inputs inputs = {{"x", numbers({3, 16})}};
+  const auto changed = [&](const Maker& now) {
+    Opened o = open(path, folder.options());
+    EXPECT_EQ(o.plans, 0);
+    api_test::expect_right(now, inputs, o.session->run(inputs));
+  };
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary) << model(2).bytes();
+  std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  changed(model(2));
+  const std::string old = folder.write("old.onnx", model(3).bytes());
+  std::filesystem::rename(old, path);
+  changed(model(3));
+}
+
 TEST(Plans, DamagedOnesAreCompiledAgainAndReplaced) {
   const Folder folder;
   const std::string path = folder.write("m.onnx", model().bytes());
