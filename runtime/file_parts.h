@@ -31,6 +31,8 @@ private:
 };
 
 struct FileParts {
+  FileParts() = default;
+  ~FileParts();
   BytesPlaceFn place; // of bytes that the file refers to; null: it has all of them itself
   DistinctBytes objects;
   DistinctBytes sections; // weights and bodies

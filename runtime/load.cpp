@@ -1,11 +1,11 @@
 #include "graph/support/file.h"
+#include "graph/support/json_document.h"
 #include "runtime/load_plan.h"
 #include "runtime/variant.h"
 
 namespace tessera {
 namespace file {
 namespace {
-using Json = nlohmann::json;
 
 // Nothing behind the header is looked at before the hash is known to be right.
 Header header(const OpenedFile& f) {
@@ -87,14 +87,12 @@ std::vector<LoadedVariant> read_file(const std::string& path, Storage bytes, con
   OpenedFile f{path, std::move(bytes), depth};
   f.parts = parts;
   const Header h = header(f);
-  auto text = [&](uint64_t at, uint64_t count) {
-    const char* begin = f.chars(sizeof h + at);
-    Json j = Json::parse(begin, begin + count, nullptr, false);
-    if (j.is_discarded()) corrupt("it is not written as a compiled file is");
-    return j;
-  };
-  const Json code_json = text(h.plan_bytes, h.code_bytes), plan_json = text(0, h.plan_bytes);
-  const JsonValue code(code_json, "code"), plan(plan_json, "plan");
+  JsonDocument code_json, plan_json;
+  const char* text = f.chars(sizeof h);
+  if (!code_json.parse(text + h.plan_bytes, text + h.plan_bytes + h.code_bytes) ||
+      !plan_json.parse(text, text + h.plan_bytes))
+    corrupt("it is not written as a compiled file is");
+  const JsonValue code(code_json.json, "code"), plan(plan_json.json, "plan");
   const size_t hashed_end = sizeof h + h.hashed_bytes;
   f.target = code.at("target").text();
   f.objects = sections(code.at("objects"), sizeof h + h.plan_bytes + h.code_bytes, hashed_end);

@@ -1,3 +1,4 @@
+#include "graph/support/json_document.h"
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
 #include "runtime/file_parts.h"
@@ -372,11 +373,12 @@ struct FileHead {
   std::string body; // all that is hashed
 
   Status make(std::span<const FileVariant> variants) {
-    Json plan, code;
+    JsonDocument plan_document, code_document;
+    Json &plan = plan_document.json = Json::object(), &code = code_document.json;
     auto& plans = plan["variants"] = Json::array();
     const std::string& target = variants.front().executable->target;
     for (const FileVariant& v : variants) {
-      Json& j = plans.emplace_back();
+      Json& j = plans.emplace_back(Json::object());
       if (v.executable->target != target)
         return Diagnostic(ErrorCode::Internal,
                           "variants of one file are for '" + target + "' and '" + v.executable->target + "'");
@@ -390,7 +392,7 @@ struct FileHead {
       return j;
     };
     plan["sections"] = sizes(parts.sections);
-    code = {{"target", target}, {"objects", sizes(parts.objects)}, {"kernels", std::move(parts.contracts)}};
+    code = Json{{"target", target}, {"objects", sizes(parts.objects)}, {"kernels", std::move(parts.contracts)}};
     // Names come from models: bytes that are no UTF-8 are replaced, which only changes how they print.
     const std::string plan_text = plan.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (exact && plan_text != plan.dump(-1, ' ', false, Json::error_handler_t::ignore))

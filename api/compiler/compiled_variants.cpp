@@ -154,7 +154,9 @@ private:
   }
 
   [[nodiscard]] std::string measured() const {
-    return compiler_->records() ? "records " + print_records(compiler_->records()->all()) : "";
+    if (!compiler_->records()) return "";
+    const auto all = compiler_->records()->all();
+    return "records " + (all.empty() ? "" : print_records(all));
   }
   [[nodiscard]] PlanRequest plan_request(const CompileRequest& request) const {
     KeyText conditions;

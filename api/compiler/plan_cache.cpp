@@ -2,6 +2,7 @@
 #include "api/load_operators.h"
 #include "codegen/driver/compile_key.h"
 #include "codegen/load/load.h"
+#include "graph/support/json_document.h"
 #include "graph/support/json_reader.h"
 #include "graph/support/log.h"
 #include "runtime/file_format.h"
@@ -101,12 +102,12 @@ Result<KeptPlan> PlanCache::read(const Storage& payload, ModelContent& model, bo
   if (head.plan_at > payload.bytes || head.plan_at < sizeof head || head.description_bytes > head.plan_at - sizeof head)
     return damaged("the sizes in its head contradict each other");
   const char* text = reinterpret_cast<const char*>(payload.data) + sizeof head;
-  const Json described = Json::parse(text, text + head.description_bytes, nullptr, false);
-  if (described.is_discarded()) return damaged("its description is no JSON");
+  JsonDocument described;
+  if (!described.parse(text, text + head.description_bytes)) return damaged("its description is no JSON");
   KeptPlan out;
   int host_steps = 0;
   try {
-    const file::JsonValue j(described, "description");
+    const file::JsonValue j(described.json, "description");
     out.warnings = j.at("warnings").list([](const file::JsonValue& w) { return w.text(); });
     out.kernels = j.at("kernels").integer(0, INT32_MAX);
     host_steps = j.at("host_steps").integer(0, INT32_MAX);
@@ -151,7 +152,9 @@ void PlanCache::store(ModelContent& model, const KeptPlan& plan, std::span<const
   if (!bytes.ok()) return skip(bytes.error().message);
   std::string description;
   try {
-    description = to_json(plan, files).dump();
+    JsonDocument document;
+    document.json = to_json(plan, files);
+    description = document.json.dump();
   } catch (const Json::exception&) {
     return skip("a text of the model is no UTF-8");
   }

@@ -57,7 +57,8 @@ Status add_device(KeyText& key, const CompileOptions& options, std::string& devi
   device = backend->target();
   const Target& figures = backend->device();
   key.add("code", device);
-  key.add("figures", print_target(figures));
+  for (const TargetField& field : target_fields()) key.add(field.name, field.get(figures));
+  key.add("target", std::pair(figures.name, figures.arch));
   key.add("figures_of", backend->figures());
   if (options.records && !figures.records.empty()) {
     TESSERA_ASSIGN(const std::string records, read_file(figures.records));
