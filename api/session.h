@@ -109,7 +109,8 @@ struct CompileTotals {
   double blocking_ms = 0;
   int64_t queued = 0;    // combinations of sizes whose variant will be compiled in the background
   int64_t evictions = 0; // of specialized variants
-  // Specialized variants that came to an executor or left it, and variants that were replaced, between two of its calls.
+  // Specialized variants that came to an executor or left it, and variants and plans of sizes (RunStats::replans) that
+  // were replaced, between two of its calls.
   int64_t swaps = 0;
   int64_t variant_bytes = 0; // of specialized variants (SessionOptions::max_variant_bytes)
 };

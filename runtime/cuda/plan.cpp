@@ -127,6 +127,7 @@ public:
       }
     }
     if (!refused.empty()) return first_refusal;
+    improve_products();
     if (replayable && put >= Replays::kFewestSteps)
       made->replays = std::make_unique<Replays>(
           place_.context, place_.recorder,
@@ -139,6 +140,13 @@ public:
   }
 
 private:
+  void improve_products() {
+    auto better = improvement_of(products_);
+    if (!better) return;
+    const auto differs = std::make_shared<bool>(false);
+    plan_.improvements.push_back({[differs, ask = std::move(better->ask)] { *differs = ask(); },
+                                  [ms = better->ms] { return ms; }, [differs] { return *differs; }});
+  }
   // Of host steps and of strings the executor takes care.
   [[nodiscard]] bool is_copy_on_gpu(const Step& step) const {
     const auto* copy = std::get_if<CopyStep>(&step);
@@ -181,7 +189,7 @@ private:
 
   Status library(const StepForm& form, int index, PreparedStep& step) {
     const auto& l = std::get<LibraryStep>(*form.step);
-    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value(), &products_};
+    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value(), plan_.settled, &products_};
     TESSERA_ASSIGN(auto operands, concrete_operands(variant_, form, call_, plan_));
     auto planned = [&]() -> Result<std::unique_ptr<CudaLibraryPlan>> {
       if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) return plan_cuda_matmul(context, *matmul, operands);
@@ -258,15 +266,17 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
     if (!choice.why.empty() && choice.why != told)
       TESSERA_LOGF(LogChannel::Perf, "'" + l->name + "' in steps: " + (told = choice.why));
   }
+  if (making.empty()) return {};
+  SegmentPlan::Improvement better;
   if (!make.empty())
-    plan.improvement = {[make = std::move(make)] {
-                          for (const auto& one : make) one();
-                        },
-                        std::move(make_ms)};
-  if (!making.empty())
-    plan.outdated = [making = std::move(making)] {
-      return std::all_of(making.begin(), making.end(), [](const auto& made) { return made(); });
+    better.begin = [make = std::move(make)] {
+      for (const auto& one : make) one();
     };
+  better.cost_ms = std::move(make_ms);
+  better.outdated = [making = std::move(making)] {
+    return std::all_of(making.begin(), making.end(), [](const auto& made) { return made(); });
+  };
+  plan.improvements.push_back(std::move(better));
   return {};
 }
 
