@@ -200,7 +200,7 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
   }
   for (size_t b = 0; b < v.exe->buffers.size(); ++b)
     if (v.buffer_segment[b] <= segment) {
-      table_.dims[b] = &plan->dims[b];
+      table_.dims[b] = &plan->shapes[static_cast<size_t>(v.buffer_shape[b])];
       table_.bytes[b] = plan->bytes[b];
     }
   TESSERA_TRY(device_.enter(segment, *plan));
