@@ -285,10 +285,11 @@ typedef struct {
   uint64_t background_compiles; /* that none waited for */
   uint64_t queued_compiles;     /* that the background has still to do */
   uint64_t evictions;           /* variants made for sizes that others took the place of */
-  uint64_t swaps;               /* variants made for sizes that came to a context or left it, and variants that were
-                                 * replaced, between two of its calls */
+  uint64_t swaps;               /* variants made for sizes that came to a context or left it, and variants and plans of
+                                 * sizes that were replaced, between two of its calls */
   uint64_t variant_bytes;       /* of variants made for sizes: see tessera_options.max_variant_bytes */
   double load_ms;               /* of a compiled file */
+  uint64_t cached_plans;        /* of the compiles: those whose result the cache folder had */
 } tessera_metrics;
 const char* tessera_get_metrics(const tessera_session* session, tessera_metrics* metrics);
 /* Why no variant that there was fitted the last call, of any context, of which that is so: the condition, the sizes, what

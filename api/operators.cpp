@@ -7,6 +7,7 @@
 #include "graph/ops/added.h"
 #include "graph/support/file.h"
 #include "graph/support/guarded.h"
+#include "graph/support/hash.h"
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
@@ -34,6 +35,17 @@ std::string_view kept(std::string text) {
   return all.emplace_back(std::move(text));
 }
 std::string text_or(const char* text, const char* otherwise = "") { return text == nullptr ? otherwise : text; }
+
+// Who has added operators.
+struct Adders {
+  std::mutex mutex;
+  std::set<std::string> libraries; // digests
+  bool program = false;
+};
+Adders& adders() {
+  static Adders all;
+  return all;
+}
 
 // ---- one operator's functions, as a record has them
 struct Functions {
@@ -338,10 +350,23 @@ Status load_operators(const std::string& path) {
                  " of the interface of operators, and this Tessera has version " +
                  std::to_string(TESSERA_OPERATORS_VERSION))
         .note("build it with this Tessera's headers, or install a newer Tessera");
+  TESSERA_ASSIGN(const Storage bytes, map_file(path));
   TESSERA_TRY(add_all(reinterpret_cast<tessera_register_operators_function>(library.symbol(kRegister)), path));
+  {
+    const std::scoped_lock adding(adders().mutex);
+    adders().libraries.insert(hash128(bytes.data, bytes.bytes).hex());
+  }
   loaded.insert(library.handle());
   library.keep();
   return {};
+}
+
+std::optional<std::string> added_operators() {
+  const std::scoped_lock lock(adders().mutex);
+  if (adders().program) return std::nullopt;
+  std::string text;
+  for (const std::string& digest : adders().libraries) text += digest + "\n";
+  return text;
 }
 
 const char* add_operator_to(tessera_registry* registry, const tessera_operator* op) {
@@ -380,6 +405,10 @@ const char* tessera_load_operators(const char* library) {
 const char* tessera_add_operators(tessera_register_operators_function operators) {
   auto outcome = guarded("registering operators", [&]() -> Status {
     if (operators == nullptr) return usage("the function is null");
+    {
+      const std::scoped_lock lock(adders().mutex);
+      adders().program = true;
+    }
     return add_all(operators, "the program's operators");
   });
   return outcome.ok() ? nullptr : record_error(outcome.error());

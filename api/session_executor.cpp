@@ -101,7 +101,8 @@ private:
       before.renewals = take_changes();
       RunStats* const counted = stats || profiles_ ? stats : &local;
       auto outcome = body(counted);
-      if (const int swaps = before.renewals + (counted ? counted->renewals : 0); swaps > 0) pool_->count_swaps(swaps);
+      if (const int swaps = before.renewals + (counted ? counted->renewals + counted->replans : 0); swaps > 0)
+        pool_->count_swaps(swaps);
       if (!stats) return outcome;
       stats->renewals += before.renewals;
       if (before.recompile_ms > 0) {

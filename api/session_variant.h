@@ -1,5 +1,6 @@
 // A variant as the session handles it, which knows no compiler.
 #pragma once
+#include "api/later_compiled.h"
 #include <memory>
 #include <set>
 #include <string>
@@ -7,7 +8,6 @@
 
 namespace tessera {
 
-struct Compiled;   // codegen/driver/compile.h
 struct Executable; // runtime/executable.h
 
 // One compiled variant and what the compile said.
@@ -18,9 +18,10 @@ struct SessionVariant {
   int conditions = 0;             // of a specialized one: how many dimensions it is made for
   std::set<std::string> as_loops; // CompileOptions::as_loops that it was compiled with
   std::shared_ptr<const Executable> executable;
-  std::shared_ptr<const Compiled> compiled; // of `executable`; null where the library holds no compiler
-  bool from_file = false;                   // of a compiled file: nothing was compiled
-  int64_t kernels = 0, cached_kernels = 0;  // that the compile needed; those of them that the cache folder had
+  LaterCompiled compiled;                  // of `executable`; null where the library holds no compiler
+  bool from_file = false;                  // of a compiled file: nothing was compiled
+  bool from_plan = false;                  // of the cache of plans: nothing was compiled
+  int64_t kernels = 0, cached_kernels = 0; // that the compile needed; those of them that the cache folder had
   // Those that it has replaced, with kernels that were tuned less.
   std::vector<std::shared_ptr<const Executable>> earlier;
 };

@@ -82,6 +82,7 @@ Status VariantPool::open() {
   from_file_ = variants.front()->from_file;
   for (const auto& v : variants) {
     totals_.compiles += v->from_file ? 0 : 1;
+    totals_.cached_plans += v->from_plan ? 1 : 0;
     totals_.kernels += v->kernels;
     totals_.cached_kernels += v->cached_kernels;
   }
@@ -172,6 +173,7 @@ Result<std::shared_ptr<SessionVariant>> VariantPool::make(Lock& lock, const std:
     return made;
   }
   ++totals_.compiles;
+  totals_.cached_plans += (*made)->from_plan ? 1 : 0;
   if (place == Place::Request) ++totals_.blocking;
   if (place == Place::Background) ++totals_.background;
   totals_.kernels += (*made)->kernels;

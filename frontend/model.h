@@ -5,12 +5,20 @@
 
 namespace tessera {
 
+// A weight whose bytes lie in a mapped file as they are, but not aligned: a copy of them has its place.
+struct CopiedWeight {
+  std::weak_ptr<const void> owner; // of the copy
+  const std::byte* copy = nullptr; // good while it is owned
+  Storage source;
+};
+
 struct ImportedModel {
   Graph graph;
   ModelInfo info;
   std::string path;
   std::vector<std::string> warnings;     // what the model says of itself and is not so, without being an error
   std::vector<std::string> weight_files; // files that hold weights, by their paths from the model's folder
+  std::vector<CopiedWeight> copied_weights;
 };
 
 // Reads a model file of any known format, recognised by its first bytes: an ONNX model, or an archive of torch.export.

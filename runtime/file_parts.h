@@ -2,6 +2,7 @@
 // runtime.
 #pragma once
 #include "graph/support/hash.h"
+#include "runtime/plan_bytes.h"
 #include <cstddef>
 #include <deque>
 #include <map>
@@ -30,7 +31,9 @@ private:
 };
 
 struct FileParts {
-  bool embed_weights = false;
+  FileParts() = default;
+  ~FileParts();
+  BytesPlaceFn place; // of bytes that the file refers to; null: it has all of them itself
   DistinctBytes objects;
   DistinctBytes sections; // weights and bodies
   nlohmann::json contracts = nlohmann::json::array();

@@ -1,11 +1,11 @@
 #include "graph/support/file.h"
+#include "graph/support/json_document.h"
 #include "runtime/load_plan.h"
 #include "runtime/variant.h"
 
 namespace tessera {
 namespace file {
 namespace {
-using Json = nlohmann::json;
 
 // Nothing behind the header is looked at before the hash is known to be right.
 Header header(const OpenedFile& f) {
@@ -83,17 +83,16 @@ Contract contract(const JsonValue& j, size_t objects) {
 
 } // namespace
 
-std::vector<LoadedVariant> read_file(const std::string& path, Storage bytes, int depth) {
+std::vector<LoadedVariant> read_file(const std::string& path, Storage bytes, const ModelParts* parts, int depth) {
   OpenedFile f{path, std::move(bytes), depth};
+  f.parts = parts;
   const Header h = header(f);
-  auto text = [&](uint64_t at, uint64_t count) {
-    const char* begin = f.chars(sizeof h + at);
-    Json j = Json::parse(begin, begin + count, nullptr, false);
-    if (j.is_discarded()) corrupt("it is not written as a compiled file is");
-    return j;
-  };
-  const Json code_json = text(h.plan_bytes, h.code_bytes), plan_json = text(0, h.plan_bytes);
-  const JsonValue code(code_json, "code"), plan(plan_json, "plan");
+  JsonDocument code_json, plan_json;
+  const char* text = f.chars(sizeof h);
+  if (!code_json.parse(text + h.plan_bytes, text + h.plan_bytes + h.code_bytes) ||
+      !plan_json.parse(text, text + h.plan_bytes))
+    corrupt("it is not written as a compiled file is");
+  const JsonValue code(code_json.json, "code"), plan(plan_json.json, "plan");
   const size_t hashed_end = sizeof h + h.hashed_bytes;
   f.target = code.at("target").text();
   f.objects = sections(code.at("objects"), sizeof h + h.plan_bytes + h.code_bytes, hashed_end);
@@ -109,6 +108,33 @@ std::vector<LoadedVariant> read_file(const std::string& path, Storage bytes, int
 
 } // namespace file
 
+namespace {
+Result<std::vector<file::LoadedVariant>> load(Storage file, const std::string& path, const ModelParts* parts,
+                                              const LinkFn& link, const ResolveHostStepFn& resolve) {
+  auto damaged = [&](const std::string& what) {
+    return Diagnostic(ErrorCode::CorruptFile, "'" + path + "' cannot be loaded: " + what)
+        .note("compile the model again with `tessera compile`");
+  };
+  std::vector<file::LoadedVariant> loaded;
+  try {
+    loaded = file::read_file(path, std::move(file), parts);
+  } catch (const file::Corrupt& c) {
+    return damaged(c.what);
+  } catch (file::Failed& f) {
+    return std::move(f.error);
+  } catch (const std::bad_alloc&) {
+    return Diagnostic(ErrorCode::OutOfMemory, "not enough memory to load '" + path + "'");
+  }
+  for (auto& v : loaded) {
+    TESSERA_TRY(check_target(v.executable->target));
+    auto consistent = verify(*v.executable);
+    if (!consistent.ok()) return damaged(consistent.error().message);
+    TESSERA_TRY(link_executable(*v.executable, link, resolve));
+  }
+  return loaded;
+}
+} // namespace
+
 Result<std::vector<FileVariant>> load_executables(const std::string& path, const LinkFn& link,
                                                   const ResolveHostStepFn& resolve) {
   TESSERA_ASSIGN(auto file, map_file(path));
@@ -117,29 +143,16 @@ Result<std::vector<FileVariant>> load_executables(const std::string& path, const
 
 Result<std::vector<FileVariant>> load_executables(Storage file, const std::string& path, const LinkFn& link,
                                                   const ResolveHostStepFn& resolve) {
-  auto damaged = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::CorruptFile, "'" + path + "' cannot be loaded: " + what)
-        .note("compile the model again with `tessera compile`");
-  };
-  std::vector<file::LoadedVariant> loaded;
-  try {
-    loaded = file::read_file(path, std::move(file));
-  } catch (const file::Corrupt& c) {
-    return damaged(c.what);
-  } catch (file::Failed& f) {
-    return std::move(f.error);
-  } catch (const std::bad_alloc&) {
-    return Diagnostic(ErrorCode::OutOfMemory, "not enough memory to load '" + path + "'");
-  }
+  TESSERA_ASSIGN(auto loaded, load(std::move(file), path, nullptr, link, resolve));
   std::vector<FileVariant> variants;
-  for (auto& v : loaded) {
-    TESSERA_TRY(check_target(v.executable->target));
-    auto consistent = verify(*v.executable);
-    if (!consistent.ok()) return damaged(consistent.error().message);
-    TESSERA_TRY(link_executable(*v.executable, link, resolve));
-    variants.push_back({std::move(v.label), v.conditions, std::move(v.executable)});
-  }
+  for (auto& v : loaded) variants.push_back({std::move(v.label), v.conditions, std::move(v.executable)});
   return variants;
+}
+
+Result<std::shared_ptr<Executable>> load_plan_bytes(Storage plan, const std::string& name, const ModelParts& parts,
+                                                    const LinkFn& link, const ResolveHostStepFn& resolve) {
+  TESSERA_ASSIGN(auto loaded, load(std::move(plan), name, &parts, link, resolve));
+  return std::move(loaded.front().executable);
 }
 
 Result<std::shared_ptr<const Executable>> load_executable(const std::string& path, const LinkFn& link,

@@ -1,5 +1,6 @@
 #include "runtime/load_plan.h"
 #include "graph/support/file.h"
+#include <algorithm>
 #include <bit>
 
 namespace tessera::file {
@@ -119,7 +120,16 @@ private:
     auto hash = sample_hash(storage.data, bytes);
     if (hash.lo != j.at("hash").at(size_t{0}).word() || hash.hi != j.at("hash").at(1).word())
       corrupt("the weights of '" + c.name + "' in '" + source + "' have changed since it was written");
-    c.value = Tensor::view(type, std::move(dims), std::move(storage));
+    const auto alignment = static_cast<uintptr_t>(std::clamp(info(type).bits / 8, 1, 8));
+    if (reinterpret_cast<uintptr_t>(storage.data) % alignment == 0) {
+      c.value = Tensor::view(type, std::move(dims), std::move(storage));
+    } else {
+      auto copy = Tensor::create(type, std::move(dims));
+      if (!copy.ok()) throw Failed{std::move(copy).take_error()};
+      std::memcpy(copy->mutable_data(), storage.data, bytes);
+      drop_pages(storage.data, bytes);
+      c.value = std::move(*copy);
+    }
     exe_->constants.push_back(std::move(c));
   }
 
@@ -141,6 +151,11 @@ private:
 
   // A weight file where it was, or next to the executable.
   const Storage& weights(const std::string& source, const std::string& constant) {
+    if (file_.parts) {
+      const auto part = file_.parts->find(source);
+      if (part == file_.parts->end()) corrupt("the model has no part '" + source + "' for constant '" + constant + "'");
+      return part->second;
+    }
     auto it = file_.mapped.find(source);
     if (it != file_.mapped.end()) return it->second;
     auto mapped = map_file(source);
@@ -179,7 +194,7 @@ private:
     });
   }
 
-  KernelLaunch kernel(const JsonValue& j) const {
+  KernelLaunch kernel(const JsonValue& j) {
     KernelLaunch k = launch(j);
     k.name = j.at("name").text();
     k.buffers = buffer_ids(j.at("buffers"));
@@ -193,9 +208,26 @@ private:
     });
     return k;
   }
-  // A contract with the sizes of this launch in the place of its parameters.
-  KernelLaunch launch(const JsonValue& j) const {
-    const Contract& c = file_.contracts[read_index<size_t>(j.at("contract"), file_.contracts.size())];
+  // A contract with the sizes of this launch in the place of its parameters: that of a launch before where they are
+  // equal, as in layers of a model.
+  KernelLaunch launch(const JsonValue& j) {
+    const auto number = read_index<size_t>(j.at("contract"), file_.contracts.size());
+    std::string key = std::to_string(number);
+    j.at("arguments").each([&](const JsonValue& a) { key += '\n' + a.text(); });
+    auto known = launches_.find(key);
+    if (known == launches_.end()) known = launches_.emplace(std::move(key), placed(j, file_.contracts[number])).first;
+    KernelLaunch k = known->second;
+    k.report_sites = j.at("sites").list([&](const JsonValue& s) {
+      IndexCheck c{s.at("table").text(), s.at("indices").text(), s.at("node").text()};
+      if (!s.at("extent").is_null()) c.extent = expr(s.at("extent"));
+      c.from_end = s.at("from_end").flag();
+      c.shape = exprs(s.at("shape"));
+      c.component = s.at("component").integer(-1, 64);
+      return c;
+    });
+    return k;
+  }
+  KernelLaunch placed(const JsonValue& j, const Contract& c) const {
     auto arguments = exprs(j.at("arguments"));
     if (arguments.size() != c.parameters.size())
       j.at("arguments").wrong(std::to_string(c.parameters.size()) + " sizes");
@@ -212,20 +244,12 @@ private:
     for (auto& a : k.access) place(a.elements);
     for (auto* list : {&k.conditions, &k.facts})
       for (auto& condition : *list) place(condition.value);
-    k.report_sites = j.at("sites").list([&](const JsonValue& s) {
-      IndexCheck c{s.at("table").text(), s.at("indices").text(), s.at("node").text()};
-      if (!s.at("extent").is_null()) c.extent = expr(s.at("extent"));
-      c.from_end = s.at("from_end").flag();
-      c.shape = exprs(s.at("shape"));
-      c.component = s.at("component").integer(-1, 64);
-      return c;
-    });
     return k;
   }
   StridedOperand operand(const JsonValue& j) const {
     return {buffer_id(j.at("buffer")), exprs(j.at("shape")), exprs(j.at("strides")), expr(j.at("offset"))};
   }
-  std::optional<EpilogueKernel> epilogue(const JsonValue& j) const {
+  std::optional<EpilogueKernel> epilogue(const JsonValue& j) {
     if (j.is_null()) return std::nullopt;
     return EpilogueKernel{kernel(j.at("kernel")), exprs(j.at("begin")), exprs(j.at("count"))};
   }
@@ -243,7 +267,7 @@ private:
     return e;
   }
 
-  Step step(const JsonValue& j) const {
+  Step step(const JsonValue& j) {
     if (j.has("kernel")) return kernel(j.at("kernel"));
     if (j.has("copy")) {
       const auto c = j.at("copy");
@@ -283,8 +307,8 @@ private:
     j.at("bodies").each([&](const JsonValue& b) {
       ControlBody body;
       const auto& section = file_.sections[read_index<size_t>(b.at("section"), file_.sections.size())];
-      auto variants =
-          read_file(file_.path, {file_.bytes.owner, file_.bytes.data + section.first, section.second}, file_.depth + 1);
+      auto variants = read_file(file_.path, {file_.bytes.owner, file_.bytes.data + section.first, section.second},
+                                file_.parts, file_.depth + 1);
       if (variants.size() != 1) b.at("section").wrong("a body, of one variant");
       body.executable = std::move(variants.front().executable);
       b.at("arguments").each([&](const JsonValue& a) {
@@ -304,7 +328,7 @@ private:
     if (j.has("trip_count")) s.trip_count = expr(j.at("trip_count"));
     return s;
   }
-  LibraryStep library(const JsonValue& j) const {
+  LibraryStep library(const JsonValue& j) {
     LibraryStep s;
     s.name = j.at("name").text();
     if (j.has("instead_of")) s.instead_of = static_cast<int>(j.at("instead_of").integer<int64_t>(0, kMostSteps));
@@ -359,6 +383,7 @@ private:
   size_t buffers_ = 0;
   std::unordered_map<size_t, int> object_; // by number in the file, in the executable
   Symbols symbols_;
+  std::map<std::string, KernelLaunch> launches_; // by contract and arguments
 };
 
 } // namespace

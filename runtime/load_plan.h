@@ -3,6 +3,7 @@
 #include "graph/support/json_reader.h"
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
+#include "runtime/plan_bytes.h"
 #include <map>
 
 namespace tessera::file {
@@ -35,7 +36,8 @@ struct OpenedFile {
   std::string target = {};
   std::vector<Contract> contracts = {};
   std::vector<std::pair<size_t, size_t>> objects = {}, sections = {}; // offset, bytes
-  std::map<std::string, Storage> mapped = {};                         // files of weights, by name
+  const ModelParts* parts = nullptr;          // where weights lie that are not in it; null: in files
+  std::map<std::string, Storage> mapped = {}; // these, by name
 
   [[nodiscard]] const char* chars(size_t at) const { return reinterpret_cast<const char*>(bytes.data) + at; }
 };
@@ -46,7 +48,8 @@ struct LoadedVariant {
   std::shared_ptr<Executable> executable;
 };
 // Functions are not linked. Both throw Corrupt and Failed.
-[[nodiscard]] std::vector<LoadedVariant> read_file(const std::string& path, Storage bytes, int depth = 0);
+[[nodiscard]] std::vector<LoadedVariant> read_file(const std::string& path, Storage bytes, const ModelParts* parts,
+                                                   int depth = 0);
 [[nodiscard]] std::shared_ptr<Executable> read_plan(OpenedFile& file, const JsonValue& plan);
 
 } // namespace tessera::file

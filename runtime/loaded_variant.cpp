@@ -162,21 +162,25 @@ Status LoadedVariant::check_overlaps(const std::vector<Tensor>& outputs) {
   return {};
 }
 
+// Begins what pays by now. True: the plan is to be made again.
+bool LoadedVariant::improve(SegmentPlan& plan, bool wait) const {
+  bool again = wait;
+  for (auto& improvement : plan.improvements) {
+    if (improvement.begin && !wait && plan.spent_ms >= improvement.cost_ms())
+      std::exchange(improvement.begin, nullptr)();
+    again = again || improvement.outdated();
+  }
+  return again;
+}
+
 // Plans the segment when its sizes are new; places its temporaries and outputs.
 Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& arguments) {
   const auto& v = *variant_;
   SegmentPlan* plan = plans_.find(segment, call);
-  if (plan && plan->improvement) {
-    if (arguments.wait_for_plans) {
-      plans_.drop(plan);
-      plan = nullptr;
-    } else if (plan->spent_ms >= plan->improvement->cost_ms()) {
-      std::exchange(plan->improvement, std::nullopt)->begin();
-    }
-  }
-  if (plan && plan->outdated && plan->outdated()) {
+  if (plan && !plan->improvements.empty() && improve(*plan, arguments.wait_for_plans)) {
     plans_.drop(plan);
     plan = nullptr;
+    ++stats_->replans;
   }
   if (!plan) {
     const Stopwatch watch;

@@ -59,6 +59,7 @@ private:
   LoadedVariant(Device& device, const ExecutorOptions& options)
       : device_(device), options_(options), plans_(options.memory) {}
   [[nodiscard]] Status steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss);
+  [[nodiscard]] bool improve(SegmentPlan& plan, bool wait) const;
   [[nodiscard]] Result<SegmentPlan*> enter(int segment, const CallArguments& arguments);
   Status check_overlaps(const std::vector<Tensor>& outputs);
   [[nodiscard]] Status make_output(size_t o, const CallArguments& arguments);

@@ -126,6 +126,7 @@ struct RunStats {
   int variant = 0;                  // which executable ran
   bool new_shape = false;
   int recompiles = 0; // during this call
+  int replans = 0;    // plans of sizes that were made again, with other choices of libraries
   int renewals = 0;   // variants that CallObserver::successor() replaced at its beginning
   double recompile_ms = 0;
   std::vector<GuardMiss> misses;

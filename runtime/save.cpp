@@ -1,3 +1,4 @@
+#include "graph/support/json_document.h"
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
 #include "runtime/file_parts.h"
@@ -15,7 +16,7 @@ namespace tessera {
 namespace {
 using Json = nlohmann::json;
 
-Result<std::string> file_bytes(const Executable& executable, bool embed_weights);
+Result<std::string> file_bytes(const Executable& executable, const BytesPlaceFn& place);
 
 // Symbols by name in the file; two of the same name are distinguished by a suffix.
 class SymbolNames {
@@ -238,7 +239,7 @@ private:
       Json arguments = Json::array();
       for (const auto& a : body.arguments)
         arguments.push_back({static_cast<int>(a.source), a.buffer, a.index, a.reverse, names_.text(a.size)});
-      TESSERA_ASSIGN(std::string bytes, file_bytes(*body.executable, parts_.embed_weights));
+      TESSERA_ASSIGN(std::string bytes, file_bytes(*body.executable, parts_.place));
       bodies.push_back({{"section", parts_.sections.take(std::move(bytes))}, {"arguments", std::move(arguments)}});
     }
     Json j{{"name", c.name},
@@ -333,7 +334,6 @@ private:
   }
 
   void constants(Json& out) {
-    auto regions = MappedRegions::of_this_process();
     for (const auto& c : e_.constants) {
       const auto& t = c.value;
       Json j{{"name", c.name}, {"dtype", name(t.dtype())}, {"dims", t.dims()}};
@@ -343,9 +343,8 @@ private:
       } else {
         auto hash = file::sample_hash(t.data(), t.bytes());
         j["hash"] = {hash.lo, hash.hi};
-        auto place = parts_.embed_weights ? std::nullopt : regions.find(t.data(), t.bytes());
-        if (place && ::access(place->path.c_str(), R_OK) == 0) { // a file that was deleted since is embedded
-          j["file"] = place->path;
+        if (const auto place = parts_.place ? parts_.place(t.data(), t.bytes()) : std::nullopt) {
+          j["file"] = place->file;
           j["offset"] = place->offset;
         } else {
           j["section"] = parts_.sections.add({t.data(), t.bytes()});
@@ -367,17 +366,19 @@ private:
 namespace {
 // All of a file but the sections, which follow at aligned places.
 struct FileHead {
-  explicit FileHead(bool embed_weights) { parts.embed_weights = embed_weights; }
+  explicit FileHead(BytesPlaceFn place) { parts.place = std::move(place); }
+  bool exact = false; // a text that is no UTF-8 is an error
   file::FileParts parts;
   file::Header header;
   std::string body; // all that is hashed
 
   Status make(std::span<const FileVariant> variants) {
-    Json plan, code;
+    JsonDocument plan_document, code_document;
+    Json &plan = plan_document.json = Json::object(), &code = code_document.json;
     auto& plans = plan["variants"] = Json::array();
     const std::string& target = variants.front().executable->target;
     for (const FileVariant& v : variants) {
-      Json& j = plans.emplace_back();
+      Json& j = plans.emplace_back(Json::object());
       if (v.executable->target != target)
         return Diagnostic(ErrorCode::Internal,
                           "variants of one file are for '" + target + "' and '" + v.executable->target + "'");
@@ -391,14 +392,16 @@ struct FileHead {
       return j;
     };
     plan["sections"] = sizes(parts.sections);
-    code = {{"target", target}, {"objects", sizes(parts.objects)}, {"kernels", std::move(parts.contracts)}};
+    code = Json{{"target", target}, {"objects", sizes(parts.objects)}, {"kernels", std::move(parts.contracts)}};
     // Names come from models: bytes that are no UTF-8 are replaced, which only changes how they print.
-    auto text = [](const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); };
+    const std::string plan_text = plan.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (exact && plan_text != plan.dump(-1, ' ', false, Json::error_handler_t::ignore))
+      return Diagnostic(ErrorCode::UnsupportedFeature, "a name in it is no UTF-8");
     auto align = [&] { body.resize(file::aligned(sizeof(file::Header) + body.size()) - sizeof(file::Header)); };
     std::memcpy(header.magic, file::kMagic, sizeof header.magic);
-    body = text(plan);
+    body = plan_text;
     header.plan_bytes = body.size();
-    body += text(code);
+    body += code.dump(-1, ' ', false, Json::error_handler_t::replace);
     header.code_bytes = body.size() - header.plan_bytes;
     for (const auto& o : parts.objects.all()) {
       align();
@@ -430,26 +433,52 @@ FileVariant only(const Executable& executable) {
   return {.executable = std::shared_ptr<const Executable>(std::shared_ptr<void>(), &executable)};
 }
 
-Result<std::string> file_bytes(const Executable& executable, bool embed_weights) {
-  FileHead head(embed_weights);
-  const FileVariant variant = only(executable);
-  TESSERA_TRY(head.make({&variant, 1}));
+// In files that this process has mapped; one that was deleted since is none.
+BytesPlaceFn in_mapped_files() {
+  auto regions = std::make_shared<const MappedRegions>(MappedRegions::of_this_process());
+  return [regions](const void* data, size_t bytes) -> std::optional<BytesPlace> {
+    auto place = regions->find(data, bytes);
+    if (!place || ::access(place->path.c_str(), R_OK) != 0) return std::nullopt;
+    return BytesPlace{std::move(place->path), place->offset};
+  };
+}
+
+Result<std::string> file_bytes(const FileHead& head) {
   std::string bytes;
+  bytes.reserve(head.header.file_bytes);
   TESSERA_TRY(head.each([&](const void* data, size_t count) {
     bytes.append(static_cast<const char*>(data), count);
     return Status();
   }));
   return bytes;
 }
+Result<std::string> file_bytes(const Executable& executable, const BytesPlaceFn& place) {
+  FileHead head(place);
+  const FileVariant variant = only(executable);
+  TESSERA_TRY(head.make({&variant, 1}));
+  return file_bytes(head);
+}
 } // namespace
 
 Status save_executables(std::span<const FileVariant> variants, const std::string& path, bool embed_weights) {
   TESSERA_CHECK(!variants.empty(), "a file has at least one variant");
-  FileHead head(embed_weights);
+  FileHead head(embed_weights ? BytesPlaceFn() : in_mapped_files());
   TESSERA_TRY(head.make(variants));
   TESSERA_ASSIGN(auto out, NewFile::create(path));
   TESSERA_TRY(head.each([&](const void* data, size_t count) { return out.write(data, count); }));
   return out.commit(true);
+}
+
+Result<std::string> plan_bytes(const Executable& executable, const BytesPlaceFn& place, int64_t most) {
+  FileHead head(place);
+  head.exact = true;
+  const FileVariant variant = only(executable);
+  TESSERA_TRY(head.make({&variant, 1}));
+  if (head.header.file_bytes > static_cast<uint64_t>(most))
+    return Diagnostic(ErrorCode::UnsupportedFeature, "it has " + std::to_string(head.header.file_bytes) +
+                                                         " bytes with the constants that were computed, more than " +
+                                                         std::to_string(most));
+  return file_bytes(head);
 }
 
 Status save_executable(const Executable& executable, const std::string& path, bool embed_weights) {

@@ -127,6 +127,7 @@ public:
         plan_(std::make_unique<SegmentPlan>()) {}
 
   Result<std::unique_ptr<SegmentPlan>> run() {
+    plan_->settled = wait_;
     for (size_t i = 0; i < v_.slots.size(); ++i) plan_->key.push_back(call_.bound[i] ? call_.values[i] : -1);
     evaluate_sizes(v_, call_);
     TESSERA_TRY(buffers());

@@ -39,12 +39,13 @@ struct SegmentPlan {
   // What pays for sizes that come often, and is made in the background: begun when calls of the plan have taken as long
   // as it takes, so that it never costs more than twice what is best. Empty: nothing, or it is begun.
   struct Improvement {
-    std::function<void()> begin;
+    std::function<void()> begin;     // empty: it was begun for another plan
     std::function<double()> cost_ms; // expected
+    std::function<bool()> outdated;  // true once planning again would choose other steps
   };
-  std::optional<Improvement> improvement;
+  std::vector<Improvement> improvements;
+  bool settled = false;                     // planning waited for all that others leave to the background
   double spent_ms = 0, submit_ms = 0;       // in calls of the plan; of these, starting its steps singly
-  std::function<bool()> outdated;           // true when planning again would choose other steps; empty: never
   [[nodiscard]] int64_t host_bytes() const; // that the plan takes, about
   [[nodiscard]] bool leaves_out(size_t step) const { return !left_out.empty() && left_out[step]; }
   int64_t step_scratch = 0, worker_scratch = 0;

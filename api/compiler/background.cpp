@@ -40,6 +40,12 @@ Result<double> tune_share_of_environment() {
 
 } // namespace
 
+bool wants_background_tuning(const SessionOptions& options) {
+  if (options.tune_share) return *options.tune_share != 0;
+  const auto share = tune_share_of_environment();
+  return !share.ok() || *share != 0;
+}
+
 Result<std::shared_ptr<BackgroundWork>>
 tune_in_background(const SessionOptions& options, const std::shared_ptr<TunedRecords>& records, BackgroundHooks hooks) {
   double share = options.tune_share.value_or(0);
@@ -53,7 +59,7 @@ tune_in_background(const SessionOptions& options, const std::shared_ptr<TunedRec
   BackgroundTuner::Hooks of_tuner;
   of_tuner.compiled = [hooks](const Executable& e) -> std::shared_ptr<const Compiled> {
     auto variant = hooks.variant(e);
-    return variant ? variant->compiled : nullptr;
+    return variant ? variant->compiled.get() : nullptr;
   };
   // The variant once more, with the schedules that are known by now; executors take it with their next call.
   of_tuner.renew = [hooks](const Executable& e, const CompileOptions& compile) -> Status {

@@ -5,6 +5,8 @@
 
 namespace tessera {
 
+// Whether the options or the environment want it; their error is tune_in_background()'s.
+[[nodiscard]] bool wants_background_tuning(const SessionOptions& options);
 // `options`: those of the session, whose share is checked; null result: never.
 [[nodiscard]] Result<std::shared_ptr<BackgroundWork>>
 tune_in_background(const SessionOptions& options, const std::shared_ptr<TunedRecords>& records, BackgroundHooks hooks);

@@ -1,45 +1,54 @@
-// The source of a session that compiles: model or program -> import -> compile.
+// The source of a session that compiles: model or program -> import -> compile, or its plan from the cache.
 #include "api/compiler/background.h"
+#include "api/compiler/model_compiler.h"
+#include "api/compiler/plan_cache.h"
 #include "api/file_variants.h"
 #include "api/variant.h"
 #include "codegen/driver/bodies.h"
-#include "codegen/driver/steering.h"
 #include "codegen/load/load.h"
 #include "codegen/tune/target.h"
-#include "frontend/fx/importer.h"
-#include "frontend/model.h"
+#include "graph/support/key_text.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
 #include "report/report.h"
 #include <algorithm>
+#include <mutex>
 
 namespace tessera {
 namespace {
 
-// The compile that made an executable: this one, or that of a body of its control flow.
-const Compiled* made_by(const Compiled& compiled, const Executable& executable) {
-  if (compiled.executable.get() == &executable) return &compiled;
-  for (const auto& [group, control] : compiled.bodies)
-    for (const auto& body : control->bodies)
-      if (const Compiled* found = made_by(*body.compiled, executable)) return found;
+// The compile that made an executable: that of `executable`, whose compile is `compiled`, or of a body of its control
+// flow. One that comes from the cache has its own executables, in the same order.
+const Compiled* made_by(const Compiled& compiled, const Executable& executable, const Executable& wanted) {
+  if (&executable == &wanted) return &compiled;
+  auto control = compiled.bodies.begin();
+  for (const Step& step : executable.steps) {
+    const auto* c = std::get_if<ControlStep>(&step);
+    if (!c || control == compiled.bodies.end()) continue;
+    const auto& bodies = (control++)->second->bodies;
+    for (size_t b = 0; b < std::min(bodies.size(), c->bodies.size()); ++b)
+      if (const Compiled* found = made_by(*bodies[b].compiled, *c->bodies[b].executable, wanted)) return found;
+  }
   return nullptr;
 }
 
 class CompiledVariants final : public VariantSource {
 public:
   CompiledVariants(std::string path, std::shared_ptr<const ProgramSource> program, SessionOptions options)
-      : path_(std::move(path)), program_(std::move(program)), options_(std::move(options)) {
+      : options_(std::move(options)) {
     CompileOptions& compile = options_.compile;
     compile.records = options_.use_tuned;
+    std::shared_ptr<TunedRecords> tuned;
     if (options_.use_tuned && !compile.tuned)
       if (auto target = tuned_target(compile))
-        compile.tuned = tuned_ = std::make_shared<TunedRecords>(compile.cache_dir, std::move(*target));
+        compile.tuned = tuned = std::make_shared<TunedRecords>(compile.cache_dir, std::move(*target));
+    compiler_ = std::make_shared<const ModelCompiler>(std::move(path), std::move(program), options_, std::move(tuned));
   }
 
   Result<std::vector<std::shared_ptr<SessionVariant>>> open() override {
     const Stopwatch watch;
-    if (!program_ && is_compiled_file(path_)) {
-      TESSERA_ASSIGN(auto all, open_file_variants(path_, options_));
+    if (!compiler_->program() && is_compiled_file(path())) {
+      TESSERA_ASSIGN(auto all, open_file_variants(path(), options_));
       from_file_ = true;
       import_ms_ = watch.ms();
       for (const auto& variant : all) {
@@ -57,53 +66,39 @@ public:
     return all;
   }
 
-  // Imports anew (a graph is consumed by its compile) and compiles, with the sizes of the requesting call as hints.
-  Result<std::shared_ptr<SessionVariant>> make(const VariantRequest& request) override {
-    if (from_file_) return no_file_variant(path_, request.sizes);
-    const Stopwatch watch;
-    ImportOptions import = options_.import;
-    for (const auto& [symbol, size] : request.sizes) import.dim_hints[symbol] = size;
-    import.of_call = import.of_call || request.of_call;
-    auto imported = program_ ? fx::import_program(*program_, import) : import_model(path_, import);
-    if (!imported.ok() && imported.error().code == ErrorCode::MissingValues && !options_.compile_only && !program_) {
-      import.undetermined = true; // the first call reports them
-      auto waiting = import_model(path_, import);
-      import.undetermined = waiting.ok();
-      if (waiting.ok()) imported = std::move(waiting);
+  Result<std::shared_ptr<SessionVariant>> make(const VariantRequest& wanted) override {
+    if (from_file_) return no_file_variant(path(), wanted.sizes);
+    CompileRequest request(wanted);
+    request.check_operators = !opened_;
+    auto variant = std::make_shared<SessionVariant>(described(request, compiler_->compile_options(request)));
+    ThreadPool* pool = request.background ? nullptr : options_.executor.pool.get();
+    const PlanRequest wanted_plan = plan_request(request);
+    PlanCache plans(wanted_plan, path() + ", " + variant->label, pool);
+    const std::shared_ptr<ModelContent> model = plans.usable() ? content(plans.cache(), pool) : nullptr;
+    // Who wants texts of a compile, or nothing else than it, gets one; so does tuning, which begins with it.
+    const bool asks = options_.compile_only || options_.compile.keep_tiles || options_.compile.keep_texts ||
+                      wants_background_tuning(options_);
+    if (auto plan = model && !asks ? plans.find(*model) : std::nullopt) {
+      for (const std::string& w : plans.warnings()) TESSERA_LOGF(LogChannel::Warnings, w);
+      take(*variant, std::move(*plan), request, model);
+      return variant;
     }
-    TESSERA_ASSIGN(auto model, std::move(imported));
-    const double took = watch.ms();
-    const bool first = !opened_;
-    if (first) {
-      import_ms_ = took;
-      info_ = model.info;
-      warnings_ = model.warnings;
-    }
-    CompileOptions compile = options_.compile;
-    if (request.background) compile.jobs = 1;
-    compile.as_loops.insert(request.as_loops.begin(), request.as_loops.end());
-    auto variant = std::make_shared<SessionVariant>();
-    variant->fits_no_call = import.undetermined;
-    variant->label = request.sizes.empty() ? "generic" : "for " + text_of(request.sizes);
-    variant->as_loops = compile.as_loops;
-    if (!variant->as_loops.empty())
-      variant->label += ", " + std::to_string(variant->as_loops.size()) + " nodes as loops";
-    if (request.specialization) TESSERA_TRY(assume(*request.specialization, request.sizes, model.graph, *variant));
-    if (first) TESSERA_TRY(check_operators(model.graph, compile));
-    TESSERA_ASSIGN(Compiled compiled, tessera::compile(std::move(model.graph), compile));
-    CompileReport& report = compiled.report;
-    report.import_ms = took;
-    if (tuned_) // a folder that neither can use is reported once
-      for (auto& w : tuned_->warnings())
-        if (std::find(report.cache_warnings.begin(), report.cache_warnings.end(), w) == report.cache_warnings.end())
-          report.cache_warnings.push_back(std::move(w));
-    if (first)
-      for (const std::string& w : warnings_) TESSERA_LOGF(LogChannel::Warnings, w);
-    for (const std::string& w : report.cache_warnings) TESSERA_LOGF(LogChannel::Warnings, w);
+    TESSERA_ASSIGN(CompiledModel made, compiler_->compile(request));
+    CompileReport& report = made.compiled.report;
+    for (auto& w : plans.warnings())
+      if (std::find(report.cache_warnings.begin(), report.cache_warnings.end(), w) == report.cache_warnings.end())
+        report.cache_warnings.push_back(std::move(w));
     variant->kernels = report.cache_hits + report.cache_misses;
     variant->cached_kernels = report.cache_hits;
-    variant->executable = compiled.executable;
-    variant->compiled = std::make_shared<const Compiled>(std::move(compiled));
+    variant->fits_no_call = made.fits_no_call;
+    variant->executable = made.compiled.executable;
+    // Schedules may have been measured while it was compiled.
+    if (model && !made.fits_no_call && report.plan_warnings.empty() && measured() == wanted_plan.measured)
+      plans.store(*model, {variant->executable, made.info, made.warnings, made.weight_files, variant->kernels},
+                  made.copied_weights);
+    imported(std::move(made.info), std::move(made.warnings), made.import_ms);
+    for (const std::string& w : report.cache_warnings) TESSERA_LOGF(LogChannel::Warnings, w);
+    variant->compiled = std::make_shared<const Compiled>(std::move(made.compiled));
     return variant;
   }
 
@@ -112,7 +107,8 @@ public:
     std::set<std::string> nodes;
     const bool earlier =
         std::any_of(variant.earlier.begin(), variant.earlier.end(), [&](const auto& e) { return e.get() == &in; });
-    const Compiled* from = earlier ? variant.compiled.get() : made_by(*variant.compiled, in);
+    const std::shared_ptr<const Compiled> compiled = variant.compiled;
+    const Compiled* from = earlier ? compiled.get() : made_by(*compiled, *variant.executable, in);
     if (!from || !from->graph) return nodes;
     for (const Group* group : flat_groups(from->report.plan)) // the steps of an attention, too
       if (group->kind == Group::Kind::Library && std::find(steps.begin(), steps.end(), group->name) != steps.end())
@@ -123,7 +119,7 @@ public:
 
   std::string report(const SessionVariant& variant, const Sizes& sizes, bool thorough) const override {
     if (!variant.compiled->graph) return variant.executable->report;
-    return report_text(*variant.compiled, info_, {path_, variant.label, sizes, thorough, thorough});
+    return report_text(*variant.compiled, info_, {path(), variant.label, sizes, thorough, thorough});
   }
 
   Status save(const std::vector<std::shared_ptr<const SessionVariant>>& variants, const std::string& path,
@@ -142,33 +138,70 @@ public:
   }
 
   Result<std::shared_ptr<BackgroundWork>> start_tuning(BackgroundHooks hooks) override {
-    return tune_in_background(options_, tuned_, std::move(hooks));
+    return tune_in_background(options_, compiler_->records(), std::move(hooks));
   }
 
 private:
-  Status assume(const Conditions& conditions, const Sizes& sizes, Graph& graph, SessionVariant& variant) const {
-    ShapeEnv& env = graph.env();
-    for (const auto& [symbol, how] : conditions.of) {
-      auto s = env.find(symbol);
-      if (!s) return Diagnostic(ErrorCode::Usage, "the model has no symbolic dimension '" + symbol + "'");
-      auto condition =
-          how.kind == Specialization::Kind::Exact ? sym_eq(*s, sizes.at(symbol)) : sym_eq(mod(*s, how.divisor), 0);
-      Location where;
-      where.file = path_;
-      TESSERA_TRY(env.require(condition, GuardClass::Assumed, "specialized on request", where));
-    }
-    graph.simplify_shapes();
-    variant.label = conditions.label;
-    variant.specialized = true;
-    variant.conditions = static_cast<int>(conditions.of.size());
-    return {};
+  [[nodiscard]] const std::string& path() const { return compiler_->path(); }
+
+  // What the first import said.
+  void imported(ModelInfo info, std::vector<std::string> warnings, double ms) {
+    if (opened_) return;
+    import_ms_ = ms;
+    info_ = std::move(info);
+    warnings_ = std::move(warnings);
+    for (const std::string& w : warnings_) TESSERA_LOGF(LogChannel::Warnings, w);
   }
 
-  const std::string path_;
-  const std::shared_ptr<const ProgramSource> program_;
+  [[nodiscard]] std::string measured() const {
+    if (!compiler_->records()) return "";
+    const auto all = compiler_->records()->all();
+    return "records " + (all.empty() ? "" : print_records(all));
+  }
+  [[nodiscard]] PlanRequest plan_request(const CompileRequest& request) const {
+    KeyText conditions;
+    if (request.specialization)
+      for (const auto& [symbol, how] : request.specialization->of) {
+        const auto& [kind, divisor, size] = how;
+        conditions.add(symbol, std::pair(kind, std::pair(divisor, size)));
+      }
+    return {compiler_->compile_options(request), compiler_->import_options(request), conditions.str(), measured()};
+  }
+
+  // The model as it is now; null where it cannot be read, of which the import says more.
+  std::shared_ptr<ModelContent> content(Cache& cache, ThreadPool* pool) {
+    std::lock_guard lock(content_mutex_);
+    if (!content_ || !content_->unchanged(pool)) {
+      auto read = compiler_->program() ? ModelContent::of_program(compiler_->program(), pool)
+                                       : ModelContent::of_file(path(), cache, pool);
+      if (!read.ok()) return nullptr;
+      content_ = std::move(*read);
+    }
+    return content_;
+  }
+
+  void take(SessionVariant& variant, KeptPlan plan, const CompileRequest& request,
+            const std::shared_ptr<ModelContent>& model) {
+    variant.from_plan = true;
+    variant.executable = plan.executable;
+    variant.kernels = variant.cached_kernels = plan.kernels;
+    variant.compiled = LaterCompiled([compiler = compiler_, executable = plan.executable, request, model] {
+      auto made = compiler->compile(request);
+      if (made.ok() && model->unchanged(nullptr)) return std::make_shared<const Compiled>(std::move(made->compiled));
+      TESSERA_LOGF(LogChannel::Warnings, "what a compile says of " + compiler->path() + " is not known: " +
+                                             (made.ok() ? "the model was changed" : made.error().str()));
+      Compiled nothing; // as of a compiled file
+      nothing.executable = executable;
+      return std::make_shared<const Compiled>(std::move(nothing));
+    });
+    imported(std::move(plan.info), std::move(plan.warnings), 0);
+  }
+
   SessionOptions options_;
-  std::shared_ptr<TunedRecords> tuned_; // that options_.compile.tuned shows, if it is this session's own
+  std::shared_ptr<const ModelCompiler> compiler_; // of variants, too, which may outlive this
   bool from_file_ = false, opened_ = false;
+  std::mutex content_mutex_;
+  std::shared_ptr<ModelContent> content_; // null: not needed yet
 };
 
 } // namespace

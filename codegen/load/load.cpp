@@ -46,4 +46,8 @@ Result<std::vector<FileVariant>> load_compiled(const std::string& path) {
   return load_executables(path, link, resolve_host_step);
 }
 
+Result<std::shared_ptr<Executable>> load_plan(Storage plan, const std::string& name, const ModelParts& parts) {
+  return load_plan_bytes(std::move(plan), name, parts, link, resolve_host_step);
+}
+
 } // namespace tessera

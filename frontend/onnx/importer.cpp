@@ -28,6 +28,7 @@ Result<ImportedModel> import(std::string_view bytes, const ImportOptions& option
   out.info.absent_weights = weights.absent();
   out.info.absent_bytes = weights.absent_bytes();
   out.weight_files = weights.files();
+  out.copied_weights = weights.copied();
   return out;
 }
 

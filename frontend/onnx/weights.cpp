@@ -198,6 +198,8 @@ Result<Tensor> WeightLoader::from_raw(DType dtype, Dims dims, std::string_view r
     std::transform(raw.begin(), raw.end(), reinterpret_cast<char*>(out.mutable_data()), [](char c) { return c != 0; });
   } else if (!raw.empty()) {
     std::memcpy(out.mutable_data(), raw.data(), raw.size());
+    if (owner != nullptr)
+      copied_.push_back({out.owner(), out.data(), {owner, reinterpret_cast<const std::byte*>(raw.data()), raw.size()}});
   }
   if (owner != nullptr) drop_pages(raw.data(), raw.size());
   return out;

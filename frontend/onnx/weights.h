@@ -1,7 +1,7 @@
 // TensorProto to Tensor: raw, typed and external data of every element type.
 #pragma once
+#include "frontend/model.h"
 #include "frontend/onnx/model_proto.h"
-#include "frontend/options.h"
 #include "graph/support/file.h"
 #include <map>
 #include <optional>
@@ -36,6 +36,7 @@ public:
   [[nodiscard]] int absent() const { return absent_; } // weights that were loaded without data
   [[nodiscard]] int64_t absent_bytes() const { return absent_bytes_; }
   [[nodiscard]] std::vector<std::string> files() const; // that were opened, as the model names them
+  [[nodiscard]] const std::vector<CopiedWeight>& copied() const { return copied_; }
 
 private:
   Result<Tensor> without_data(DType dtype, Dims dims, int64_t bytes);
@@ -52,6 +53,7 @@ private:
   int absent_ = 0;
   int64_t absent_bytes_ = 0;
   std::map<std::string, External> files_; // by location as the model writes it
+  std::vector<CopiedWeight> copied_;
 };
 
 } // namespace tessera::onnx

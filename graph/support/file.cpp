@@ -107,6 +107,10 @@ Result<std::string> read_file(const std::string& path) {
 
 Result<Storage> map_file(const std::string& path, ErrorCode code) {
   TESSERA_ASSIGN(auto fd, open_file(path, code));
+  return map_file(fd, path, code);
+}
+
+Result<Storage> map_file(const FileDescriptor& fd, const std::string& path, ErrorCode code) {
   struct stat st {};
   if (::fstat(fd.get(), &st) != 0) return file_error(code, path, "examine", errno);
   auto bytes = static_cast<size_t>(st.st_size);

@@ -50,6 +50,8 @@ private:
 
 // Maps a whole regular file read-only; the storage keeps the map. An empty file gives empty storage.
 [[nodiscard]] Result<Storage> map_file(const std::string& path, ErrorCode code = ErrorCode::FileError);
+[[nodiscard]] Result<Storage> map_file(const FileDescriptor& fd, const std::string& path,
+                                       ErrorCode code = ErrorCode::FileError);
 // Advice that whole pages in a map are not needed now; they return from the file when they are read.
 void drop_pages(const void* data, size_t bytes);
 

@@ -140,7 +140,8 @@ PyObject* metrics(PyObject* self, PyObject*) {
                                                        {"queued_compiles", m.queued_compiles},
                                                        {"evictions", m.evictions},
                                                        {"swaps", m.swaps},
-                                                       {"variant_bytes", m.variant_bytes}};
+                                                       {"variant_bytes", m.variant_bytes},
+                                                       {"cached_plans", m.cached_plans}};
     Ref out(PyDict_New());
     if (!out || !put(out.get(), "compile_ms", PyFloat_FromDouble(m.compile_ms)) ||
         !put(out.get(), "blocking_ms", PyFloat_FromDouble(m.blocking_ms)) ||

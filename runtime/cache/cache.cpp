@@ -7,6 +7,11 @@
 
 namespace tessera {
 
+namespace {
+std::string_view text_of(const std::string& file) { return file; }
+std::string_view text_of(const Storage& file) { return {reinterpret_cast<const char*>(file.data), file.bytes}; }
+} // namespace
+
 std::string cache_directory(const std::string& given) {
   if (!given.empty()) return given;
   if (const char* dir = std::getenv("TESSERA_CACHE_DIR"); dir && *dir) return dir;
@@ -39,7 +44,9 @@ std::vector<std::string> Cache::warnings() const {
   return warnings_;
 }
 
-std::optional<std::vector<char>> Cache::find(EntryKind kind, const Hash128& key) {
+// The file of an entry, as `read` gives it, and the payload in it.
+template <class File, class Read>
+std::optional<std::pair<File, std::string_view>> Cache::look(EntryKind kind, const Hash128& key, const Read& read) {
   if (!reads_) return std::nullopt;
   const std::string name = entry_file_name(kind, key);
   auto opened = open_entry_folder(directory_, name, PrivateFolder::Missing::Leave);
@@ -48,24 +55,49 @@ std::optional<std::vector<char>> Cache::find(EntryKind kind, const Hash128& key)
     if (reads_.exchange(false)) warn(cache_warning(opened.error()));
     return std::nullopt;
   }
-  const auto& folder = *opened;
-  if (!folder) return std::nullopt;
-  auto file = folder->read(name, true);
+  if (!*opened) return std::nullopt;
+  Result<std::optional<File>> file = read(**opened, name);
   if (!file.ok()) {
     if (!unread_.exchange(true)) warn(cache_warning(file.error()));
     return std::nullopt;
   }
   if (!*file) return std::nullopt;
-  auto entry = decode_entry(**file);
+  auto entry = decode_entry(text_of(**file));
   if (entry.ok() && (entry->kind != kind || entry->key != key))
     entry = Diagnostic(ErrorCode::CorruptFile, "it is the entry of another key");
   if (!entry.ok()) {
-    if (!damaged_.exchange(true))
-      warn("cache entry " + folder->path() + "/" + name + " is damaged: " + entry.error().message +
-           "; damaged entries are made again and replaced ('tessera cache verify' names them all)");
+    report_damaged(kind, key, entry.error().message);
     return std::nullopt;
   }
-  return std::vector<char>(entry->payload.begin(), entry->payload.end());
+  const std::string_view payload = entry->payload;
+  const auto at = static_cast<size_t>(payload.data() - text_of(**file).data());
+  std::pair<File, std::string_view> out{std::move(**file), {}};
+  out.second = text_of(out.first).substr(at); // a short string moves its bytes
+  return out;
+}
+
+void Cache::report_damaged(EntryKind kind, const Hash128& key, const std::string& why) {
+  if (damaged_.exchange(true)) return;
+  const std::string name = entry_file_name(kind, key);
+  const auto folder = open_entry_folder(directory_, name, PrivateFolder::Missing::Leave);
+  const std::string& path = folder.ok() && *folder ? (*folder)->path() : directory_;
+  warn("cache entry " + path + "/" + name + " is damaged: " + why +
+       "; damaged entries are made again and replaced ('tessera cache verify' names them all)");
+}
+
+std::optional<std::vector<char>> Cache::find(EntryKind kind, const Hash128& key) {
+  auto found = look<std::string>(
+      kind, key, [](const PrivateFolder& folder, const std::string& name) { return folder.read(name, true); });
+  if (!found) return std::nullopt;
+  return std::vector<char>(found->second.begin(), found->second.end());
+}
+
+std::optional<Storage> Cache::map(EntryKind kind, const Hash128& key) {
+  auto found = look<Storage>(
+      kind, key, [](const PrivateFolder& folder, const std::string& name) { return folder.map(name, true); });
+  if (!found) return std::nullopt;
+  const std::string_view payload = found->second;
+  return Storage{std::move(found->first.owner), reinterpret_cast<const std::byte*>(payload.data()), payload.size()};
 }
 
 void Cache::store(EntryKind kind, const Hash128& key, const EntryOrigin& origin, std::string_view payload) {

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tessera {
@@ -35,12 +36,20 @@ public:
 
   // Any thread may call these.
   [[nodiscard]] std::optional<std::vector<char>> find(EntryKind kind, const Hash128& key);
+  // The same for what is large: the payload is a view of the entry's file, which stays as it is while the storage lives.
+  [[nodiscard]] std::optional<Storage> map(EntryKind kind, const Hash128& key);
+  // A damaged payload, which the caller has found: the entry is reported as find() does.
+  void report_damaged(EntryKind kind, const Hash128& key, const std::string& why);
   void store(EntryKind kind, const Hash128& key, const EntryOrigin& origin, std::string_view payload);
   // Problems of the cache itself, each kind once. They never fail a compilation.
   [[nodiscard]] std::vector<std::string> warnings() const;
   [[nodiscard]] const std::string& directory() const { return directory_; }
+  [[nodiscard]] int64_t limit() const { return limit_; } // of the folder, in bytes
 
 private:
+  template <class File, class Read>
+  [[nodiscard]] std::optional<std::pair<File, std::string_view>> look(EntryKind kind, const Hash128& key,
+                                                                      const Read& read);
   void warn(std::string text);
   void count(int64_t bytes);
   std::string directory_;

@@ -32,6 +32,8 @@ std::string_view name(EntryKind kind) {
   case EntryKind::Kernel: return "kernel";
   case EntryKind::Choice: return "choice";
   case EntryKind::Records: return "records";
+  case EntryKind::Plan: return "plan";
+  case EntryKind::Digest: return "digest";
   }
   return "";
 }
@@ -48,6 +50,10 @@ EntryFile entry_file(std::string_view file_name) {
 }
 
 std::string Entry::file_name() const { return entry_file_name(kind, key); }
+
+size_t entry_head_bytes(const EntryOrigin& origin) {
+  return sizeof(Header) + origin.creator.size() + origin.device.size() + origin.name.size();
+}
 
 std::string encode_entry_head(const Entry& entry) {
   const std::string texts = entry.origin.creator + entry.origin.device + entry.origin.name;

@@ -16,9 +16,11 @@
 namespace tessera {
 
 enum class EntryKind : uint32_t {
-  Kernel = 1, // machine code of the host, or PTX with what an assembler made of it
-  Choice = 2, // what a library chose for a problem (choices.h)
-  Records = 3 // the text of tuned.json; in archives only
+  Kernel = 1,  // machine code of the host, or PTX with what an assembler made of it
+  Choice = 2,  // what a library chose for a problem (choices.h)
+  Records = 3, // the text of tuned.json; in archives only
+  Plan = 4,    // what a model was compiled to (api/compiler/plan_cache.h)
+  Digest = 5   // of a model's file (api/compiler/model_content.h)
 };
 // "kernel"; empty for a number that is no kind.
 [[nodiscard]] std::string_view name(EntryKind kind);
@@ -49,7 +51,8 @@ enum class EntryFile : uint8_t {
   Unknown
 };
 [[nodiscard]] EntryFile entry_file(std::string_view file_name);
-// The file's bytes in front of the payload.
+// The file's bytes in front of the payload, and their number.
+[[nodiscard]] size_t entry_head_bytes(const EntryOrigin& origin);
 [[nodiscard]] std::string encode_entry_head(const Entry& entry);
 // The entry that these bytes are; its payload is a view of them. Errors: CorruptFile that says what is wrong.
 [[nodiscard]] Result<Entry> decode_entry(std::string_view file);

@@ -151,6 +151,13 @@ Result<FileDescriptor> open_own(int folder, const std::string& name, const std::
   TESSERA_TRY(check_own(path, st));
   return fd;
 }
+
+// The time of the last use becomes now; refused on a read-only disk, where nothing is evicted either.
+void set_used(const FileDescriptor& fd) {
+  struct stat st {};
+  if (::fstat(fd.get(), &st) == 0 && st.st_mtim.tv_sec + PrivateFolder::kUseSeconds < ::time(nullptr))
+    (void)::futimens(fd.get(), nullptr);
+}
 } // namespace
 
 Result<std::optional<std::string>> PrivateFolder::read(const std::string& name, bool used) const {
@@ -158,10 +165,17 @@ Result<std::optional<std::string>> PrivateFolder::read(const std::string& name, 
   TESSERA_ASSIGN(auto fd, open_own(fd_.get(), name, path, read_flags()));
   if (!fd) return std::optional<std::string>();
   TESSERA_ASSIGN(auto text, read_rest(fd, path));
-  struct stat st {};
-  if (used && ::fstat(fd.get(), &st) == 0 && st.st_mtim.tv_sec + kUseSeconds < ::time(nullptr))
-    (void)::futimens(fd.get(), nullptr); // refused on a read-only disk, where nothing is evicted either
+  if (used) set_used(fd);
   return std::optional(std::move(text));
+}
+
+Result<std::optional<Storage>> PrivateFolder::map(const std::string& name, bool used) const {
+  const std::string path = path_ + "/" + name;
+  TESSERA_ASSIGN(auto fd, open_own(fd_.get(), name, path, read_flags()));
+  if (!fd) return std::optional<Storage>();
+  TESSERA_ASSIGN(auto file, map_file(fd, path));
+  if (used) set_used(fd);
+  return std::optional(std::move(file));
 }
 
 Status PrivateFolder::write(const std::string& name, std::initializer_list<std::string_view> pieces, bool sync) const {

@@ -28,6 +28,8 @@ public:
   // Contents of a file; nothing if it does not exist. `used`: the time of its last modification becomes now, where the
   // file system allows it and the time is older than kUseSeconds. Errors: FileError, as for the folder.
   [[nodiscard]] Result<std::optional<std::string>> read(const std::string& name, bool used = false) const;
+  // The same, mapped: what replaces or removes the file does not change it.
+  [[nodiscard]] Result<std::optional<Storage>> map(const std::string& name, bool used = false) const;
   // Replaces a file atomically, also with concurrent readers and writers. Its mode is 0600. `sync`: returns when the
   // contents are on disk, so that a loss of power leaves the file before or this one.
   [[nodiscard]] Status write(const std::string& name, std::initializer_list<std::string_view> pieces,

@@ -81,6 +81,22 @@ CublasLt::algorithm(const std::string& key, const std::function<Result<std::opti
   return algorithms_.emplace(key, found).first->second;
 }
 
+bool CublasLt::knows(const std::string& key) const {
+  std::lock_guard lock(mutex_);
+  return algorithms_.contains(key);
+}
+
+void CublasLt::took(double ms) {
+  std::lock_guard lock(mutex_);
+  ++queries_;
+  queries_ms_ += ms;
+}
+
+double CublasLt::mean_ms() const {
+  std::lock_guard lock(mutex_);
+  return queries_ > 0 ? queries_ms_ / static_cast<double>(queries_) : 0;
+}
+
 std::string CublasLt::bytes_of(const std::optional<Algorithm>& answer) {
   static_assert(std::is_trivially_copyable_v<cublasLtMatmulAlgo_t>);
   if (!answer) return {};

@@ -76,6 +76,9 @@ public:
   };
   [[nodiscard]] Result<std::optional<Algorithm>>
   algorithm(const std::string& key, const std::function<Result<std::optional<Algorithm>>()>& ask);
+  [[nodiscard]] bool knows(const std::string& key) const; // algorithm() asks nobody
+  void took(double ms);                                   // a query
+  [[nodiscard]] double mean_ms() const;                   // of a query; 0 before the first
   // An answer of the heuristics as the bytes that LibraryChoices keeps, and back: nothing where the bytes are no answer.
   [[nodiscard]] static std::string bytes_of(const std::optional<Algorithm>& answer);
   [[nodiscard]] static std::optional<std::optional<Algorithm>> answer_of(std::string_view bytes);
@@ -85,8 +88,10 @@ public:
 
 private:
   std::shared_ptr<const DynamicLibrary> library_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_; // of what follows
   std::unordered_map<std::string, std::optional<Algorithm>> algorithms_;
+  int64_t queries_ = 0;
+  double queries_ms_ = 0;
 };
 
 } // namespace tessera::cuda

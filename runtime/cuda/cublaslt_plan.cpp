@@ -1,5 +1,6 @@
 // Products planned for cuBLASLt.
 #include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/cuda/cublaslt_product.h"
 #include "runtime/cuda/gemm_sizes.h"
 #include "runtime/cuda/library_choices.h"
@@ -262,9 +263,7 @@ private:
     const bool epilogue = fused && call_.fused;
     out->bias = epilogue && bias_;
     out->residual = epilogue && residual_;
-    TESSERA_ASSIGN(auto algorithm, library_->algorithm(key(problem_, fused, pointers), [&] {
-      return choose(*out->descriptors, fused, pointers, doing);
-    }));
+    TESSERA_ASSIGN(auto algorithm, choose(*out, fused, pointers, doing));
     if (!algorithm) return std::shared_ptr<PreparedProduct>();
     out->algorithm = *algorithm;
     out->alpha = ProductFactor(epilogue ? call_.scale * call_.fused->alpha : call_.scale, types_.scale);
@@ -298,20 +297,43 @@ private:
     return v;
   }
 
-  Result<std::optional<CublasLt::Algorithm>> choose(const ProductDescriptors& exact, bool fused, bool pointers,
+  // For a product of varying sizes that the library was not asked for yet, the algorithm of its cell of the grid, which
+  // takes no query; `out` then says how to ask.
+  Result<std::optional<CublasLt::Algorithm>> choose(PreparedProduct& out, bool fused, bool pointers,
                                                     const std::string& doing) const {
     const Alignments aligned = alignments(fused, pointers);
-    const GemmProblem like = on_grid(problem_, varying(problem_.swapped), types_.operand_bytes, types_.result_bytes);
-    if (const std::string its_key = key(like, fused, pointers); its_key != key(problem_, fused, pointers)) {
-      TESSERA_ASSIGN(auto near, library_->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
-        TESSERA_ASSIGN(auto d, describe(like, fused, pointers, doing));
-        return d ? chosen(its_key, *d, aligned, doing) : std::optional<CublasLt::Algorithm>();
-      }));
-      if (near)
-        if (const auto bytes = workspace_of(near->algo, exact); bytes && *bytes <= kWorkspace)
-          return std::optional(CublasLt::Algorithm{near->algo, *bytes});
+    const std::string its_key = key(problem_, fused, pointers);
+    if (!context_.exactly && !library_->knows(its_key) && !choices_->find(its_key)) {
+      const GemmProblem like = on_grid(problem_, varying(problem_.swapped), types_.operand_bytes, types_.result_bytes);
+      if (const std::string cell = key(like, fused, pointers); cell != its_key) {
+        TESSERA_ASSIGN(auto near, library_->algorithm(cell, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
+          TESSERA_ASSIGN(auto d, describe(like, fused, pointers, doing));
+          return d ? chosen(cell, *d, aligned, doing) : std::optional<CublasLt::Algorithm>();
+        }));
+        if (near)
+          if (const auto bytes = workspace_of(near->algo, *out.descriptors); bytes && *bytes <= kWorkspace) {
+            out.ask_exactly = asking(out, its_key, aligned, doing);
+            out.ask_ms = library_->mean_ms();
+            return std::optional(CublasLt::Algorithm{near->algo, *bytes});
+          }
+      }
     }
-    return chosen(key(problem_, fused, pointers), exact, aligned, doing);
+    return library_->algorithm(its_key, [&] { return chosen(its_key, *out.descriptors, aligned, doing); });
+  }
+
+  std::function<bool()> asking(const PreparedProduct& product, const std::string& its_key, const Alignments& aligned,
+                               const std::string& doing) const {
+    return [library = library_, choices = choices_, &product, its_key, aligned, doing] {
+      std::lock_guard lock(product.mutex);
+      auto found = library->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
+        TESSERA_ASSIGN(auto answer, ask(*library, *product.descriptors, aligned, doing));
+        choices->put(its_key, CublasLt::bytes_of(answer));
+        return answer;
+      });
+      if (!found.ok()) TESSERA_LOGF(LogChannel::Perf, found.error().message);
+      return found.ok() && *found &&
+             std::memcmp(&(*found)->algo, &product.algorithm.algo, sizeof product.algorithm.algo) != 0;
+    };
   }
 
   // Bytes of workspace that an algorithm takes for a product; nothing where the library does not take it there.
@@ -335,14 +357,13 @@ private:
         if (const auto bytes = workspace_of((*answer)->algo, d); bytes && *bytes <= (*answer)->workspace_bytes)
           return *answer;
     }
-    TESSERA_ASSIGN(auto answer, ask(d, aligned, doing));
+    TESSERA_ASSIGN(auto answer, ask(*library_, d, aligned, doing));
     choices_->put(its_key, CublasLt::bytes_of(answer));
     return answer;
   }
 
-  Result<std::optional<CublasLt::Algorithm>> ask(const ProductDescriptors& d, const Alignments& aligned,
-                                                 const std::string& doing) const {
-    const auto& lt = *library_;
+  static Result<std::optional<CublasLt::Algorithm>> ask(CublasLt& lt, const ProductDescriptors& d,
+                                                        const Alignments& aligned, const std::string& doing) {
     struct Preference {
       const CublasLt& lt;
       cublasLtMatmulPreference_t handle = nullptr;
@@ -363,8 +384,10 @@ private:
     TESSERA_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.d));
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
+    const Stopwatch watch;
     auto status = lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, d.product, d.a, d.b, d.c, d.c, preference.handle, 1,
                                                     &found, &count);
+    lt.took(watch.ms());
     // "No algorithm" and "no such combination" are answers.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
         (status == CUBLAS_STATUS_SUCCESS && (count == 0 || found.state != CUBLAS_STATUS_SUCCESS)))
@@ -384,6 +407,23 @@ private:
 };
 
 } // namespace
+
+std::optional<ProductImprovement> improvement_of(const PreparedProducts& products) {
+  std::vector<std::shared_ptr<const PreparedProduct>> near;
+  ProductImprovement out;
+  for (const auto& [key, product] : products)
+    if (product && product->ask_exactly) {
+      near.push_back(product);
+      out.ms += product->ask_ms;
+    }
+  if (near.empty()) return std::nullopt;
+  out.ask = [near = std::move(near)] {
+    bool other = false;
+    for (const auto& product : near) other = product->ask_exactly() || other; // all are asked for
+    return other;
+  };
+  return out;
+}
 
 Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call,
                                                           std::span<const Operand> operands) {

@@ -69,7 +69,7 @@ public:
   Status choose(const Variant& variant, int segment, const Variant::CallState& call, bool wait,
                 SegmentPlan& plan) override {
     TESSERA_TRY(choose_steps(*context_, variant, segment, call, plan, wait));
-    plans_are_made_ = plans_are_made_ || plan.outdated;
+    plans_are_made_ = plans_are_made_ || !plan.improvements.empty();
     return {};
   }
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,

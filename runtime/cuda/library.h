@@ -35,11 +35,19 @@ struct CudaPlanContext {
   Context& context;
   const std::string& name;
   bool can_finish = false; // there is an EpilogueKernel to run where the library refuses the fused epilogue
+  bool exactly = false;    // choices are for these very sizes, not for those of the grid (gemm_sizes.h)
   // What the products of a class (library_classes.h) share: made by the first that is planned.
   std::shared_ptr<const PreparedProduct>* product = nullptr;
 };
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
 plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands);
+// Of products that are computed by the algorithms of sizes near theirs: `ask` asks the library for theirs, which takes
+// about so long. True: one is another, and planning again pays. Nothing where there are no such products.
+struct ProductImprovement {
+  std::function<bool()> ask;
+  double ms = 0;
+};
+[[nodiscard]] std::optional<ProductImprovement> improvement_of(const PreparedProducts& products);
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
 plan_cuda_conv(const CudaPlanContext& context, const ConvCall& call, std::span<const Operand> operands);
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>

@@ -127,6 +127,7 @@ public:
       }
     }
     if (!refused.empty()) return first_refusal;
+    improve_products();
     if (replayable && put >= Replays::kFewestSteps)
       made->replays = std::make_unique<Replays>(
           place_.context, place_.recorder,
@@ -139,6 +140,13 @@ public:
   }
 
 private:
+  void improve_products() {
+    auto better = improvement_of(products_);
+    if (!better) return;
+    const auto differs = std::make_shared<bool>(false);
+    plan_.improvements.push_back({[differs, ask = std::move(better->ask)] { *differs = ask(); },
+                                  [ms = better->ms] { return ms; }, [differs] { return *differs; }});
+  }
   // Of host steps and of strings the executor takes care.
   [[nodiscard]] bool is_copy_on_gpu(const Step& step) const {
     const auto* copy = std::get_if<CopyStep>(&step);
@@ -188,7 +196,7 @@ private:
     } else {
       change_buffers(variant_, form, operands);
     }
-    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value(), &shared.product};
+    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value(), plan_.settled, &shared.product};
     auto planned = [&]() -> Result<std::unique_ptr<CudaLibraryPlan>> {
       if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) return plan_cuda_matmul(context, *matmul, operands);
       if (const auto* conv = std::get_if<ConvCall>(&l.call)) return plan_cuda_conv(context, *conv, operands);
@@ -248,18 +256,23 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
   std::function<double()> make_ms;
   std::vector<std::function<bool()>> making;
   std::string told; // the last reason that was logged
+  std::vector<std::optional<AttentionChoice>> choices(variant.library_classes);
   for (size_t s = begin; s < end; ++s) {
     const auto* l = std::get_if<LibraryStep>(variant.steps[s].step);
     if (!l || l->instead_of == 0) continue;
     const auto* attention = std::get_if<FusedAttentionCall>(&l->call);
-    AttentionChoice choice;
-    if (attention) {
+    auto& chosen = choices[static_cast<size_t>(variant.steps[s].library_class)];
+    const bool first_of_class = !chosen;
+    if (first_of_class) chosen.emplace();
+    AttentionChoice& choice = *chosen;
+    if (attention && first_of_class) {
       TESSERA_ASSIGN(auto operands, concrete_operands(variant, variant.steps[s], call, plan));
       choice = choose_attention(context, l->name, *attention, operands, wait);
     }
     if (plan.left_out.empty()) plan.left_out.resize(end - begin);
     size_t first = choice.taken ? s + 1 : s, count = choice.taken ? static_cast<size_t>(l->instead_of) : 1;
     for (size_t i = first; i < first + count; ++i) plan.left_out[i - begin] = true;
+    if (!first_of_class) continue;
     if (choice.make) {
       make.push_back(std::move(choice.make));
       make_ms = std::move(choice.make_ms);
@@ -268,15 +281,17 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
     if (!choice.why.empty() && choice.why != told)
       TESSERA_LOGF(LogChannel::Perf, "'" + l->name + "' in steps: " + (told = choice.why));
   }
+  if (making.empty()) return {};
+  SegmentPlan::Improvement better;
   if (!make.empty())
-    plan.improvement = {[make = std::move(make)] {
-                          for (const auto& one : make) one();
-                        },
-                        std::move(make_ms)};
-  if (!making.empty())
-    plan.outdated = [making = std::move(making)] {
-      return std::all_of(making.begin(), making.end(), [](const auto& made) { return made(); });
+    better.begin = [make = std::move(make)] {
+      for (const auto& one : make) one();
     };
+  better.cost_ms = std::move(make_ms);
+  better.outdated = [making = std::move(making)] {
+    return std::all_of(making.begin(), making.end(), [](const auto& made) { return made(); });
+  };
+  plan.improvements.push_back(std::move(better));
   return {};
 }
 

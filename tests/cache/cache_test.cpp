@@ -8,7 +8,7 @@
 namespace tessera::cache_test {
 namespace {
 
-constexpr EntryKind kKinds[] = {EntryKind::Kernel, EntryKind::Choice};
+constexpr EntryKind kKinds[] = {EntryKind::Kernel, EntryKind::Choice, EntryKind::Plan, EntryKind::Digest};
 
 TEST(Cache, FindsWhatWasStoredByKindAndKey) {
   Folder folder;
@@ -21,7 +21,7 @@ TEST(Cache, FindsWhatWasStoredByKindAndKey) {
     EXPECT_FALSE(cache.find(kind, {3, 7}));
     EXPECT_TRUE(cache.warnings().empty());
   }
-  EXPECT_EQ(files(folder.path()).size(), 4U) << "kinds do not share entries, and no temporary files stay";
+  EXPECT_EQ(files(folder.path()).size(), 2 * std::size(kKinds)) << "kinds do not share entries, and no temporary files stay";
   EXPECT_TRUE(problems(folder.path()).empty());
   Cache off(folder.path(), false);
   EXPECT_FALSE(off.find(kKinds[0], {1, 7}));
@@ -237,6 +237,53 @@ TEST(Cache, TheFolderComesFromTheEnvironment) {
   EXPECT_EQ(with(nullptr, nullptr, "/h"), "/h/.cache/tessera");
   EXPECT_EQ(with(nullptr, nullptr, nullptr), "") << "nowhere: it is off";
   EXPECT_EQ(cache_directory("/given"), "/given");
+}
+
+// A mapped payload stays as it was whatever happens to the file.
+TEST(CacheMap, ShowsTheEntryAsItWas) {
+  const Folder folder;
+  Cache cache(folder.path(), true);
+  EXPECT_FALSE(cache.map(EntryKind::Plan, {1, 7}));
+  store(cache, 1, 10000, EntryKind::Plan);
+  auto mapped = cache.map(EntryKind::Plan, {1, 7});
+  ASSERT_TRUE(mapped);
+  const auto text = [&] { return std::string(reinterpret_cast<const char*>(mapped->data), mapped->bytes); };
+  EXPECT_EQ(text(), content(1, 10000));
+  cache.store(EntryKind::Plan, {1, 7}, {}, "another one");
+  EXPECT_EQ(text(), content(1, 10000));
+  ASSERT_TRUE(evict(folder.path(), {.limit = 0}).ok());
+  EXPECT_EQ(text(), content(1, 10000));
+  EXPECT_FALSE(cache.map(EntryKind::Plan, {1, 7}));
+}
+
+TEST(CacheMap, RefusesWhatFindRefuses) {
+  const Folder folder;
+  Cache cache(folder.path(), true);
+  store(cache, 1, 100, EntryKind::Plan);
+  const fs::path file = files(folder.path()).at(0);
+  const std::string whole = read(file);
+  for (const std::string& bytes : {std::string(), whole.substr(0, 50), whole + "x"}) {
+    write(file, bytes);
+    EXPECT_FALSE(Cache(folder.path(), true).map(EntryKind::Plan, {1, 7}));
+  }
+  write(file, whole);
+  EXPECT_TRUE(Cache(folder.path(), true).map(EntryKind::Plan, {1, 7}));
+  ASSERT_EQ(::chmod(file.c_str(), 0666), 0);
+  EXPECT_FALSE(Cache(folder.path(), true).map(EntryKind::Plan, {1, 7}));
+  Cache off(folder.path(), false);
+  EXPECT_FALSE(off.map(EntryKind::Plan, {1, 7}));
+}
+
+// A payload that its reader finds to be damaged is reported as any other.
+TEST(CacheMap, DamageThatTheReaderFinds) {
+  const Folder folder;
+  Cache cache(folder.path(), true);
+  store(cache, 1, 100, EntryKind::Plan);
+  cache.report_damaged(EntryKind::Plan, {1, 7}, "it says nothing");
+  ASSERT_EQ(cache.warnings().size(), 1U);
+  EXPECT_NE(cache.warnings()[0].find(files(folder.path()).at(0).string() + " is damaged: it says nothing"),
+            std::string::npos)
+      << cache.warnings()[0];
 }
 
 } // namespace

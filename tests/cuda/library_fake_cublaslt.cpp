@@ -99,12 +99,51 @@ TEST(CublasLtPlans, SizesThatVaryAskForAGridOfSizes) {
   run(105);
   EXPECT_EQ(machine.state.heuristics, 2);
   run(105);
-  EXPECT_EQ(machine.state.heuristics + machine.state.checks, 2 + 8) << "a size that was planned is known";
-  run(99, false); // another product of that size is the same problem
   EXPECT_EQ(machine.state.heuristics, 2);
+  run(99, false);
+  EXPECT_EQ(machine.state.heuristics, 3) << "a product that is always of this size";
+  const int checks = machine.state.checks;
+  run(99);
+  EXPECT_EQ(machine.state.heuristics + machine.state.checks, 3 + checks) << "whose answer is known";
   machine.state.has_the_algorithm_of_others = false;
   run(106);
-  EXPECT_EQ(machine.state.heuristics, 3) << "the library does not take it: asked for these sizes";
+  EXPECT_EQ(machine.state.heuristics, 4) << "the library does not take it: asked for these sizes";
+}
+
+// A plan that is used again improves by asking for its own sizes.
+TEST(CublasLtPlans, SizesThatComeAgainAreAskedFor) {
+  Machine machine;
+  Context::Current current(machine.gpu->context());
+  auto p = dense_product(DType::F16, {}, 97, 24, 40);
+  MatmulCall call;
+  ShapeEnv env;
+  for (auto* part : {&call.a, &call.b, &call.c})
+    for (const char* name : {"r", "c"}) part->shape.push_back(env.named_symbol(name));
+  const std::vector<Operand> views = {p.a.view, p.b.view, p.c.view};
+  auto plan = [&](bool exactly) {
+    PreparedProducts products;
+    for (const char* name : {"one", "an equal one"}) {
+      const std::string step = name;
+      EXPECT_TRUE(plan_cuda_matmul({machine.gpu->context(), step, false, exactly, &products}, call, views).ok());
+    }
+    return improvement_of(products);
+  };
+  auto better = plan(false);
+  ASSERT_TRUE(better.has_value());
+  EXPECT_EQ(machine.state.heuristics, 1);
+  EXPECT_TRUE(better->ask()) << "the fake's answers all differ";
+  EXPECT_EQ(machine.state.heuristics, 2) << "once for equal products";
+  EXPECT_FALSE(plan(false).has_value());
+  EXPECT_FALSE(plan(true).has_value());
+  EXPECT_EQ(machine.state.heuristics, 2);
+
+  p = dense_product(DType::F16, {}, 99, 24, 40);
+  const std::vector<Operand> others = {p.a.view, p.b.view, p.c.view};
+  PreparedProducts products;
+  const std::string step = "exactly";
+  EXPECT_TRUE(plan_cuda_matmul({machine.gpu->context(), step, false, true, &products}, call, others).ok());
+  EXPECT_FALSE(improvement_of(products).has_value()) << "a caller that waits has the choice for its sizes at once";
+  EXPECT_EQ(machine.state.heuristics, 3);
 }
 
 TEST(GemmSizes, AGridOfEighths) {

@@ -180,14 +180,15 @@ TEST_F(Repeated, ADisturbedCaptureIsTriedAgain) {
 // Whichever way a call goes, its results are right.
 TEST_F(Repeated, TheGraphIsMadeBesideTheCalls) {
   options.wait_for_plans = false;
+  constexpr int kMost = 100000; // a loaded machine gives the thread that makes it no time for long
   auto e = executor();
   for (int64_t n : {100, 70}) {
     int calls = 0;
-    while (run(*e, n, static_cast<float>(calls))["cuGraphLaunch"] == 0 && calls < 1000) {
+    while (run(*e, n, static_cast<float>(calls))["cuGraphLaunch"] == 0 && calls < kMost) {
       ASSERT_TRUE(e->wait().ok());
       ++calls;
     }
-    EXPECT_LT(calls, 1000) << "launched singly for longer than recording takes, it is recorded";
+    EXPECT_LT(calls, kMost) << "launched singly for longer than recording takes, it is recorded";
     EXPECT_GE(calls, 1);
   }
   EXPECT_EQ(gpu.live_graphs(), 2u);

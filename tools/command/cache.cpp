@@ -1,4 +1,5 @@
 // tessera cache: what lies in the cache folder, and what is done with it.
+#include "codegen/driver/compile_key.h"
 #include "codegen/driver/kernels.h"
 #include "codegen/llvm/gpu_compiler.h"
 #include "codegen/llvm/host_compiler.h"
@@ -148,8 +149,10 @@ Result<Json> prune(const CacheCommand& o) {
     std::set<std::string> current = {kernel_origin(host_compiler_version(HostTarget::detect()), "").creator};
     TESSERA_ASSIGN(const GpuTarget gpu, GpuTarget::parse("sm_90"));
     current.insert(kernel_origin(gpu_compiler_version(gpu), "").creator);
+    current.insert(compiler_build());
     rules.drop = [current](const Entry& e) {
-      return e.kind == EntryKind::Kernel && !current.contains(e.origin.creator);
+      const bool compiled = e.kind == EntryKind::Kernel || e.kind == EntryKind::Plan;
+      return compiled && !current.contains(e.origin.creator);
     };
   }
   TESSERA_ASSIGN(const Evicted evicted, evict(directory, rules));

@@ -350,7 +350,7 @@ Result<std::unique_ptr<Session>> open_session(const ModelOptions& o, SessionOpti
   progress.clear();
   if (opened.ok())
     for (const auto& w : (*opened)->model_warnings()) say_warning(w);
-  if (opened.ok())
+  if (opened.ok() && !(*opened)->variants().front()->from_plan) // a compile with warnings is not kept
     for (const auto& w : (*opened)->variants().front()->compiled->report.plan_warnings) say_warning(w);
   return opened;
 }

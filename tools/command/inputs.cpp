@@ -211,7 +211,7 @@ Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const s
     }
   }
 
-  const ShapeEnv& env = *session.variants().front()->compiled->executable->env;
+  const ShapeEnv& env = *session.variants().front()->executable->env;
   std::string chosen;
   for (const auto& name : symbols) {
     if (out.contains(name)) continue;
@@ -235,7 +235,7 @@ Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const s
 }
 
 Status make_inputs(const Session& session, const Sizes& sizes, uint64_t seed, Tensors& tensors) {
-  const ShapeEnv& env = *session.variants().front()->compiled->executable->env;
+  const ShapeEnv& env = *session.variants().front()->executable->env;
   for (const auto& io : session.inputs()) {
     if (tensors.contains(io.name)) continue;
     Dims dims;

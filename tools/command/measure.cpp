@@ -52,7 +52,7 @@ void StepTimes::add(const RunStats& call) {
 }
 
 Result<StepTimes> measure_steps(Session& session, const Sizes& sizes, uint64_t seed, double seconds, size_t least) {
-  const std::string& target = session.variants().front()->compiled->executable->target;
+  const std::string& target = session.variants().front()->executable->target;
   Tensors tensors;
   TESSERA_TRY(make_inputs(session, sizes, seed, tensors));
   Progress progress;

@@ -278,8 +278,8 @@ int run(const RunOptions& o) {
       same = same && *result;
       json["cases"].push_back(std::move(j));
     }
-    const Compiled& generic = *session->variants().front()->compiled;
-    auto counts = count_steps(*generic.executable);
+    const auto generic = session->variants().front();
+    const auto counts = count_steps(*generic->executable);
     json["kernels"] = counts.kernels;
     json["library_calls"] = counts.library_calls;
     json["host_steps"] = counts.host_steps;
@@ -288,19 +288,30 @@ int run(const RunOptions& o) {
     json["variant_labels"] = Json::array();
     for (const auto& v : session->variants()) json["variant_labels"].push_back(v->label);
     json["variant_counts"] = variant_counts(o.model.policy, *session);
-    const auto& r = generic.report;
-    json["compile"] = {{"import_ms", r.import_ms},   {"passes_ms", r.passes_ms},
-                       {"fusion_ms", r.fusion_ms},   {"codegen_ms", r.codegen_ms},
-                       {"link_ms", r.link_ms},       {"total_ms", r.import_ms + r.total_ms},
-                       {"cache_hits", r.cache_hits}, {"cache_misses", r.cache_misses}};
+    const bool from_plan = generic->from_plan; // without a compile's report
+    const CompileReport r = from_plan ? CompileReport() : generic->compiled->report;
+    json["compile"] = {{"plan_from_cache", from_plan},
+                       {"import_ms", r.import_ms},
+                       {"passes_ms", r.passes_ms},
+                       {"fusion_ms", r.fusion_ms},
+                       {"codegen_ms", r.codegen_ms},
+                       {"link_ms", r.link_ms},
+                       {"total_ms", r.import_ms + r.total_ms},
+                       {"cache_hits", r.cache_hits},
+                       {"cache_misses", r.cache_misses}};
     if (!r.cache_warnings.empty()) json["compile"]["warnings"] = r.cache_warnings;
     for (const auto& w : r.cache_warnings) say_warning(w);
     if (o.model.json != "-") {
-      std::string text = std::string(generic.graph ? "  compiled in " : "  loaded in ") +
-                         format_ms(r.import_ms + r.total_ms) + " (" + std::to_string(counts.kernels) + " kernels, " +
-                         std::to_string(counts.library_calls) + " library calls";
+      const bool compiled = !from_plan && !generic->from_file;
+      const CompileTotals totals = session->compile_totals();
+      std::string text = std::string(compiled    ? "  compiled in "
+                                     : from_plan ? "  plan from the cache in "
+                                                 : "  loaded in ") +
+                         format_ms(compiled ? r.import_ms + r.total_ms : totals.ms + totals.load_ms) + " (" +
+                         std::to_string(counts.kernels) + " kernels, " + std::to_string(counts.library_calls) +
+                         " library calls";
       if (counts.host_steps > 0) text += ", " + std::to_string(counts.host_steps) + " CPU fallbacks";
-      if (generic.graph)
+      if (compiled)
         text += "; " + std::to_string(r.cache_hits) + " of " + std::to_string(r.cache_hits + r.cache_misses) +
                 " objects from the cache";
       say(text + ")\n  " + variants_text(json["variant_counts"]) + "\n");

@@ -1,0 +1,91 @@
+#include "api/compiler/model_compiler.h"
+#include "codegen/driver/steering.h"
+#include "frontend/fx/importer.h"
+#include "graph/support/stopwatch.h"
+#include <algorithm>
+
+namespace tessera {
+
+CompileRequest::CompileRequest(const VariantRequest& request)
+    : sizes(request.sizes), of_call(request.of_call), background(request.background), as_loops(request.as_loops) {
+  if (request.specialization != nullptr) specialization = *request.specialization;
+}
+
+SessionVariant described(const CompileRequest& request, const CompileOptions& options) {
+  SessionVariant v;
+  v.label = request.sizes.empty() ? "generic" : "for " + text_of(request.sizes);
+  v.as_loops = options.as_loops;
+  if (!v.as_loops.empty()) v.label += ", " + std::to_string(v.as_loops.size()) + " nodes as loops";
+  if (!request.specialization) return v;
+  v.label = request.specialization->label;
+  v.specialized = true;
+  v.conditions = static_cast<int>(request.specialization->of.size());
+  return v;
+}
+
+ModelCompiler::ModelCompiler(std::string path, std::shared_ptr<const ProgramSource> program, SessionOptions options,
+                             std::shared_ptr<TunedRecords> records)
+    : path_(std::move(path)), program_(std::move(program)), options_(std::move(options)), records_(std::move(records)) {
+}
+
+ImportOptions ModelCompiler::import_options(const CompileRequest& request) const {
+  ImportOptions import = options_.import;
+  for (const auto& [symbol, size] : request.sizes) import.dim_hints[symbol] = size;
+  import.of_call = import.of_call || request.of_call;
+  return import;
+}
+
+CompileOptions ModelCompiler::compile_options(const CompileRequest& request) const {
+  CompileOptions compile = options_.compile;
+  if (request.background) compile.jobs = 1;
+  compile.as_loops.insert(request.as_loops.begin(), request.as_loops.end());
+  return compile;
+}
+
+Result<CompiledModel> ModelCompiler::compile(const CompileRequest& request) const {
+  const Stopwatch watch;
+  CompiledModel out;
+  ImportOptions import = import_options(request);
+  auto imported = program_ ? fx::import_program(*program_, import) : import_model(path_, import);
+  if (!imported.ok() && imported.error().code == ErrorCode::MissingValues && !options_.compile_only && !program_) {
+    import.undetermined = true; // the first call reports them
+    auto waiting = import_model(path_, import);
+    import.undetermined = waiting.ok();
+    if (waiting.ok()) imported = std::move(waiting);
+  }
+  TESSERA_ASSIGN(auto model, std::move(imported));
+  out.import_ms = watch.ms();
+  out.info = std::move(model.info);
+  out.warnings = std::move(model.warnings);
+  out.weight_files = std::move(model.weight_files);
+  out.copied_weights = std::move(model.copied_weights);
+  out.fits_no_call = import.undetermined;
+  if (request.specialization) TESSERA_TRY(assume(request, model.graph));
+  CompileOptions compile = compile_options(request);
+  if (request.check_operators) TESSERA_TRY(check_operators(model.graph, compile));
+  TESSERA_ASSIGN(out.compiled, tessera::compile(std::move(model.graph), compile));
+  CompileReport& report = out.compiled.report;
+  report.import_ms = out.import_ms;
+  if (records_) // a folder that neither can use is reported once
+    for (auto& w : records_->warnings())
+      if (std::find(report.cache_warnings.begin(), report.cache_warnings.end(), w) == report.cache_warnings.end())
+        report.cache_warnings.push_back(std::move(w));
+  return out;
+}
+
+Status ModelCompiler::assume(const CompileRequest& request, Graph& graph) const {
+  ShapeEnv& env = graph.env();
+  for (const auto& [symbol, how] : request.specialization->of) {
+    auto s = env.find(symbol);
+    if (!s) return Diagnostic(ErrorCode::Usage, "the model has no symbolic dimension '" + symbol + "'");
+    auto condition = how.kind == Specialization::Kind::Exact ? sym_eq(*s, request.sizes.at(symbol))
+                                                             : sym_eq(mod(*s, how.divisor), 0);
+    Location where;
+    where.file = path_;
+    TESSERA_TRY(env.require(condition, GuardClass::Assumed, "specialized on request", where));
+  }
+  graph.simplify_shapes();
+  return {};
+}
+
+} // namespace tessera

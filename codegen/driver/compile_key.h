@@ -1,0 +1,19 @@
+// What a compile's result depends on besides the model, for the cache of plans.
+#pragma once
+#include "codegen/driver/options.h"
+#include "graph/support/key_text.h"
+#include "graph/support/result.h"
+
+namespace tessera {
+
+// The compiler: equal for programs that were built from the same sources of Tessera with the same LLVM.
+[[nodiscard]] const std::string& compiler_build();
+
+// Adds the options that change what a compile makes; not those that say how it is done and what is reported. False:
+// something among them has no text (a plan file, measured schedules of the caller's).
+[[nodiscard]] bool add_options(KeyText& key, const CompileOptions& options);
+// Adds the device: what code is made for, by which compilers and assemblers, by which figures and measured schedules of
+// the target's. `device`: Executable::target. Errors: those of making its backend.
+[[nodiscard]] Status add_device(KeyText& key, const CompileOptions& options, std::string& device);
+
+} // namespace tessera
