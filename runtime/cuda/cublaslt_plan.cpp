@@ -411,7 +411,7 @@ private:
 std::optional<ProductImprovement> improvement_of(const PreparedProducts& products) {
   std::vector<std::shared_ptr<const PreparedProduct>> near;
   ProductImprovement out;
-  for (const auto& [key, product] : products)
+  for (const auto& product : products)
     if (product && product->ask_exactly) {
       near.push_back(product);
       out.ms += product->ask_ms;

@@ -84,7 +84,8 @@ private:
 class Preparer {
 public:
   Preparer(const PlanPlace& place, const Variant::CallState& call, SegmentPlan& plan)
-      : place_(place), variant_(place.variant), call_(call), plan_(plan), classes_(variant_.library_classes) {}
+      : place_(place), variant_(place.variant), call_(call), plan_(plan), operands_(variant_.library_classes),
+        products_(variant_.library_classes) {}
 
   Status run(int segment, std::vector<std::string>& refused) {
     Status first_refusal;
@@ -189,14 +190,14 @@ private:
 
   Status library(const StepForm& form, int index, PreparedStep& step) {
     const auto& l = std::get<LibraryStep>(*form.step);
-    LibraryClass& shared = classes_[static_cast<size_t>(form.library_class)];
-    auto& operands = shared.operands;
+    const auto its_class = static_cast<size_t>(form.library_class);
+    auto& operands = operands_[its_class];
     if (operands.empty()) {
       TESSERA_ASSIGN(operands, concrete_operands(variant_, form, call_, plan_));
     } else {
       change_buffers(variant_, form, operands);
     }
-    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value(), plan_.settled, &shared.product};
+    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value(), plan_.settled, &products_[its_class]};
     auto planned = [&]() -> Result<std::unique_ptr<CudaLibraryPlan>> {
       if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) return plan_cuda_matmul(context, *matmul, operands);
       if (const auto* conv = std::get_if<ConvCall>(&l.call)) return plan_cuda_conv(context, *conv, operands);
@@ -237,11 +238,9 @@ private:
   const Variant& variant_;
   const Variant::CallState& call_;
   SegmentPlan& plan_;
-  struct LibraryClass {
-    std::vector<Operand> operands; // of the last call
-    std::shared_ptr<const PreparedProduct> product;
-  };
-  std::vector<LibraryClass> classes_;
+  // By class of library calls.
+  std::vector<std::vector<Operand>> operands_; // of the last call
+  PreparedProducts products_;
   bool behind_kernel_ = false; // the last thing that the segment's steps so far put on the stream is a kernel
   bool refused_ = false;       // why the last library call has no plan: the library does not compute it
 };
