@@ -202,10 +202,15 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
           outputs += plan->bytes[id];
     TESSERA_TRY(options_.memory->check_call(arena_bytes_ + plan->worker_scratch * device_.workers(), outputs));
   }
-  for (size_t b = 0; b < v.exe->buffers.size(); ++b)
-    if (v.buffer_segment[b] <= segment) {
-      table_.dims[b] = &plan->dims[b];
-      table_.bytes[b] = plan->bytes[b];
+  const std::span segment_of(v.buffer_segment), shape_of(v.buffer_shape);
+  const std::span<const Dims> shapes(plan->shapes);
+  const std::span<const int64_t> bytes(plan->bytes);
+  const std::span table_dims(table_.dims);
+  const std::span table_bytes(table_.bytes);
+  for (size_t b = 0; b < segment_of.size(); ++b)
+    if (segment_of[b] <= segment) {
+      table_dims[b] = &shapes[static_cast<size_t>(shape_of[b])];
+      table_bytes[b] = bytes[b];
     }
   TESSERA_TRY(device_.enter(segment, *plan));
   for (size_t o = 0; o < v.exe->outputs.size(); ++o)

@@ -1,14 +1,14 @@
 #include "runtime/memory_plan.h"
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kMaxArena = int64_t{1} << 56;
-constexpr size_t kGreedyLimit = 1536; // slots; above, only the near-linear placement
+constexpr size_t kGreedyLimit = 1536; // slots; above, only the placement by time
 
 // Buffers that share memory by taking it over from each other.
 struct Slot {
@@ -47,88 +47,83 @@ int64_t place_by_size(std::vector<Slot>& slots) {
   return total;
 }
 
-// Free ranges of an arena that grows at its end; both orders are kept so that every operation is logarithmic.
+// Free ranges of an arena that grows at its end, by offset. Between two of them lies something that is taken: there are
+// no more than slots that live at the same time, and one.
 class FreeList {
 public:
+  // At the start of the smallest range that is large enough; of equal ones the first.
   int64_t take(int64_t bytes) {
-    auto it = by_size_.lower_bound({bytes, -1});
-    if (it != by_size_.end()) {
-      auto [size, offset] = *it;
-      erase(offset, size);
-      if (size > bytes) insert(offset + bytes, size - bytes);
+    auto best = ranges_.end();
+    for (auto it = ranges_.begin(); it != ranges_.end(); ++it)
+      if (it->bytes >= bytes && (best == ranges_.end() || it->bytes < best->bytes)) best = it;
+    if (best != ranges_.end()) {
+      const int64_t offset = best->offset;
+      if (best->bytes > bytes)
+        *best = {offset + bytes, best->bytes - bytes};
+      else
+        ranges_.erase(best);
       return offset;
     }
     // Nothing fits: grow, from the free range that touches the end when there is one.
     int64_t offset = end_;
-    if (auto last = by_offset_.empty() ? by_offset_.end() : std::prev(by_offset_.end());
-        last != by_offset_.end() && last->first + last->second == end_) {
-      offset = last->first;
-      erase(last->first, last->second);
+    if (!ranges_.empty() && ranges_.back().end() == end_) {
+      offset = ranges_.back().offset;
+      ranges_.pop_back();
     }
     end_ = offset + bytes;
     return offset;
   }
   void give(int64_t offset, int64_t bytes) {
     if (bytes == 0) return;
-    auto next = by_offset_.lower_bound(offset);
-    if (next != by_offset_.end() && offset + bytes == next->first) {
-      bytes += next->second;
-      erase(next->first, next->second);
+    auto next = std::lower_bound(ranges_.begin(), ranges_.end(), offset,
+                                 [](const Range& r, int64_t at) { return r.offset < at; });
+    const bool joins_next = next != ranges_.end() && offset + bytes == next->offset;
+    const bool joins_before = next != ranges_.begin() && std::prev(next)->end() == offset;
+    if (joins_before) {
+      std::prev(next)->bytes += bytes + (joins_next ? next->bytes : 0);
+      if (joins_next) ranges_.erase(next);
+    } else if (joins_next) {
+      *next = {offset, bytes + next->bytes};
+    } else {
+      ranges_.insert(next, {offset, bytes});
     }
-    auto after = by_offset_.lower_bound(offset);
-    if (after != by_offset_.begin()) {
-      auto before = std::prev(after);
-      if (before->first + before->second == offset) {
-        offset = before->first;
-        bytes += before->second;
-        erase(before->first, before->second);
-      }
-    }
-    insert(offset, bytes);
   }
   [[nodiscard]] int64_t end() const { return end_; }
 
 private:
-  void insert(int64_t offset, int64_t bytes) {
-    by_offset_.emplace(offset, bytes);
-    by_size_.emplace(bytes, offset);
-  }
-  void erase(int64_t offset, int64_t bytes) {
-    by_offset_.erase(offset);
-    by_size_.erase({bytes, offset});
-  }
-  std::map<int64_t, int64_t> by_offset_;
-  std::set<std::pair<int64_t, int64_t>> by_size_;
+  struct Range {
+    int64_t offset, bytes;
+    [[nodiscard]] int64_t end() const { return offset + bytes; }
+  };
+  std::vector<Range> ranges_;
   int64_t end_ = 0;
 };
 
-int64_t place_by_time(std::vector<Slot>& slots) {
-  std::vector<size_t> starts(slots.size()), ends;
-  std::iota(starts.begin(), starts.end(), size_t{0});
+struct PlacedByTime {
+  int64_t bytes;     // of the arena
+  int64_t most_live; // bytes at one step
+};
+PlacedByTime place_by_time(std::vector<Slot>& slots) {
+  std::vector<uint32_t> starts(slots.size()), ends;
+  std::iota(starts.begin(), starts.end(), 0u);
   ends = starts;
-  std::stable_sort(starts.begin(), starts.end(), [&](size_t a, size_t b) {
-    return slots[a].first != slots[b].first ? slots[a].first < slots[b].first : slots[a].bytes > slots[b].bytes;
+  std::sort(starts.begin(), starts.end(), [&](uint32_t a, uint32_t b) {
+    return std::tuple(slots[a].first, -slots[a].bytes, a) < std::tuple(slots[b].first, -slots[b].bytes, b);
   });
-  std::stable_sort(ends.begin(), ends.end(), [&](size_t a, size_t b) { return slots[a].last < slots[b].last; });
+  std::sort(ends.begin(), ends.end(),
+            [&](uint32_t a, uint32_t b) { return std::pair(slots[a].last, a) < std::pair(slots[b].last, b); });
   FreeList free;
   size_t ended = 0;
-  for (size_t i : starts) {
-    for (; ended < ends.size() && slots[ends[ended]].last < slots[i].first; ++ended)
-      free.give(slots[ends[ended]].offset, slots[ends[ended]].bytes);
-    slots[i].offset = slots[i].bytes == 0 ? 0 : free.take(slots[i].bytes);
-  }
-  return free.end();
-}
-
-int64_t most_live(const std::vector<Slot>& slots) {
-  std::map<int, int64_t> change;
-  for (const auto& s : slots) {
-    change[s.first] += s.bytes;
-    change[s.last + 1] -= s.bytes;
-  }
   int64_t live = 0, most = 0;
-  for (auto [step, delta] : change) most = std::max(most, live += delta);
-  return most;
+  for (uint32_t i : starts) {
+    for (; ended < ends.size() && slots[ends[ended]].last < slots[i].first; ++ended) {
+      free.give(slots[ends[ended]].offset, slots[ends[ended]].bytes);
+      live -= slots[ends[ended]].bytes;
+    }
+    slots[i].offset = slots[i].bytes == 0 ? 0 : free.take(slots[i].bytes);
+    most = std::max(most, live += slots[i].bytes);
+  }
+  return {free.end(), most};
 }
 
 } // namespace
@@ -137,9 +132,11 @@ Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers) {
   std::vector<int> slot_of(buffers.size(), -1);
   std::vector<Slot> slots;
   // A buffer follows the chain of those whose memory it takes over; only the first taker of each is granted it.
-  std::vector<size_t> order(buffers.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return buffers[a].first < buffers[b].first; });
+  std::vector<uint32_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return std::pair(buffers[a].first, a) < std::pair(buffers[b].first, b); });
+  slots.reserve(buffers.size());
   std::vector<bool> taken(buffers.size(), false), takes(buffers.size(), false);
   // Within one step a taker may be numbered before what it takes over: sources of the same step go first.
   std::vector<size_t> chain;
@@ -185,8 +182,9 @@ Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers) {
     assign(i);
   }
   MemoryPlan plan;
-  plan.lower_bound = most_live(slots);
-  plan.bytes = place_by_time(slots);
+  const auto [bytes_by_time, most_live] = place_by_time(slots);
+  plan.lower_bound = most_live;
+  plan.bytes = bytes_by_time;
   if (slots.size() <= kGreedyLimit && plan.bytes > plan.lower_bound) {
     auto other = slots;
     if (int64_t bytes = place_by_size(other); bytes < plan.bytes) {

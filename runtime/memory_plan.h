@@ -5,7 +5,8 @@
 // and kept. Buffers that take over another one's memory (in-place) are first merged into slots; slots are then placed.
 // Two placements are made and the smaller one is taken: largest slot first, each at the lowest best-fitting gap among
 // slots that live with it (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020: greedy
-// by size), quadratic and therefore only for moderate counts; and first slot first with a free list, near-linear.
+// by size), quadratic and therefore only for moderate counts; and first slot first with a list of free ranges, which
+// takes each slot through at most as many ranges as slots live at the same time.
 #pragma once
 #include "runtime/executable.h"
 #include <span>

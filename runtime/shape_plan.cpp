@@ -21,15 +21,20 @@ std::string sizes_text(const Variant& v, const Variant::CallState& call) {
   return s.empty() ? "constant sizes" : s;
 }
 
-// A number of the plan being made. Its error calls it `before`, then the name in quotes.
-Result<int64_t> number(const Variant& v, const Variant::CallState& call, int reg, const char* before,
-                       const std::string& name) {
-  auto r = static_cast<size_t>(reg);
-  if (call.sizes.fault[r] == SymFault::None) [[likely]]
-    return call.sizes.value[r];
+[[gnu::noinline, gnu::cold]] Diagnostic no_number(const Variant& v, const Variant::CallState& call, size_t r,
+                                                  const char* before, const std::string& name) {
   return Diagnostic(call.sizes.fault[r] == SymFault::Overflow ? ErrorCode::SizeOverflow : ErrorCode::BadInput,
                     before + ("'" + name + "' ") + std::string(describe(call.sizes.fault[r])) + " for " +
                         sizes_text(v, call));
+}
+
+// A number of the plan being made. Its error calls it `before`, then the name in quotes.
+[[gnu::always_inline]] inline Result<int64_t> number(const Variant& v, const Variant::CallState& call, int reg,
+                                                     const char* before, const std::string& name) {
+  auto r = static_cast<size_t>(reg);
+  if (call.sizes.fault[r] == SymFault::None) [[likely]]
+    return call.sizes.value[r];
+  return no_number(v, call, r, before, name);
 }
 
 // A condition on a size that cannot be evaluated does not hold: the kernel that takes every size is launched, and says
@@ -140,21 +145,28 @@ private:
 
   Status buffers() {
     auto count = v_.exe->buffers.size();
-    plan_->dims.resize(count);
+    plan_->shapes.resize(v_.shapes.size());
     plan_->bytes.assign(count, 0);
+    constexpr int64_t kUnknown = -1;
+    std::vector<int64_t> elements(v_.shapes.size(), kUnknown);
+    const int64_t memory = device_.memory();
     for (size_t b = 0; b < count; ++b) {
       const auto& info = v_.exe->buffers[b];
       if (v_.buffer_segment[b] > segment_) continue;
-      TESSERA_ASSIGN(auto dims, dims_of(v_, call_, static_cast<BufferId>(b)));
-      auto elements = element_count(dims);
-      if (!elements.ok())
-        return Diagnostic(ErrorCode::SizeOverflow, "'" + info.name + "': " + elements.error().message);
-      plan_->bytes[b] = byte_size(info.dtype, *elements);
+      const auto shape = static_cast<size_t>(v_.buffer_shape[b]);
+      if (elements[shape] == kUnknown) {
+        TESSERA_ASSIGN(auto dims, dims_of(v_, call_, static_cast<BufferId>(b)));
+        auto counted = element_count(dims);
+        if (!counted.ok())
+          return Diagnostic(ErrorCode::SizeOverflow, "'" + info.name + "': " + counted.error().message);
+        elements[shape] = *counted;
+        plan_->shapes[shape] = std::move(dims);
+      }
+      plan_->bytes[b] = byte_size(info.dtype, elements[shape]);
       bool given = info.kind == BufferInfo::Kind::Input || info.kind == BufferInfo::Kind::Constant;
-      if (!given && plan_->bytes[b] > device_.memory())
+      if (!given && plan_->bytes[b] > memory)
         return Diagnostic(ErrorCode::OutOfMemory, "'" + info.name + "' would have " + std::to_string(plan_->bytes[b]) +
-                                                      " bytes, the machine has " + std::to_string(device_.memory()));
-      plan_->dims[b] = std::move(dims);
+                                                      " bytes, the machine has " + std::to_string(memory));
     }
     return {};
   }
@@ -274,8 +286,9 @@ void evaluate_sizes(const Variant& variant, Variant::CallState& call) {
 Result<Dims> dims_of(const Variant& variant, const Variant::CallState& call, BufferId buffer) {
   const auto& info = variant.exe->buffers[static_cast<size_t>(buffer)];
   Dims dims;
-  dims.reserve(variant.buffer_dims[static_cast<size_t>(buffer)].size());
-  for (int reg : variant.buffer_dims[static_cast<size_t>(buffer)]) {
+  const auto& registers = variant.shapes[static_cast<size_t>(variant.buffer_shape[static_cast<size_t>(buffer)])];
+  dims.reserve(registers.size());
+  for (int reg : registers) {
     TESSERA_ASSIGN(int64_t d, number(variant, call, reg, "the size of ", info.name));
     if (d < 0)
       return Diagnostic(ErrorCode::BadInput, "'" + info.name + "' would have a dimension of " + std::to_string(d) +
@@ -291,6 +304,12 @@ Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int se
 }
 
 namespace {
+const Tensor* constant_of(const Variant& v, BufferId buffer) {
+  const auto& info = v.exe->buffers[static_cast<size_t>(buffer)];
+  if (info.kind != BufferInfo::Kind::Constant) return nullptr;
+  return &v.exe->constants[static_cast<size_t>(info.constant)].value;
+}
+
 Result<Operand> concrete_operand(const Variant& v, const OperandForm& form, const Variant::CallState& call,
                                  const SegmentPlan& plan, const std::string& name, bool result) {
   Operand o;
@@ -326,7 +345,7 @@ Result<Operand> concrete_operand(const Variant& v, const OperandForm& form, cons
   if (!fine || (!empty && last >= there))
     return Diagnostic(ErrorCode::Internal,
                       "library call '" + name + "' reaches outside of '" + info.name + "' for " + sizes_text(v, call));
-  if (info.kind == BufferInfo::Kind::Constant) o.constant = &v.exe->constants[static_cast<size_t>(info.constant)].value;
+  o.constant = constant_of(v, form.buffer);
   return o;
 }
 } // namespace
@@ -341,6 +360,13 @@ Result<std::vector<Operand>> concrete_operands(const Variant& variant, const Ste
     operands.push_back(std::move(concrete));
   }
   return operands;
+}
+
+void change_buffers(const Variant& variant, const StepForm& form, std::span<Operand> operands) {
+  for (size_t o = 0; o < operands.size(); ++o) {
+    operands[o].buffer = form.operands[o].buffer;
+    operands[o].constant = constant_of(variant, form.operands[o].buffer);
+  }
 }
 
 EpilogueSizes::EpilogueSizes(const Variant& variant, const EpilogueForm& form, const Variant::CallState& call,
@@ -388,80 +414,10 @@ Result<EpilogueSizes::Launch> EpilogueSizes::at(std::span<const int64_t> box, co
 int64_t SegmentPlan::host_bytes() const {
   auto of = [](const auto& v) { return static_cast<int64_t>(v.capacity() * sizeof(v[0])); };
   int64_t total =
-      static_cast<int64_t>(sizeof *this) + of(key) + of(dims) + of(bytes) + of(offsets) + of(numbers) + of(steps);
-  for (const Dims& d : dims) total += of(d);
+      static_cast<int64_t>(sizeof *this) + of(key) + of(shapes) + of(bytes) + of(offsets) + of(numbers) + of(steps);
+  for (const Dims& d : shapes) total += of(d);
   for (const StepPlan& step : steps) total += of(step.workspaces);
   return total + (device ? device->host_bytes() : 0);
-}
-
-size_t ShapePlanCache::KeyHash::operator()(const Key& key) const {
-  uint64_t h = key.size();
-  for (int64_t k : key) h = (h ^ static_cast<uint64_t>(k)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
-  return h;
-}
-
-SegmentPlan* ShapePlanCache::find(int segment, const Variant::CallState& call) {
-  looked_for_.assign(1, segment);
-  for (size_t i = 0; i < call.bound.size(); ++i) looked_for_.push_back(call.bound[i] ? call.values[i] : -1);
-  const auto found = by_key_.find(looked_for_);
-  if (found == by_key_.end()) return nullptr;
-  plans_.splice(plans_.begin(), plans_, found->second);
-  if (current_.size() <= static_cast<size_t>(segment)) current_.resize(static_cast<size_t>(segment) + 1);
-  return current_[static_cast<size_t>(segment)] = plans_.front().plan.get();
-}
-
-void ShapePlanCache::forget(Entries::iterator entry) {
-  std::replace(current_.begin(), current_.end(), entry->plan.get(), static_cast<SegmentPlan*>(nullptr));
-  bytes_ -= entry->bytes;
-  by_key_.erase(entry->key);
-  plans_.erase(entry);
-}
-
-void ShapePlanCache::drop(SegmentPlan* plan) {
-  const auto entry = std::find_if(plans_.begin(), plans_.end(), [&](const Entry& e) { return e.plan.get() == plan; });
-  if (entry != plans_.end()) forget(entry);
-}
-
-void ShapePlanCache::clear() {
-  by_key_.clear();
-  plans_.clear();
-  current_.clear();
-  bytes_ = 0;
-}
-
-bool ShapePlanCache::forget_oldest() {
-  for (auto it = plans_.end(); it != plans_.begin();) {
-    --it;
-    if (std::find(current_.begin(), current_.end(), it->plan.get()) != current_.end()) continue;
-    forget(it);
-    return true;
-  }
-  return false;
-}
-
-Result<SegmentPlan*> ShapePlanCache::insert(int segment, std::unique_ptr<SegmentPlan> plan) {
-  Entry fresh;
-  fresh.key.assign(1, segment);
-  fresh.key.insert(fresh.key.end(), plan->key.begin(), plan->key.end());
-  fresh.bytes = plan->host_bytes();
-  fresh.plan = std::move(plan);
-  if (current_.size() <= static_cast<size_t>(segment)) current_.resize(static_cast<size_t>(segment) + 1);
-  current_[static_cast<size_t>(segment)] = nullptr;
-  while (bytes_ + fresh.bytes > most_bytes_ && forget_oldest()) {
-  }
-  auto counted = account_->hold(MemoryAccount::Where::Host, fresh.bytes, "the plan of a shape");
-  while (!counted.ok() && forget_oldest())
-    counted = account_->hold(MemoryAccount::Where::Host, fresh.bytes, "the plan of a shape");
-  TESSERA_ASSIGN(fresh.counted, std::move(counted));
-  plans_.push_front(std::move(fresh));
-  try {
-    by_key_[plans_.front().key] = plans_.begin();
-  } catch (...) {
-    plans_.pop_front();
-    throw;
-  }
-  bytes_ += plans_.front().bytes;
-  return current_[static_cast<size_t>(segment)] = plans_.front().plan.get();
 }
 
 } // namespace tessera

@@ -26,9 +26,9 @@ struct StepPlan {
 struct SegmentPlan {
   SegmentPlan();
   ~SegmentPlan();
-  std::vector<int64_t> key;                          // values of the slots that are bound when the segment begins
-  std::vector<Dims> dims;                            // per buffer whose size is known by this segment; others empty
-  std::vector<int64_t> bytes;                        // per buffer likewise
+  std::vector<int64_t> key;   // values of the slots that are bound when the segment begins
+  std::vector<Dims> shapes;   // of Variant::shapes, those that are known by this segment; others empty
+  std::vector<int64_t> bytes; // per buffer likewise
   std::vector<std::pair<BufferId, int64_t>> offsets; // temporaries of this segment in its arena
   int64_t arena_bytes = 0;
   std::vector<int64_t> numbers;
@@ -69,6 +69,8 @@ void evaluate_sizes(const Variant& variant, Variant::CallState& call);
 // its buffer.
 [[nodiscard]] Result<std::vector<Operand>> concrete_operands(const Variant& variant, const StepForm& form,
                                                              const Variant::CallState& call, const SegmentPlan& plan);
+// The same for another call of the class (StepForm::library_class): of `operands`, those of one, only the buffers change.
+void change_buffers(const Variant& variant, const StepForm& form, std::span<Operand> operands);
 // The launch of an epilogue kernel over boxes of its call's result.
 class EpilogueSizes {
 public:

@@ -1,4 +1,5 @@
 #include "runtime/control.h"
+#include "runtime/library_classes.h"
 #include <algorithm>
 #include <set>
 
@@ -133,6 +134,7 @@ Status Variant::compile_sizes() {
   };
   std::unordered_map<uint64_t, int> segment_of;
   for (size_t i = 0; i < slots.size(); ++i) segment_of.emplace(slots[i].symbol_id(), slot_segment[i]);
+  std::map<std::vector<int>, int> shape_of;
   for (const auto& b : exe->buffers) {
     std::vector<int> dims;
     int segment = 0;
@@ -142,7 +144,9 @@ Status Variant::compile_sizes() {
         return contradiction("the size " + d.str() + " of '" + b.name + "' is defined by no input and no step");
       for (const auto& s : d.symbols()) segment = std::max(segment, segment_of.at(s.symbol_id()));
     }
-    buffer_dims.push_back(std::move(dims));
+    const auto [shape, fresh] = shape_of.try_emplace(std::move(dims), static_cast<int>(shapes.size()));
+    if (fresh) shapes.push_back(shape->first);
+    buffer_shape.push_back(shape->second);
     buffer_segment.push_back(segment);
   }
   auto operand = [&](const StridedOperand& o) {
@@ -153,6 +157,7 @@ Status Variant::compile_sizes() {
     form.offset = program.add(o.offset);
     return form;
   };
+  LibraryClasses classes;
   for (const auto& step : exe->steps) {
     StepForm form;
     form.step = &step;
@@ -165,6 +170,8 @@ Status Variant::compile_sizes() {
       const auto* epilogue = library.epilogue;
       form.result = library.result;
       for (const auto* o : library.all) form.operands.push_back(operand(*o));
+      form.library_class = classes.of(*exe, buffer_shape, *l, form);
+      library_classes = std::max(library_classes, static_cast<size_t>(form.library_class) + 1);
       if (*epilogue) {
         auto symbols = slots;
         symbols.insert(symbols.end(), (*epilogue)->begin.begin(), (*epilogue)->begin.end());

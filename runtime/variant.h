@@ -38,6 +38,7 @@ struct StepForm {
   KernelForm kernel;
   std::vector<OperandForm> operands; // of a library call, in the order of operands_of()
   size_t result = 0;                 // which of them it writes
+  int library_class = -1;            // of a library call (library_classes.h)
   std::optional<EpilogueForm> epilogue;
   std::vector<int> control; // registers of a control step's numbers, in the order of control_numbers()
   int bytes = -1;           // register of bytes_of()
@@ -54,10 +55,12 @@ public:
   std::vector<SymExpr> slots;    // symbols; those of inputs first
   std::vector<int> slot_segment; // when a slot is bound
   GuardSet guards;
-  SymProgram program;                        // over slots: everything below
-  std::vector<std::vector<int>> buffer_dims; // registers
-  std::vector<int> buffer_segment;           // when its size is known
+  SymProgram program;                   // over slots: everything below
+  std::vector<std::vector<int>> shapes; // of buffers, each once, as registers
+  std::vector<int> buffer_shape;        // which of them a buffer has
+  std::vector<int> buffer_segment;      // when its size is known
   std::vector<StepForm> steps;
+  size_t library_classes = 0;
   std::vector<int> segment_begin;                 // first step of each segment; a last entry is the number of steps
   std::vector<std::vector<BufferId>> temporaries; // per segment, in buffer order
   std::vector<int> in_place_of;         // per buffer: checked, -1 where the executable's request cannot be met

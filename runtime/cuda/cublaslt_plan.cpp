@@ -5,7 +5,6 @@
 #include "runtime/cuda/gemm_sizes.h"
 #include "runtime/cuda/library_choices.h"
 #include <algorithm>
-#include <bit>
 
 namespace tessera::cuda {
 namespace {
@@ -37,6 +36,12 @@ public:
       : context_(context), call_(call), operands_(operands) {}
 
   Result<std::unique_ptr<CudaLibraryPlan>> run() {
+    size_t next = 3;
+    if (call_.fused && call_.fused->bias) bias_ = &operands_[next++];
+    if (call_.fused && call_.fused->residual) residual_ = &operands_[next++];
+    std::shared_ptr<const PreparedProduct> own;
+    auto& product = context_.product ? *context_.product : own;
+    if (product) return plan(product);
     TESSERA_ASSIGN(library_, CublasLt::of(context_.context));
     const Operand &a = operands_[0], &b = operands_[1], &c = operands_[2];
     auto types = types_of(a.dtype, c.dtype, call_.tf32);
@@ -44,43 +49,13 @@ public:
       return refuse("it multiplies no " + std::string(tessera::name(a.dtype)) + " and " +
                     std::string(tessera::name(b.dtype)) + " into " + std::string(tessera::name(c.dtype)));
     types_ = *types;
-    size_t next = 3;
-    if (call_.fused && call_.fused->bias) bias_ = &operands_[next++];
-    if (call_.fused && call_.fused->residual) residual_ = &operands_[next++];
-    std::shared_ptr<const PreparedProduct> own;
-    auto& product = context_.products ? (*context_.products)[signature()] : own;
-    if (!product) {
-      TESSERA_ASSIGN(auto choices, LibraryChoices::of(context_.context));
-      choices_ = choices->of_library(library_->name());
-      TESSERA_ASSIGN(product, prepare());
-    }
+    TESSERA_ASSIGN(auto choices, LibraryChoices::of(context_.context));
+    choices_ = choices->of_library(library_->name());
+    TESSERA_ASSIGN(product, prepare());
     return plan(product);
   }
 
 private:
-  // All that the preparation depends on.
-  [[nodiscard]] std::vector<int64_t> signature() const {
-    std::vector<int64_t> out;
-    out.reserve(80);
-    auto bits = [](double x) { return static_cast<int64_t>(std::bit_cast<uint64_t>(x)); };
-    const VaryingSizes v = varying(false);
-    out.push_back(call_.tf32 | v.m << 1 | v.n << 2 | v.k << 3 | v.batch << 4 | context_.can_finish << 5);
-    out.push_back(bits(call_.scale));
-    if (call_.fused)
-      for (int64_t x :
-           {bits(call_.fused->alpha), int64_t{call_.fused->bias_dim}, int64_t{call_.fused->bias.has_value()},
-            int64_t{call_.fused->residual.has_value()}, static_cast<int64_t>(call_.fused->activation)})
-        out.push_back(x);
-    for (const Operand& o : operands_) {
-      out.push_back(static_cast<int64_t>(o.dtype));
-      out.push_back(static_cast<int64_t>(o.shape.size()));
-      out.insert(out.end(), o.shape.begin(), o.shape.end());
-      out.insert(out.end(), o.strides.begin(), o.strides.end());
-      out.push_back(o.offset);
-    }
-    return out;
-  }
-
   Result<std::shared_ptr<const PreparedProduct>> prepare() {
     TESSERA_ASSIGN(problem_, describe_gemm(operands_[0], operands_[1], operands_[2], bias_ ? call_.fused->bias_dim : -1,
                                            context_.name));
@@ -119,14 +94,16 @@ private:
 
   std::shared_ptr<PreparedProduct> start() const {
     auto out = std::make_shared<PreparedProduct>();
+    out->library = library_;
+    out->types = types_;
     out->problem = problem_;
     return out;
   }
 
   // A product of this step's operands.
   Result<std::unique_ptr<CudaLibraryPlan>> plan(std::shared_ptr<const PreparedProduct> product) const {
-    auto out = std::make_unique<MatmulPlan>(context_.context, library_, types_);
-    out->name = "running '" + context_.name + "'";
+    auto out = std::make_unique<MatmulPlan>(context_.context);
+    out->name = context_.name;
     const bool swapped = product->problem.swapped;
     out->a_buffer = operands_[swapped ? 1 : 0].buffer;
     out->b_buffer = operands_[swapped ? 0 : 1].buffer;
@@ -200,24 +177,27 @@ private:
 
   // All that an algorithm depends on; also what errors say.
   [[nodiscard]] std::string key(const GemmProblem& problem, bool fused, bool pointers) const {
-    std::string out(tessera::name(operands_[0].dtype));
-    out += " into " + std::string(tessera::name(operands_[2].dtype)) + " " + std::to_string(problem.m) + "x" +
-           std::to_string(problem.n) + "x" + std::to_string(problem.k);
-    if (types_.compute == CUBLAS_COMPUTE_32F_FAST_TF32) out += " in TF32";
+    std::string out;
+    out.reserve(192);
+    auto add = [&out](const auto&... parts) { (out.append(parts), ...); };
+    auto text = [](auto number) { return std::to_string(number); };
+    add(tessera::name(operands_[0].dtype), " into ", tessera::name(operands_[2].dtype), " ", text(problem.m), "x",
+        text(problem.n), "x", text(problem.k));
+    if (types_.compute == CUBLAS_COMPUTE_32F_FAST_TF32) add(" in TF32");
     auto matrix = [&](const char* what, const GemmMatrix& x) {
-      out += std::string(" ") + what + (x.transposed ? "T" : "N") + " ld " + std::to_string(x.ld);
-      if (problem.batch > 1 && !pointers) out += " stride " + std::to_string(x.batch_stride);
+      add(" ", what, x.transposed ? "T" : "N", " ld ", text(x.ld));
+      if (problem.batch > 1 && !pointers) add(" stride ", text(x.batch_stride));
     };
     matrix("a", problem.a);
     matrix("b", problem.b);
     matrix("c", problem.c);
-    out += (pointers ? " pointers " : " batch ") + std::to_string(matrices(problem, pointers));
+    add(pointers ? " pointers " : " batch ", text(matrices(problem, pointers)));
     auto aligned = alignments(fused, pointers);
-    for (uint32_t x : {aligned.a, aligned.b, aligned.c, aligned.d, aligned.bias}) out += " @" + std::to_string(x);
+    for (uint32_t x : {aligned.a, aligned.b, aligned.c, aligned.d, aligned.bias}) add(" @", text(x));
     if (fused && call_.fused) {
-      out += " activation " + std::to_string(static_cast<int>(call_.fused->activation));
-      if (bias_) out += " bias";
-      if (residual_) out += " residual";
+      add(" activation ", text(static_cast<int>(call_.fused->activation)));
+      if (bias_) add(" bias");
+      if (residual_) add(" residual");
     }
     return out;
   }
@@ -431,7 +411,7 @@ private:
 std::optional<ProductImprovement> improvement_of(const PreparedProducts& products) {
   std::vector<std::shared_ptr<const PreparedProduct>> near;
   ProductImprovement out;
-  for (const auto& [key, product] : products)
+  for (const auto& product : products)
     if (product && product->ask_exactly) {
       near.push_back(product);
       out.ms += product->ask_ms;

@@ -1,4 +1,4 @@
-// A product as cuBLASLt computes it: what is prepared once for equal products of a plan, and the plan of a call.
+// A product as cuBLASLt computes it: what is prepared once for the products of a class in a plan, and the plan of a call.
 #pragma once
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/pinned_arrays.h"
@@ -53,8 +53,10 @@ private:
       return (library).error(tessera_s_, #function, doing);                                                            \
   } while (0)
 
-// What equal products of a plan share.
+// What the products of a class share in one plan.
 struct PreparedProduct {
+  std::shared_ptr<CublasLt> library;
+  ProductTypes types{};
   GemmProblem problem;
   bool by_pointers = false;
   bool bias = false, residual = false; // are part of the call
@@ -73,22 +75,20 @@ struct PreparedProduct {
 
 class MatmulPlan final : public CudaLibraryPlan {
 public:
-  MatmulPlan(Context& context, std::shared_ptr<CublasLt> library, ProductTypes types)
-      : context_(context), library_(std::move(library)), types_(types) {}
+  explicit MatmulPlan(Context& context) : context_(context) {}
   std::shared_ptr<PinnedArrays> arrays; // by_pointers
 
   Status run(CUstream stream, void* const* pointers, void* workspace) const override;
 
-  std::string name;
+  std::string name; // of the call
   std::shared_ptr<const PreparedProduct> product;
   BufferId a_buffer = -1, b_buffer = -1, c_buffer = -1, bias_buffer = -1, residual_buffer = -1;
   int64_t bias_offset = 0, residual_offset = 0;
 
 private:
-  Status zero(CUstream stream, void* const* pointers) const; // a sum over nothing
+  Status zero(CUstream stream, void* const* pointers) const;                   // a sum over nothing
+  [[nodiscard]] std::string doing() const { return "running '" + name + "'"; } // for errors
   Context& context_;
-  std::shared_ptr<CublasLt> library_;
-  ProductTypes types_;
   mutable std::mutex mutex_; // of what follows: the last run's arrays of addresses
   mutable std::array<std::byte*, 4> bases_{};
   mutable std::vector<std::byte*> addresses_;

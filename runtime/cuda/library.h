@@ -4,7 +4,6 @@
 #include "runtime/cuda/context.h"
 #include "runtime/library/call.h"
 #include <functional>
-#include <map>
 #include <span>
 
 namespace tessera::cuda {
@@ -32,14 +31,15 @@ public:
 // UnsupportedFeature (a library is missing, or what it cannot take), OutOfMemory, DeviceError, Internal where shapes
 // contradict.
 struct PreparedProduct; // cublaslt_product.h
-// Products of one plan by all that their preparation depends on: the layers of a model prepare each of theirs once.
-using PreparedProducts = std::map<std::vector<int64_t>, std::shared_ptr<const PreparedProduct>>;
+// Products of one plan by class (library_classes.h): the layers of a model prepare each of theirs once. Null: none yet,
+// or the class has no product.
+using PreparedProducts = std::vector<std::shared_ptr<const PreparedProduct>>;
 struct CudaPlanContext {
   Context& context;
   const std::string& name;
   bool can_finish = false; // there is an EpilogueKernel to run where the library refuses the fused epilogue
   bool exactly = false;    // choices are for these very sizes, not for those of the grid (gemm_sizes.h)
-  PreparedProducts* products = nullptr;
+  std::shared_ptr<const PreparedProduct>* product = nullptr; // of the call's class; made where it is null
 };
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
 plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands);

@@ -84,7 +84,8 @@ private:
 class Preparer {
 public:
   Preparer(const PlanPlace& place, const Variant::CallState& call, SegmentPlan& plan)
-      : place_(place), variant_(place.variant), call_(call), plan_(plan) {}
+      : place_(place), variant_(place.variant), call_(call), plan_(plan), operands_(variant_.library_classes),
+        products_(variant_.library_classes) {}
 
   Status run(int segment, std::vector<std::string>& refused) {
     Status first_refusal;
@@ -189,8 +190,14 @@ private:
 
   Status library(const StepForm& form, int index, PreparedStep& step) {
     const auto& l = std::get<LibraryStep>(*form.step);
-    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value(), plan_.settled, &products_};
-    TESSERA_ASSIGN(auto operands, concrete_operands(variant_, form, call_, plan_));
+    const auto its_class = static_cast<size_t>(form.library_class);
+    auto& operands = operands_[its_class];
+    if (operands.empty()) {
+      TESSERA_ASSIGN(operands, concrete_operands(variant_, form, call_, plan_));
+    } else {
+      change_buffers(variant_, form, operands);
+    }
+    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value(), plan_.settled, &products_[its_class]};
     auto planned = [&]() -> Result<std::unique_ptr<CudaLibraryPlan>> {
       if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) return plan_cuda_matmul(context, *matmul, operands);
       if (const auto* conv = std::get_if<ConvCall>(&l.call)) return plan_cuda_conv(context, *conv, operands);
@@ -231,6 +238,8 @@ private:
   const Variant& variant_;
   const Variant::CallState& call_;
   SegmentPlan& plan_;
+  // By class of library calls.
+  std::vector<std::vector<Operand>> operands_; // of the last call
   PreparedProducts products_;
   bool behind_kernel_ = false; // the last thing that the segment's steps so far put on the stream is a kernel
   bool refused_ = false;       // why the last library call has no plan: the library does not compute it
@@ -246,18 +255,23 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
   std::function<double()> make_ms;
   std::vector<std::function<bool()>> making;
   std::string told; // the last reason that was logged
+  std::vector<std::optional<AttentionChoice>> choices(variant.library_classes);
   for (size_t s = begin; s < end; ++s) {
     const auto* l = std::get_if<LibraryStep>(variant.steps[s].step);
     if (!l || l->instead_of == 0) continue;
     const auto* attention = std::get_if<FusedAttentionCall>(&l->call);
-    AttentionChoice choice;
-    if (attention) {
+    auto& chosen = choices[static_cast<size_t>(variant.steps[s].library_class)];
+    const bool first_of_class = !chosen;
+    if (first_of_class) chosen.emplace();
+    AttentionChoice& choice = *chosen;
+    if (attention && first_of_class) {
       TESSERA_ASSIGN(auto operands, concrete_operands(variant, variant.steps[s], call, plan));
       choice = choose_attention(context, l->name, *attention, operands, wait);
     }
     if (plan.left_out.empty()) plan.left_out.resize(end - begin);
     size_t first = choice.taken ? s + 1 : s, count = choice.taken ? static_cast<size_t>(l->instead_of) : 1;
     for (size_t i = first; i < first + count; ++i) plan.left_out[i - begin] = true;
+    if (!first_of_class) continue;
     if (choice.make) {
       make.push_back(std::move(choice.make));
       make_ms = std::move(choice.make_ms);
