@@ -61,7 +61,7 @@ Result<std::shared_ptr<CublasLt>> CublasLt::of(Context& context) {
       return lt->error(status, "cublasLtCreate", "starting " + lt->library_->path());
     return std::shared_ptr<void>(std::move(lt));
   };
-  TESSERA_ASSIGN(auto attached, context.attachment("cuBLASLt", make));
+  TESSERA_ASSIGN(auto attached, context.attachment(kAttachment, make));
   return std::static_pointer_cast<CublasLt>(attached);
 }
 

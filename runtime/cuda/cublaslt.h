@@ -49,6 +49,7 @@ struct GemmOptions {
 
 class CublasLt {
 public:
+  static constexpr const char* kAttachment = "cuBLASLt";
   // That of the context, opened at the first request. Errors: UnsupportedFeature where the library is missing or
   // too old (11.6 at least); DeviceError where it does not start.
   [[nodiscard]] static Result<std::shared_ptr<CublasLt>> of(Context& context);

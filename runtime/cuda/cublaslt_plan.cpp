@@ -297,8 +297,8 @@ private:
     return v;
   }
 
-  // For a product of varying sizes that the library was not asked for yet, the algorithm of its cell of the grid, which
-  // takes no query; `out` then says how to ask.
+  // For a product of varying sizes whose own answer is not known, the algorithm of its cell of the grid, which takes no
+  // query; `out` then says how to ask.
   Result<std::optional<CublasLt::Algorithm>> choose(PreparedProduct& out, bool fused, bool pointers,
                                                     const std::string& doing) const {
     const Alignments aligned = alignments(fused, pointers);
@@ -417,9 +417,10 @@ std::optional<ProductImprovement> improvement_of(const PreparedProducts& product
       out.ms += product->ask_ms;
     }
   if (near.empty()) return std::nullopt;
+  out.ms *= kSizeParts; // an algorithm for sizes that are larger by a part costs about so much more
   out.ask = [near = std::move(near)] {
     bool other = false;
-    for (const auto& product : near) other = product->ask_exactly() || other; // all are asked for
+    for (const auto& product : near) other = product->ask_exactly() || other; // of each
     return other;
   };
   return out;

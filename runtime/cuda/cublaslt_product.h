@@ -68,7 +68,7 @@ struct PreparedProduct {
   int calls = 1;
   bool epilogue_done = true;
   mutable std::mutex mutex; // of the descriptor's bias, which a run changes
-  // The algorithm is that of sizes near these: asks for these; true if that is another one.
+  // The algorithm is that of sizes near these: queries that for these; true if it is another one.
   std::function<bool()> ask_exactly;
   double ask_ms = 0; // what that takes, by those before
 };

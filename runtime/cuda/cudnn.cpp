@@ -43,7 +43,7 @@ Result<std::shared_ptr<Cudnn>> Cudnn::of(Context& context) {
       return dnn->error(status, "cudnnCreate", "starting " + dnn->library_->path());
     return std::shared_ptr<void>(std::move(dnn));
   };
-  TESSERA_ASSIGN(auto attached, context.attachment("cuDNN", make));
+  TESSERA_ASSIGN(auto attached, context.attachment(kAttachment, make));
   return std::static_pointer_cast<Cudnn>(attached);
 }
 

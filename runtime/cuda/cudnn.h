@@ -89,6 +89,7 @@ struct ConvSolution {
 
 class Cudnn {
 public:
+  static constexpr const char* kAttachment = "cuDNN";
   // That of the context, opened at the first request. Errors: UnsupportedFeature where the library is missing or
   // too old (9.0 at least); DeviceError where it does not start.
   [[nodiscard]] static Result<std::shared_ptr<Cudnn>> of(Context& context);

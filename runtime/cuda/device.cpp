@@ -5,6 +5,7 @@
 #include "runtime/cuda/constants.h"
 #include "runtime/cuda/inner_runs.h"
 #include "runtime/cuda/library_choices.h"
+#include "runtime/cuda/library_start.h"
 #include "runtime/cuda/pending_work.h"
 #include "runtime/cuda/run_memory.h"
 #include "runtime/cuda/step_times.h"
@@ -63,6 +64,7 @@ public:
 
   Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable& table) override {
     TESSERA_ASSIGN(auto code, LoadedExecutable::get(context_, variant.owner));
+    start_.begin(*variant.owner);
     memory_.add_segments(variant.segment_begin.size() - 1);
     return std::unique_ptr<DeviceVariant>(std::make_unique<CudaVariant>(*this, variant, table, std::move(code)));
   }
@@ -463,6 +465,7 @@ private:
   std::unique_ptr<Stream> own_stream_;
   std::shared_ptr<Recorder> recorder_;
   std::shared_ptr<LibraryChoices> choices_;
+  LibraryStart start_{context_};
   RunMemory memory_;
   PendingWork pending_;
   StepTimes times_;

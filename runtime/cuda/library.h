@@ -43,8 +43,8 @@ struct CudaPlanContext {
 };
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
 plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands);
-// Of products that are computed by the algorithms of sizes near theirs: `ask` asks the library for theirs, which takes
-// about so long. True: one is another, and planning again pays. Nothing where there are no such products.
+// Of products that are computed by the algorithms of sizes near theirs: `ask` asks the library for theirs, which pays
+// when calls have taken so long. True: one is another, and the plan is to be made again. Nothing where there are no such products.
 struct ProductImprovement {
   std::function<bool()> ask;
   double ms = 0;

@@ -121,7 +121,7 @@ void Recorder::make(const Job& job) {
 
 Status Recorder::instantiate(CUgraphExec& graph, CUgraph of) const {
   const Driver& driver = context_.driver();
-  if (graph) { // launches of it that are under way are not changed
+  if (graph) { // launches of it that are in flight are not changed
     CUgraphExecUpdateResultInfo what{};
     if (driver.cuGraphExecUpdate(graph, of, &what) == CUDA_SUCCESS) return {};
     driver.cuGraphExecDestroy(std::exchange(graph, nullptr));

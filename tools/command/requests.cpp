@@ -1,12 +1,13 @@
 #include "requests.h"
+#include "graph/support/file.h"
 #include "graph/support/hash.h"
 #include "graph/support/stopwatch.h"
 #include "measure.h"
 #include "runtime/memory_account.h"
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <random>
+#include <sstream>
 #include <unistd.h>
 
 namespace tessera::command {
@@ -16,7 +17,7 @@ constexpr int kFirst = 100, kSettled = 500; // requests after which nothing may 
 
 int64_t resident_bytes() {
   int64_t mapped = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> mapped >> resident;
+  if (const auto text = read_file("/proc/self/statm"); text.ok()) std::istringstream(*text) >> mapped >> resident;
   return resident * sysconf(_SC_PAGESIZE);
 }
 
