@@ -8,7 +8,8 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 16; // bytes, of every tensor in memory
+constexpr int64_t kAlignment = 16;        // bytes, of every tensor in memory
+constexpr int64_t kQueriesOfABlock = 128; // of cuDNN's kernels; a multiprocessor has one or two such blocks
 
 class AttentionGraph : GraphBuilder {
 public:
@@ -160,6 +161,13 @@ private:
   std::shared_ptr<Cudnn> library_;
 };
 
+// Whether the library's kernel has work for every multiprocessor. Where it has not, a generated kernel, whose blocks are
+// smaller, takes less time.
+bool fills(const AttentionProblem& p, const Context& context) {
+  const auto& [batch, heads, queries, width] = p.q.dims;
+  return batch * heads * ((queries + kQueriesOfABlock - 1) / kQueriesOfABlock) >= context.properties().multiprocessors;
+}
+
 } // namespace
 
 Result<OperationGraph> make_attention_graph(const Cudnn& library, const AttentionProblem& problem) {
@@ -304,7 +312,7 @@ void AttentionEngines::make(const Job& job, cudnnHandle_t handle) const {
 }
 
 AttentionChoice choose_attention(Context& context, const std::string& name, const FusedAttentionCall& call,
-                                 std::span<const Operand> operands, bool wait) {
+                                 std::span<const Operand> operands, bool by_a_kernel, bool wait) {
   AttentionChoice out;
   auto problem = describe_attention(call, operands, name);
   if (!problem.ok()) {
@@ -313,6 +321,10 @@ AttentionChoice choose_attention(Context& context, const std::string& name, cons
   }
   if (problem->empty()) {
     out.taken = true;
+    return out;
+  }
+  if (by_a_kernel && !fills(*problem, context)) {
+    out.why = "cuDNN's blocks would not occupy the GPU";
     return out;
   }
   auto engines = AttentionEngines::of(context);

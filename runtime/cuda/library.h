@@ -58,7 +58,8 @@ plan_cuda_pool(const CudaPlanContext& context, const PoolCall& call, std::span<c
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
 plan_cuda_attention(const CudaPlanContext& context, const FusedAttentionCall& call, std::span<const Operand> operands);
 
-// Whether the library computes an attention at these sizes, or the steps that follow it do. `wait`: until it is known.
+// Whether the library computes an attention at these sizes, or the steps that follow it do; they are `by_a_kernel`.
+// `wait`: until it is known.
 struct AttentionChoice {
   bool taken = false; // by the library: plan_cuda_attention() succeeds
   std::string why;    // not taken: for logs
@@ -70,7 +71,7 @@ struct AttentionChoice {
 };
 [[nodiscard]] AttentionChoice choose_attention(Context& context, const std::string& name,
                                                const FusedAttentionCall& call, std::span<const Operand> operands,
-                                               bool wait);
+                                               bool by_a_kernel, bool wait);
 // Until no plan is being made.
 void wait_for_attention(Context& context);
 // Gives up plans that have not been begun, and waits for the one that has.

@@ -266,7 +266,8 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
     AttentionChoice& choice = *chosen;
     if (attention && first_of_class) {
       TESSERA_ASSIGN(auto operands, concrete_operands(variant, variant.steps[s], call, plan));
-      choice = choose_attention(context, l->name, *attention, operands, wait);
+      const bool by_a_kernel = l->instead_of == 1 && std::holds_alternative<KernelLaunch>(*variant.steps[s + 1].step);
+      choice = choose_attention(context, l->name, *attention, operands, by_a_kernel, wait);
     }
     if (plan.left_out.empty()) plan.left_out.resize(end - begin);
     size_t first = choice.taken ? s + 1 : s, count = choice.taken ? static_cast<size_t>(l->instead_of) : 1;

@@ -1,5 +1,6 @@
 // Attention in the terms of cuDNN, and on a GPU against plain loops.
 #include "runtime/cuda/cudnn_attention.h"
+#include "tests/cuda/fake_cudnn.h"
 #include "tests/cuda/library_device.h"
 #include <cmath>
 
@@ -53,6 +54,27 @@ Result<AttentionProblem> described(const Case& c) {
   std::vector<Operand> views;
   for (const auto& o : c.operands) views.push_back(o.view);
   return describe_attention(c.call, views, "a");
+}
+
+// 12 heads of one sequence are 12 blocks, of 132 multiprocessors; 16 sequences of two blocks a head are 384.
+TEST(ChooseAttention, AKernelComputesWhatDoesNotOccupyTheGpu) {
+  fake_cudnn::Machine machine;
+  Context& context = machine.gpu->context();
+  Context::Current current(context);
+  auto choice = [&](int64_t batch, int64_t queries, bool by_a_kernel) {
+    const Case c = make({{batch, 12}, 1, queries, queries, 16, 16}, DType::F16);
+    std::vector<Operand> views;
+    for (const auto& o : c.operands) views.push_back(o.view);
+    return choose_attention(context, "a", c.call, views, by_a_kernel, false);
+  };
+  for (int64_t queries : {1, 128, 1000}) {
+    const auto kernel = choice(1, queries, true), steps = choice(1, queries, false);
+    EXPECT_TRUE(!kernel.taken && !kernel.make && !kernel.why.empty()) << queries;
+    EXPECT_TRUE(steps.make && steps.why.empty()) << "several steps are slower: " << queries;
+  }
+  EXPECT_TRUE(choice(16, 197, true).make);
+  EXPECT_TRUE(choice(11, 128, true).make) << "132 blocks";
+  EXPECT_FALSE(choice(10, 128, true).make);
 }
 
 TEST(DescribeAttention, BatchesAndHeads) {
