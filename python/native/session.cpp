@@ -471,7 +471,8 @@ PyObject* survey_program(PyObject*, PyObject* args, PyObject* keywords) {
 PyMethodDef functions[] = {
     {"open", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_model)), METH_VARARGS | METH_KEYWORDS,
      "open(path, device=\"auto\", threads=0, tf32=\"conv\", plan=b\"\", memory_limit=0, policy=\"generic\", "
-     "max_variants=0, deterministic=False)\n--\n\nA Session of a model file. Raises tessera.Error."},
+     "max_variants=0, deterministic=False, specialize=\"\", ranges=\"\")\n--\n\nA Session of a model file. Raises "
+     "tessera.Error."},
     {"open_program", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_program)),
      METH_VARARGS | METH_KEYWORDS,
      "open_program(name, json, weights=None, device=\"auto\", threads=0, tf32=\"conv\", strided=False)\n--\n\n"
