@@ -103,9 +103,9 @@ struct CompileTotals {
   int64_t compiles = 0, failures = 0;      // of variants, imports included
   int64_t kernels = 0, cached_kernels = 0; // that these needed; those of them that the cache folder had
   int64_t cached_plans = 0; // of the compiles: those whose result the cache folder had, without import and compile
-  double ms = 0;                           // of all compiles, imports included
-  double load_ms = 0;                      // of a compiled file, which takes none
-  int64_t blocking = 0, background = 0;    // compiles that a call waited for, and that none did; open()'s are neither
+  double ms = 0;            // of all compiles, imports included
+  double load_ms = 0;       // of a compiled file, which takes none
+  int64_t blocking = 0, background = 0; // compiles that a call waited for, and that none did; open()'s are neither
   double blocking_ms = 0;
   int64_t queued = 0;    // combinations of sizes whose variant will be compiled in the background
   int64_t evictions = 0; // of specialized variants

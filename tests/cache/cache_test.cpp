@@ -21,7 +21,8 @@ TEST(Cache, FindsWhatWasStoredByKindAndKey) {
     EXPECT_FALSE(cache.find(kind, {3, 7}));
     EXPECT_TRUE(cache.warnings().empty());
   }
-  EXPECT_EQ(files(folder.path()).size(), 2 * std::size(kKinds)) << "kinds do not share entries, and no temporary files stay";
+  EXPECT_EQ(files(folder.path()).size(), 2 * std::size(kKinds))
+      << "kinds do not share entries, and no temporary files stay";
   EXPECT_TRUE(problems(folder.path()).empty());
   Cache off(folder.path(), false);
   EXPECT_FALSE(off.find(kKinds[0], {1, 7}));
