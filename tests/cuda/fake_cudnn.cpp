@@ -35,7 +35,7 @@ size_t count(cudnnBackendDescriptor_t d, int attribute) {
 template <class T>
 void list(const std::vector<T>& from, int64_t* count, void* to) {
   *count = static_cast<int64_t>(from.size());
-  std::memcpy(to, from.data(), from.size() * sizeof(T));
+  if (!from.empty()) std::memcpy(to, from.data(), from.size() * sizeof(T));
 }
 
 // What the heuristics propose carries the graph itself; another configuration has it from its engine.
