@@ -2,7 +2,7 @@
 //
 // Capturing costs a call about what starting the steps costs; it cannot be done next to the calls: while a stream captures,
 // whoever waits for the whole device (cuCtxSynchronize, torch.cuda.synchronize) gets an error, and so does the capture.
-// A caller that uses the device from several threads may still meet it; the capture is then tried again.
+// A caller that uses the device from several threads may still cause it; the capture is then tried again.
 #pragma once
 #include "runtime/cuda/context.h"
 #include <atomic>
