@@ -98,7 +98,7 @@ void Faults::expect_works(const std::string& cache, const std::string& after) {
   auto outputs = (*session)->run(c.inputs);
   if (!outputs.ok())
     findings_.wrong("a call after " + after + ": " + outputs.error().str());
-  else if (const std::string text = difference(c, *outputs); !text.empty())
+  else if (const std::string text = difference(model, c, *outputs); !text.empty())
     findings_.wrong("a call after " + after + ": " + text);
 }
 
@@ -137,7 +137,7 @@ void Faults::full_disk() {
 }
 
 pid_t Faults::start(const std::string& cache) const {
-  const std::string arguments[] = {program_, "--fill", cache};
+  const std::string arguments[] = {program_, "--device", models_.front().device, "--fill", cache};
   std::vector<char*> pointers;
   for (const auto& a : arguments) pointers.push_back(const_cast<char*>(a.c_str()));
   pointers.push_back(nullptr);

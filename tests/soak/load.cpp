@@ -42,7 +42,7 @@ Result<Opened> open(const Model& model, const SessionOptions& options) {
   Opened out;
   out.model = &model;
   TESSERA_ASSIGN(out.session, Session::open(model.path, options));
-  if (const char* error = tessera_open(model.path.c_str(), "cpu", options.compile.threads, &out.c))
+  if (const char* error = tessera_open(model.path.c_str(), model.device.c_str(), options.compile.threads, &out.c))
     return error_of(error);
   return out;
 }
@@ -88,7 +88,7 @@ void Context::call(const Case& c, Findings& findings) {
   const auto outputs = run(c.inputs);
   if (!outputs.ok())
     findings.error(model_->name, outputs.error().code == ErrorCode::OutOfMemory, outputs.error().str());
-  else if (const std::string text = difference(c, *outputs); !text.empty())
+  else if (const std::string text = difference(*model_, c, *outputs); !text.empty())
     findings.wrong(model_->name + ": " + text);
 }
 

@@ -3,13 +3,16 @@
 // nothing may be held at the end.
 //
 //   soak [--seconds N | --minutes N] [--threads N] [--seed N] [--cases N] [--pause-us N] [--no-reopen] [--faults] [--compiled]
+//        [--device NAME]
 //
+// --device: where the models run; cpu unless given.
 // --faults: faults are injected meanwhile (faults.h); a call is right or says that memory is exhausted.
 // --no-reopen: no sessions are opened and closed beside the calls.
 // --compiled: the models are compiled files that another process wrote, so that nothing is compiled here. That is what
 // the thread sanitizer can check: it does not see what orders the threads of oneTBB that compile.
 // --fill FOLDER: opens the models with that cache, calls each, and ends; for the faults.
 // --write FOLDER: writes compiled files of the models, and ends.
+#include "api/device.h"
 #include "faults.h"
 #include "graph/support/temporary_folder.h"
 #include <algorithm>
@@ -31,7 +34,7 @@ struct Arguments {
   uint64_t seed = 1;
   int64_t pause_us = 0;
   bool faults = false, compiled = false, reopen = true;
-  std::string fill, write;
+  std::string fill, write, device = "cpu";
 };
 
 bool parse(int argc, char** argv, Arguments& a) {
@@ -59,6 +62,8 @@ bool parse(int argc, char** argv, Arguments& a) {
       a.seed = std::strtoull(value, nullptr, 10);
     else if (option == "--pause-us")
       a.pause_us = std::atoll(value);
+    else if (option == "--device")
+      a.device = value;
     else if (option == "--fill")
       a.fill = value;
     else if (option == "--write")
@@ -74,8 +79,10 @@ int fail(const Diagnostic& d) {
   return 1;
 }
 
-SessionOptions session_options(const std::string& cache) {
+SessionOptions session_options(const std::string& cache, const DeviceChoice& device) {
   SessionOptions o;
+  device.apply(o.compile);
+  o.executor.gpu = device.gpu;
   o.compile.cache_dir = cache;
   o.compile.threads = 2;
   o.tune_share = 0;
@@ -94,7 +101,7 @@ int open_each(const std::vector<Model>& models, const SessionOptions& options, c
     for (size_t i = 0; i < 3 && i < m.cases.size(); ++i) {
       auto outputs = (*session)->run(m.cases[i].inputs);
       if (!outputs.ok()) return fail(outputs.error());
-      if (const std::string text = difference(m.cases[i], *outputs); !text.empty()) {
+      if (const std::string text = difference(m, m.cases[i], *outputs); !text.empty()) {
         std::fprintf(stderr, "%s: %s\n", m.name.c_str(), text.c_str());
         return 1;
       }
@@ -104,8 +111,9 @@ int open_each(const std::vector<Model>& models, const SessionOptions& options, c
 }
 
 // The paths become those of compiled files, which a process of its own writes.
-bool compile_elsewhere(std::vector<Model>& models, const std::string& program, const std::string& folder) {
-  const std::string arguments[] = {program, "--cases", "1", "--write", folder};
+bool compile_elsewhere(std::vector<Model>& models, const Arguments& a, const std::string& program,
+                       const std::string& folder) {
+  const std::string arguments[] = {program, "--cases", "1", "--device", a.device, "--write", folder};
   std::vector<char*> pointers;
   for (const auto& a : arguments) pointers.push_back(const_cast<char*>(a.c_str()));
   pointers.push_back(nullptr);
@@ -162,16 +170,18 @@ constexpr uint64_t kWeightBytes = 1 << 20; // more than the weights of each mode
 int soak(const Arguments& a, const std::string& program) {
   auto folder = TemporaryFolder::create("tessera-soak");
   if (!folder.ok()) return fail(folder.error());
-  auto models = make_models(folder->path(), a.cases, a.seed, a.compiled);
+  const auto device = choose_device_here(a.device);
+  if (!device.ok()) return fail(device.error());
+  auto models = make_models(folder->path(), a.device, a.cases, a.seed, a.compiled);
   if (!models.ok()) return fail(models.error());
   const std::string own = folder->path() + "/cache";
-  if (!a.write.empty()) return open_each(*models, session_options(own), a.write);
-  if (!a.fill.empty()) return open_each(*models, session_options(a.fill), "");
-  if (a.compiled && !compile_elsewhere(*models, program, folder->path())) return 1;
+  if (!a.write.empty()) return open_each(*models, session_options(own, *device), a.write);
+  if (!a.fill.empty()) return open_each(*models, session_options(a.fill, *device), "");
+  if (a.compiled && !compile_elsewhere(*models, a, program, folder->path())) return 1;
   ::setenv("TESSERA_CACHE_DIR", own.c_str(), 1); // of the C interface
 
   Findings findings;
-  SessionOptions options = session_options(own);
+  SessionOptions options = session_options(own, *device);
   auto account = options.executor.memory = std::make_shared<MemoryAccount>(0);
   int64_t calls = 0, reopened = 0;
   {
@@ -193,7 +203,7 @@ int soak(const Arguments& a, const std::string& program) {
       load_options.reopen = a.reopen;
       Load load(opened, load_options, options, findings);
       std::optional<Faults> faults;
-      if (a.faults) faults.emplace(*models, session_options(own), folder->path(), program, a.seed, findings);
+      if (a.faults) faults.emplace(*models, session_options(own, *device), folder->path(), program, a.seed, findings);
       int64_t before = 0;
       auto progressed = begin;
       while (std::chrono::duration<double>(Clock::now() - begin).count() < a.seconds && !findings.any()) {
@@ -235,8 +245,9 @@ int soak(const Arguments& a, const std::string& program) {
       if (!a.faults && metrics.errors != 0) findings.wrong("errors are counted");
     }
   }
-  if (const int64_t held = account->held(MemoryAccount::Where::Host); held != 0)
-    findings.wrong(std::to_string(held) + " bytes are held after everything is closed");
+  for (const auto where : {MemoryAccount::Where::Host, MemoryAccount::Where::Device})
+    if (const int64_t held = account->held(where); held != 0)
+      findings.wrong(std::to_string(held) + " bytes are held after everything is closed");
   if (calls == 0) findings.wrong("nothing was called");
   return findings.any() ? 1 : 0;
 }
@@ -248,7 +259,7 @@ int main(int argc, char** argv) {
   tessera::soak::Arguments arguments;
   if (!tessera::soak::parse(argc, argv, arguments)) {
     std::fprintf(stderr, "usage: soak [--seconds N | --minutes N] [--threads N] [--seed N] [--cases N] [--pause-us N] "
-                         "[--no-reopen] [--faults] [--compiled]\n");
+                         "[--no-reopen] [--faults] [--compiled] [--device NAME]\n");
     return 2;
   }
   char program[4096] = {};

@@ -16,16 +16,18 @@ struct Case {
 
 struct Model {
   std::string name, path; // path: what a session opens
+  std::string device;     // where it runs
+  double tolerance = 0;   // of results, relative and absolute
   onnx_test::Maker maker;
   std::vector<Case> cases;
 };
 
-// Writes the models to the folder. `count` cases each, of random sizes; the same for the same seed. `one_variant`: of
+// Writes the models to the folder, to run on `device`. `count` cases each, of random sizes; the same for the same seed. `one_variant`: of
 // sizes that the variant fits which is compiled without knowing them.
-[[nodiscard]] Result<std::vector<Model>> make_models(const std::string& folder, int count, uint64_t seed,
-                                                     bool one_variant);
+[[nodiscard]] Result<std::vector<Model>> make_models(const std::string& folder, const std::string& device, int count,
+                                                     uint64_t seed, bool one_variant);
 
 // What differs from the expected outputs by more than another order of summation explains; empty: nothing.
-[[nodiscard]] std::string difference(const Case& c, const std::vector<Tensor>& outputs);
+[[nodiscard]] std::string difference(const Model& m, const Case& c, const std::vector<Tensor>& outputs);
 
 } // namespace tessera::soak

@@ -14,6 +14,7 @@ namespace tessera::command {
 namespace {
 
 constexpr int kFirst = 100, kSettled = 500; // requests after which nothing may be slow, and memory may not grow
+constexpr size_t kSlowest = 5;              // new shapes after kFirst that are named
 
 int64_t resident_bytes() {
   int64_t mapped = 0, resident = 0;
@@ -53,6 +54,14 @@ struct Checked {
   Sizes sizes;
   uint64_t seed = 0;
   Hash128 bits; // of its results
+};
+
+// The first call of a shape.
+struct NewShape {
+  int request = 0;
+  Sizes sizes;
+  double first_us = 0, second_us = 0, plan_us = 0;
+  [[nodiscard]] double above() const { return first_us - second_us; }
 };
 
 struct Memory {
@@ -108,13 +117,7 @@ private:
     TESSERA_ASSIGN(outputs, session_->run(tensors));
     const double twice = watch.ms() - once;
     recompiled_ += stats.recompiles;
-    if (stats.new_shape) {
-      first_.push_back(once * 1e3);
-      second_.push_back(twice * 1e3);
-      ratio_.push_back(once / twice);
-      plans_.push_back(stats.plan_ms * 1e3);
-      if (r >= kFirst) late_.push_back((once - twice) * 1e3);
-    }
+    if (stats.new_shape) new_.push_back({r, sizes, once * 1e3, twice * 1e3, stats.plan_ms * 1e3});
     if (o_.checks > 0 && (r + 1) % std::max(1, o_.requests / o_.checks) == 0)
       checked_.push_back({sizes, seed, bits_of(outputs)});
     return {};
@@ -140,19 +143,40 @@ private:
     j["device"] = session_->variants().front()->executable->target;
     j["requests"] = o_.requests;
     for (const auto& [name, range] : ranges_) j["ranges"][name] = {range.min, range.max};
-    j["new_shapes"] = first_.size();
+    j["new_shapes"] = new_.size();
     j["variants"] = session_->compile_totals().variants;
     j["variant_counts"] = variant_counts(model_.policy, *session_);
     j["recompiles"] = recompiled_;
-    j["first_us"] = summary(first_);
-    j["second_us"] = summary(second_);
+    auto each = [&](auto value) {
+      std::vector<double> values;
+      for (const NewShape& n : new_) values.push_back(value(n));
+      return summary(std::move(values));
+    };
+    j["first_us"] = each([](const NewShape& n) { return n.first_us; });
+    j["second_us"] = each([](const NewShape& n) { return n.second_us; });
+    j["first_over_second"] = each([](const NewShape& n) { return n.first_us / n.second_us; });
+    j["plan_us"] = each([](const NewShape& n) { return n.plan_us; });
     double above = 0;
-    for (size_t i = 0; i < first_.size(); ++i) above += (first_[i] - second_[i]) / 1e3;
+    std::vector<double> late;
+    std::vector<NewShape> slowest;
+    for (const NewShape& n : new_) {
+      above += n.above() / 1e3;
+      if (n.request < kFirst) continue;
+      late.push_back(n.above());
+      slowest.push_back(n);
+    }
     j["new_shapes_cost_ms"] = above; // first calls, less their second ones
-    j["first_over_second"] = summary(ratio_);
-    j["plan_us"] = summary(plans_);
+    j["new_shape_us_after_100"] = summary(late);
+    const auto end = slowest.begin() + static_cast<std::ptrdiff_t>(std::min(kSlowest, slowest.size()));
+    std::partial_sort(slowest.begin(), end, slowest.end(), [](auto& x, auto& y) { return x.above() > y.above(); });
+    j["slowest_after_100"] = Json::array();
+    for (auto n = slowest.begin(); n != end; ++n)
+      j["slowest_after_100"].push_back({{"request", n->request},
+                                        {"sizes", n->sizes},
+                                        {"first_us", n->first_us},
+                                        {"second_us", n->second_us},
+                                        {"plan_us", n->plan_us}});
     j["settled_after"] = std::min(kSettled, o_.requests);
-    j["new_shape_us_after_100"] = summary(late_);
     j["host_bytes"] = {{"settled", settled.host}, {"at_the_end", at_the_end.host}};
     j["device_bytes"] = {{"settled", settled.device}, {"at_the_end", at_the_end.device}};
     j["checked"] = errors_.size();
@@ -168,7 +192,7 @@ private:
   std::vector<ShapeArgument> fixed_;
   SessionOptions options_;
   std::unique_ptr<Session> session_;
-  std::vector<double> first_, second_, ratio_, late_, plans_; // of new shapes; us. late_: first less second
+  std::vector<NewShape> new_;
   std::vector<Checked> checked_;
   std::vector<double> errors_;
   int64_t recompiled_ = 0;
@@ -198,6 +222,12 @@ std::string requests_text(const Json& j) {
   out += "of the first, planning: " + numbers("plan_us", time) + "\n";
   out += "first / second:        " + numbers("first_over_second", number) + "\n";
   out += "first less second, after 100 requests: " + numbers("new_shape_us_after_100", time) + "\n";
+  for (const Json& n : j["slowest_after_100"]) {
+    out += "  request " + n["request"].dump() + ":";
+    for (const auto& [name, size] : n["sizes"].items()) out += " " + name + "=" + size.dump();
+    out += ", first call " + time(n["first_us"].get<double>()) + ", planning " + time(n["plan_us"].get<double>()) +
+           ", second call " + time(n["second_us"].get<double>()) + "\n";
+  }
   auto memory = [&](const char* key) {
     return format_bytes(j[key]["settled"].get<double>()) + " after " + j["settled_after"].dump() + " requests, " +
            format_bytes(j[key]["at_the_end"].get<double>()) + " at the end";

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Whole models in f16 on a GPU: Tessera beside PyTorch eager and torch.compile in one run.
 
-    gpu_models.py TESSERA MODELS_DIRECTORY WORK_DIRECTORY [NAME...] [--peers eager,compile,graphs] [--json FILE] [--markdown FILE]
+    gpu_models.py TESSERA MODELS_DIRECTORY WORK_DIRECTORY [NAME...] [--peers eager,compile,graphs] [--smallest] [--memory] [--json FILE] [--markdown FILE]
 
-The peers are the architectures that the graphs in models/ were exported from (transformers, torchvision), with random weights. Times are
+--smallest: the first shape of each model only. --memory: then each runs once more, alone, while another process reads how much of the GPU's
+memory is taken: the most of it, context and libraries included, in MB (others must leave the GPU alone meanwhile). The peers are the architectures that the graphs in models/ were exported from (transformers, torchvision), with random weights. Times are
 medians in microseconds of single calls between events, inputs and outputs on the GPU, the L2 cache overwritten before each call.
 """
-import argparse, json, os, subprocess, sys, time
+import argparse, ctypes, json, os, subprocess, sys, time
 
 SHAPES = {"bert": [(1, 128), (32, 384)], "gpt2": [(1, 128), (8, 1024)], "llama": [(1, 128), (4, 1024)], "vit": [(1, 0), (64, 0)],
           "resnet50": [(1, 0), (64, 0)], "mobilenet_v3": [(1, 0), (64, 0)]}
@@ -26,18 +27,55 @@ def peer(name, torch):
     import torchvision
     return getattr(torchvision.models, {"mobilenet_v3": "mobilenet_v3_large"}.get(name, name))(weights=None), lambda m, x: m(x)
 
+def free_memory():
+    """A function that gives the bytes of the GPU's memory that nobody holds."""
+    cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    def call(name, *arguments):
+        code = getattr(cuda, name)(*arguments)
+        if code: sys.exit(f"{name} fails with CUresult {code}; the memory of a GPU cannot be read")
+    call("cuInit", 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    call("cuCtxSetCurrent", context)
+    def free():
+        left, whole = ctypes.c_size_t(), ctypes.c_size_t()
+        call("cuMemGetInfo_v2", ctypes.byref(left), ctypes.byref(whole))
+        return left.value
+    return free
+
+def most_memory(free, command):
+    """MB of the GPU's memory that a command takes at most, read each millisecond; None when it fails."""
+    before = least = free()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while child.poll() is None:
+        least = min(least, free())
+        time.sleep(0.001)
+    return None if child.returncode else round((before - least) / 1e6)
+
+def alone(name, mode, b, s):
+    """One model by one peer, called some times: what --memory looks at."""
+    import torch
+    module, call = peer(name, torch)
+    module = module.eval().to("cuda", torch.float16)
+    x = torch.randint(0, 1000, (b, s), device="cuda") if s else torch.randn(b, 3, 224, 224, device="cuda", dtype=torch.float16)
+    with torch.inference_mode():
+        f = module if mode == "eager" else torch.compile(module, dynamic=False, **MODES[mode])
+        for _ in range(10): call(f, x)
+        torch.cuda.synchronize()
+
 def main():
+    if sys.argv[1:2] == ["--alone"]: return alone(*sys.argv[2:4], *map(int, sys.argv[4:6]))
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("tessera"); p.add_argument("models"); p.add_argument("work"); p.add_argument("names", nargs="*")
     p.add_argument("--peers", default="eager"); p.add_argument("--seconds", type=float, default=1); p.add_argument("--json"); p.add_argument("--markdown")
     p.add_argument("--profile", action="store_true"); p.add_argument("--budget", type=float, default=540, help="seconds for all")
+    p.add_argument("--smallest", action="store_true"); p.add_argument("--memory", action="store_true")
     a = p.parse_args()
     os.makedirs(a.work, exist_ok=True)
     peers = [m for m in a.peers.split(",") if m]
     if peers:
         import torch
         from triton.testing import do_bench
-    rows, began = [], time.time()
+    rows, runs, began = [], [], time.time()
     for name in a.names or list(SHAPES):
         path = os.path.join(a.work, f"{name}.dynamo.f16.onnx")
         if not os.path.exists(path): open(path, "wb").write(open(os.path.join(a.models, os.path.basename(path)), "rb").read())
@@ -46,7 +84,7 @@ def main():
         if peers:
             torch.manual_seed(0)
             module, call = peer(name, torch); module = module.eval().to("cuda", torch.float16)
-        for b, s in SHAPES[name]:
+        for b, s in SHAPES[name][:1 if a.smallest else None]:
             if time.time() - began > a.budget: print("out of time", flush=True); break
             row = {"model": name, "batch": b, "seq": s}
             if peers:
@@ -63,7 +101,8 @@ def main():
             if name == "bert": shapes.append(("attention_mask", f"{b}x{s}"))
             out = os.path.join(a.work, f"{name}.{b}x{s}.json")
             command = [a.tessera, "bench", path, "--device", "cuda", "--seconds", str(a.seconds), "--json", out] + [t for n, v in shapes for t in ("--shape", f"{n}={v}")]
-            if a.profile: command.append("--profile")
+            runs.append((row, {"tessera": command, **{m: [sys.executable, __file__, "--alone", name, m, str(b), str(s)] for m in peers}}))
+            if a.profile: command = [*command, "--profile"]
             r = subprocess.run(command, capture_output=True, text=True)
             if r.returncode: row["error"] = (r.stdout + r.stderr).strip()[-600:]
             else:
@@ -76,6 +115,11 @@ def main():
                   + (f"  start {row['cold_start_ms']:.0f}/{row['warm_start_ms']:.0f} ms, first run {row['first_run_ms']:.0f} ms" if "cold_start_ms" in row else "")
                   + ("  ERROR " + row["error"] if "error" in row else ""), flush=True)
         if peers: del module; torch.cuda.empty_cache()
+    if a.memory:
+        free = free_memory()
+        for row, commands in runs:
+            row.update({f"{who}_mb": most_memory(free, command) for who, command in commands.items()})
+            print(f"{row['model']:14s} {row['batch']}x{row['seq']:<5d} memory of the GPU at most, MB:" + "".join(f" {w} {row[w + '_mb']}" for w in commands), flush=True)
     if a.json: json.dump(rows, open(a.json, "w"), indent=1)
     if a.markdown:
         with open(a.markdown, "w") as f:
