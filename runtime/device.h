@@ -156,8 +156,9 @@ public:
 };
 
 [[nodiscard]] Result<std::unique_ptr<Device>> make_cpu_device(const ExecutorOptions& options);
-// Errors: those of cuda::Context::open.
-[[nodiscard]] Result<std::unique_ptr<Device>> make_cuda_device(const ExecutorOptions& options);
+// `executables`: those that it will run at first. Errors: those of cuda::Context::open.
+[[nodiscard]] Result<std::unique_ptr<Device>>
+make_cuda_device(std::span<const std::shared_ptr<const Executable>> executables, const ExecutorOptions& options);
 
 // The error of a bad index; `sizes` are those of the call, by symbol (Variant::symbol_values).
 [[nodiscard]] Diagnostic bad_index(const KernelLaunch& kernel, const IndexReport& report,

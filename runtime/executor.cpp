@@ -477,7 +477,7 @@ VariantExecutor::create(std::vector<std::shared_ptr<const Executable>> variants,
       TESSERA_ASSIGN(options.ranges, cuda::nvtx_ranges());
     }
     bool on_gpu = is_gpu_target(variants[0]->target);
-    TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(options) : make_cpu_device(options));
+    TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(variants, options) : make_cpu_device(options));
     auto executor = std::make_unique<ExecutorImpl>(std::move(options), order.before_generic, std::move(device), on_gpu);
     TESSERA_TRY(executor->begin(std::move(variants), order.generic));
     return std::unique_ptr<VariantExecutor>(std::move(executor));

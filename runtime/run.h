@@ -185,8 +185,8 @@ public:
   // where a size depends on values, as NonZero's does.
   [[nodiscard]] virtual Result<std::vector<DeviceTensor>>
   output_sizes(const std::map<std::string, DeviceTensor>& inputs, RunStats* stats = nullptr) = 0;
-  // Until all that run_on_device() started is done, and no library's plan is being made in the background for a shape
-  // that was run. Errors of it that have not been reported yet: DeviceError, BadInput.
+  // Until all that run_on_device() started is done, and nothing is being made or loaded in the background: libraries'
+  // plans for shapes that were run, kernels of products. Errors of it that have not been reported yet: DeviceError, BadInput.
   [[nodiscard]] virtual Status wait() = 0;
   // Runs until a further call of these sizes has nothing to prepare: variants, plans, graphs of a GPU. Of one call's
   // errors, those of run() and wait().

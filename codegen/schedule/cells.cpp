@@ -5,8 +5,6 @@
 namespace tessera {
 namespace {
 
-constexpr double kTypicalPoints = 8 << 20; // of a nest whose outer sizes are not known
-
 // Lengths of an axis along which elements are contiguous, or that is folded, where its symbols are not known.
 struct Typical {
   int64_t length;
@@ -40,8 +38,14 @@ public:
     }
     if (f_.contiguous_axis >= 0) { // one element may lie at an offset of symbols
       const auto c = static_cast<size_t>(f_.contiguous_axis);
-      for (const Typical& t : f_.d.reduces&& f_.is_row(c) ? kRows : kContiguous)
-        if (auto cell = typical(t, c)) list.push_back(std::move(*cell));
+      const auto& lengths = f_.d.reduces && f_.is_row(c) ? kRows : kContiguous;
+      for (const Typical& t : lengths)
+        if (auto cell = typical(t, c, true)) {
+          list.push_back(std::move(*cell));
+          break; // the length is one
+        }
+      for (const Typical& t : lengths)
+        if (auto cell = typical(t, c, false)) list.push_back(std::move(*cell));
     }
     if (list.empty()) { // none of these lengths is possible
       CallSizes some;
@@ -64,10 +68,12 @@ private:
     const int64_t k = std::max<int64_t>(1, f_.d.env.divisor(symbol));
     return std::max(k, n / k * k);
   }
-  // Symbols of the contiguous axis yield the typical length, the others as many points as are typical.
-  [[nodiscard]] std::optional<Cell> typical(const Typical& t, size_t contiguous) const {
+  // Symbols of the contiguous axis yield the typical length, the others as many points as are typical, or as few as
+  // there can be. The latter only where the length is known.
+  [[nodiscard]] std::optional<Cell> typical(const Typical& t, size_t contiguous, bool few) const {
     CallSizes sizes;
     const SymExpr& inner = f_.extent(contiguous);
+    if (few && (!f_.constant(inner) || t.few)) return std::nullopt;
     std::vector<SymExpr> others;
     // Of several symbols of the axis one has the length: the one that a condition on the axis is about.
     const Multiple divisible = f_.multiple(inner, kAccessBytes);
@@ -77,6 +83,12 @@ private:
     for (const SymExpr& s : symbols_) {
       sizes[s.symbol_id()] = within(s, &s == bearer ? t.length : 1);
       if (!inner.contains(s)) others.push_back(s);
+    }
+    if (few) {
+      auto cell = with(sizes, &t, contiguous);
+      if (cell)
+        for (const SymExpr& s : others) cell->grow.push_back(s.symbol_id());
+      return cell && !cell->grow.empty() ? cell : std::nullopt;
     }
     double points = 1;
     for (const Axis& a : f_.d.axes) {

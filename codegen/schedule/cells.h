@@ -5,10 +5,14 @@
 
 namespace tessera {
 
+inline constexpr double kTypicalPoints = 8 << 20; // of a nest whose outer sizes are not known
+
 // Sizes that stand for a range of them.
 struct Cell {
   CallSizes sizes;                  // of every symbol
   std::vector<ExtentRange> extents; // by axis: where they stand for others
+  // Of few points: symbols that are as small as they can be, and as which more points may come. Empty: of many points.
+  std::vector<uint64_t> grow;
 };
 struct Cells {
   std::vector<Cell> list; // not empty, but where no size is possible

@@ -1,6 +1,6 @@
 // The schedules that a nest gets on a GPU: the one of least predicted time at the sizes that are known or were seen,
-// with the conditions under which it is right; others for sizes that are typical of the range, where they gain enough;
-// and last one that is right for every size. Measured schedules come before all of them.
+// with the conditions under which it is right; others for sizes that are typical of the range, where they gain enough,
+// and for few points, as many as they gain at; and last one that is right for every size. Measured schedules come before all of them.
 #include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/cells.h"
 #include "codegen/schedule/schedule_records.h"
@@ -44,15 +44,27 @@ public:
     // For every size: the one that loses least over all cells.
     size_t general = 0;
     double least = 0;
+    bool first = true;
     for (size_t g = 0; g < any_.size(); ++g) {
+      if (!cells_[g]->grow.empty()) continue; // few points have a kernel of their own where that pays
       double sum = 0;
-      for (size_t c = 0; c < sized_.size(); ++c) sum += predicted(any_[g].legal.schedule, c).us / best_[c].cost.us;
-      if (g == 0 || sum < least) least = sum, general = g;
+      for (size_t c = 0; c < sized_.size(); ++c)
+        if (cells_[c]->grow.empty()) sum += predicted(any_[g].legal.schedule, c).us / best_[c].cost.us;
+      if (first || sum < least) least = sum, general = g;
+      first = false;
     }
     for (size_t c = 0; c < best_.size() && list.size() + 1 < kMostKernels; ++c) {
-      const bool same = best_[c].legal.conditions.empty() && !best_[c].legal.grid_barrier;
       const bool seen = c == 0 && all.seen; // is what the model is run at
       if (predicted(any_[general].legal.schedule, c).us < (seen ? 1 : kWorth) * best_[c].cost.us) continue;
+      if (!cells_[c]->grow.empty()) {
+        if (!limit(best_[c], *cells_[c], any_[general].legal.schedule)) continue;
+        if (all.seen && !list.empty() && list.front().legal.schedule == best_[c].legal.schedule &&
+            holds(best_[c].legal.conditions, cells_.front()->sizes)) {
+          list.front() = explained(best_[c]); // one kernel for these and the sizes that were seen
+          continue;
+        }
+      }
+      const bool same = best_[c].legal.conditions.empty() && !best_[c].legal.grid_barrier;
       list.push_back(explained(best_[c]));
       if (same) return list;
     }
@@ -61,6 +73,27 @@ public:
   }
 
 private:
+  // The schedule of a cell of few points, for as many as it takes less time for than the general one. False: it is not
+  // right for them.
+  bool limit(Choice& choice, const Cell& cell, const Schedule& general) const {
+    CallSizes sizes = cell.sizes;
+    for (double points = 0; points < kTypicalPoints;) {
+      const auto sized = sized_facts(f_, sizes);
+      if (!sized.ok()) break;
+      auto us = [&](const Schedule& schedule) { return cost(*sized, schedule, 1, f_.device, model_).us; };
+      if (points > 0 && us(choice.legal.schedule) >= us(general)) break;
+      points = 1;
+      for (size_t i = 0; i < choice.extents.size(); ++i) {
+        points *= static_cast<double>(std::max<int64_t>(1, sized->extents[i]));
+        if (!f_.constant(f_.extent(i))) choice.extents[i] = {1, sized->extents[i], 1};
+      }
+      for (const uint64_t symbol : cell.grow) sizes[symbol] *= 2;
+    }
+    Legal l = legal(f_, choice.legal.schedule, choice.extents);
+    if (!l || !holds(l.conditions, cell.sizes)) return false;
+    choice.legal = std::move(l);
+    return true;
+  }
   [[nodiscard]] Cost predicted(const Schedule& schedule, size_t cell) const {
     return cost(sized_[cell], schedule, 1, f_.device, model_);
   }
@@ -82,6 +115,7 @@ private:
     if (!any) return;
     if (!best) best = any;
     take_record(cell, sized, *best, *any);
+    cells_.push_back(&cell);
     sized_.push_back(sized);
     best_.push_back(std::move(*best));
     any_.push_back(std::move(*any));
@@ -117,7 +151,8 @@ private:
   const ScheduleRecords* records_ = nullptr;
   std::string signature_;          // empty: there are no records
   uint64_t narrow_ = 0;            // axes of which records count within a bucket alone
-  std::vector<SizedFacts> sized_;  // by cell
+  std::vector<const Cell*> cells_; // those that have a schedule
+  std::vector<SizedFacts> sized_;  // by them
   std::vector<Choice> best_, any_; // likewise
 };
 

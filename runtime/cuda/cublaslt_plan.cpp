@@ -4,7 +4,10 @@
 #include "runtime/cuda/cublaslt_product.h"
 #include "runtime/cuda/gemm_sizes.h"
 #include "runtime/cuda/library_choices.h"
+#include "runtime/cuda/product_kernels.h"
+#include "runtime/cuda/stream.h"
 #include <algorithm>
+#include <set>
 
 namespace tessera::cuda {
 namespace {
@@ -33,15 +36,52 @@ std::optional<ProductTypes> types_of(DType operand, DType result, bool tf32) {
 class MatmulPlanner {
 public:
   MatmulPlanner(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands)
-      : context_(context), call_(call), operands_(operands) {}
-
-  Result<std::unique_ptr<CudaLibraryPlan>> run() {
+      : context_(context), call_(call), operands_(operands) {
     size_t next = 3;
     if (call_.fused && call_.fused->bias) bias_ = &operands_[next++];
     if (call_.fused && call_.fused->residual) residual_ = &operands_[next++];
+  }
+
+  Result<std::unique_ptr<CudaLibraryPlan>> run() {
     std::shared_ptr<const PreparedProduct> own;
     auto& product = context_.product ? *context_.product : own;
     if (product) return plan(product);
+    TESSERA_TRY(open());
+    TESSERA_ASSIGN(product, prepare());
+    return plan(product);
+  }
+
+  // Loads the kernel of a product of this form and these sizes: ProductKernels::At. `seen`: algorithms whose kernels
+  // are loaded.
+  Result<std::optional<bool>> load(const GemmProblem& problem, bool fused, CUstream stream,
+                                   std::set<std::string>& seen) {
+    TESSERA_TRY(open());
+    problem_ = problem;
+    auto elements = [](const GemmMatrix& x) { return x.ld * x.cols; };
+    const int64_t bytes =
+        (elements(problem.a) + elements(problem.b)) * types_.operand_bytes + elements(problem.c) * types_.result_bytes;
+    if (bytes > context_.context.properties().memory_bytes) return std::optional<bool>();
+    TESSERA_ASSIGN(std::shared_ptr<PreparedProduct> product, attempt(fused, false));
+    if (!product || !seen.insert(CublasLt::bytes_of(product->algorithm)).second) return std::optional(false);
+    TESSERA_ASSIGN(auto made, plan(std::move(product)));
+    // Nothing is executed, so that one small block stands for all operands.
+    const std::string what = "loading the kernel of '" + context_.name + "'";
+    const int64_t room = std::max(made->workspace_bytes, kAlignment);
+    TESSERA_ASSIGN(const CUdeviceptr block, context_.context.allocate(room, stream, what));
+    BufferId last = 0;
+    for (const Operand& o : operands_) last = std::max(last, o.buffer);
+    const std::vector<void*> pointers(static_cast<size_t>(last) + 1, reinterpret_cast<void*>(block));
+    Captured captured = capture(context_.context, stream, what,
+                                [&] { return made->run(stream, pointers.data(), reinterpret_cast<void*>(block)); });
+    if (captured.graph) context_.context.driver().cuGraphDestroy(captured.graph);
+    context_.context.release(block, room, stream);
+    TESSERA_TRY(std::move(captured.status));
+    return std::optional(true);
+  }
+
+private:
+  // What the call needs of the library.
+  Status open() {
     TESSERA_ASSIGN(library_, CublasLt::of(context_.context));
     const Operand &a = operands_[0], &b = operands_[1], &c = operands_[2];
     auto types = types_of(a.dtype, c.dtype, call_.tf32);
@@ -51,11 +91,9 @@ public:
     types_ = *types;
     TESSERA_ASSIGN(auto choices, LibraryChoices::of(context_.context));
     choices_ = choices->of_library(library_->name());
-    TESSERA_ASSIGN(product, prepare());
-    return plan(product);
+    return {};
   }
 
-private:
   Result<std::shared_ptr<const PreparedProduct>> prepare() {
     TESSERA_ASSIGN(problem_, describe_gemm(operands_[0], operands_[1], operands_[2], bias_ ? call_.fused->bias_dim : -1,
                                            context_.name));
@@ -297,12 +335,46 @@ private:
     return v;
   }
 
+  [[nodiscard]] static GemmProblem with_columns(GemmProblem problem, int64_t n) {
+    problem.n = problem.b.cols = problem.c.cols = n;
+    return problem;
+  }
+
+  // Where nothing but the columns of the right matrix and of the result vary, as in activations times weights, kernels of
+  // other sizes are loaded in the background.
+  void load_others(bool fused, bool pointers) const {
+    const VaryingSizes v = varying(problem_.swapped);
+    if (!context_.kernels || pointers || !v.n || v.m || v.k || problem_.batch != 1 || problem_.repeats.size() != 1 ||
+        problem_.b.transposed)
+      return;
+    struct Form {
+      Context& context;
+      std::string name;
+      MatmulCall call;
+      std::vector<Operand> operands;
+      GemmProblem problem;
+      std::set<std::string> seen;
+    };
+    context_.kernels->begin(key(with_columns(problem_, 0), fused, false), rounded_size(problem_.n, kSizeParts),
+                            [&]() -> ProductKernels::At {
+                              auto form = std::make_shared<Form>(
+                                  context_.context, context_.name, call_,
+                                  std::vector<Operand>(operands_.begin(), operands_.end()), problem_);
+                              return [form, fused](int64_t columns, CUstream stream) {
+                                const CudaPlanContext context{form->context, form->name};
+                                return MatmulPlanner(context, form->call, form->operands)
+                                    .load(with_columns(form->problem, columns), fused, stream, form->seen);
+                              };
+                            });
+  }
+
   // For a product of varying sizes whose own answer is not known, the algorithm of its cell of the grid, which takes no
   // query; `out` then says how to ask.
   Result<std::optional<CublasLt::Algorithm>> choose(PreparedProduct& out, bool fused, bool pointers,
                                                     const std::string& doing) const {
     const Alignments aligned = alignments(fused, pointers);
     const std::string its_key = key(problem_, fused, pointers);
+    load_others(fused, pointers);
     if (!context_.exactly && !library_->knows(its_key) && !choices_->find(its_key)) {
       const GemmProblem like = on_grid(problem_, varying(problem_.swapped), types_.operand_bytes, types_.result_bytes);
       if (const std::string cell = key(like, fused, pointers); cell != its_key) {

@@ -7,6 +7,7 @@
 #include "runtime/cuda/library_choices.h"
 #include "runtime/cuda/library_start.h"
 #include "runtime/cuda/pending_work.h"
+#include "runtime/cuda/product_kernels.h"
 #include "runtime/cuda/run_memory.h"
 #include "runtime/cuda/step_times.h"
 #include <algorithm>
@@ -38,16 +39,21 @@ struct CudaVariant final : DeviceVariant {
 
 class CudaDevice final : public Device {
 public:
-  static Result<std::unique_ptr<Device>> create(const ExecutorOptions& options) {
+  static Result<std::unique_ptr<Device>> create(std::span<const std::shared_ptr<const Executable>> executables,
+                                                const ExecutorOptions& options) {
+    auto start = std::make_unique<LibraryStart>();
+    for (const auto& executable : executables) start->open(*executable); // next to the driver's start
     auto context = options.gpu_context;
     if (!context) {
       TESSERA_ASSIGN(context, Context::open(options.gpu));
     }
-    std::unique_ptr<CudaDevice> device(new CudaDevice(context, options));
+    std::unique_ptr<CudaDevice> device(new CudaDevice(context, options, std::move(start)));
     Context::Current current(*context);
     TESSERA_TRY(current.status());
     TESSERA_ASSIGN(device->own_stream_, Stream::create(context, options.observer != nullptr));
     TESSERA_TRY(device->pending_.create());
+    TESSERA_ASSIGN(device->kernels_, ProductKernels::of(*context));
+    device->kernels_->enter();
     TESSERA_ASSIGN(device->recorder_, Recorder::of(*context));
     TESSERA_ASSIGN(device->choices_, LibraryChoices::of(*context));
     device->choices_->keep_in(options.cache);
@@ -57,6 +63,7 @@ public:
     Context::Current current(*context_);
     quiesce();
     if (plans_are_made_) finish_attention(*context_);
+    if (kernels_) kernels_->leave();
     if (choices_) choices_->flush();
     inner_.release(stream());
     memory_.release(stream());
@@ -64,7 +71,7 @@ public:
 
   Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable& table) override {
     TESSERA_ASSIGN(auto code, LoadedExecutable::get(context_, variant.owner));
-    start_.begin(*variant.owner);
+    start_->begin(context_, *variant.owner);
     memory_.add_segments(variant.segment_begin.size() - 1);
     return std::unique_ptr<DeviceVariant>(std::make_unique<CudaVariant>(*this, variant, table, std::move(code)));
   }
@@ -77,9 +84,9 @@ public:
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
-    TESSERA_TRY(
-        prepare_steps({context_, recorder_, variant, *l.code, l.table, l.reports, memory_.resting(), dependent_launch_},
-                      segment, call, plan, l.refused));
+    TESSERA_TRY(prepare_steps({context_, recorder_, variant, *l.code, l.table, l.reports, memory_.resting(),
+                               dependent_launch_, kernels_.get()},
+                              segment, call, plan, l.refused));
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
   }
@@ -273,6 +280,7 @@ public:
 
   Status wait() override {
     if (plans_are_made_) wait_for_attention(*context_);
+    kernels_->wait();
     TESSERA_TRY(pending_.wait());
     return tell_earlier();
   }
@@ -300,15 +308,15 @@ public:
   }
 
 private:
-  CudaDevice(std::shared_ptr<Context> context, const ExecutorOptions& options)
-      : context_(std::move(context)), pool_(options.pool), account_(options.memory), memory_(context_, options.memory),
-        pending_(context_), times_(context_, options.profile_submitted), staging_(context_, pool_.get()),
-        inner_(
-            context_, options.memory, staging_, [this] { return run_.stream; },
-            [this](const std::string& doing) -> Status {
-              TESSERA_TRY(synchronize(doing));
-              return violation(*run_.loaded);
-            }),
+  CudaDevice(std::shared_ptr<Context> context, const ExecutorOptions& options, std::unique_ptr<LibraryStart> start)
+      : start_(std::move(start)), context_(std::move(context)), pool_(options.pool), account_(options.memory),
+        memory_(context_, options.memory), pending_(context_), times_(context_, options.profile_submitted),
+        staging_(context_, pool_.get()), inner_(
+                                             context_, options.memory, staging_, [this] { return run_.stream; },
+                                             [this](const std::string& doing) -> Status {
+                                               TESSERA_TRY(synchronize(doing));
+                                               return violation(*run_.loaded);
+                                             }),
         poison_(options.poison), synchronize_launches_(options.synchronize_launches) {
     const char* text = std::getenv("TESSERA_CUDA_SYNC");
     if (text && *text && std::strcmp(text, "0") != 0) synchronize_launches_ = true;
@@ -459,13 +467,14 @@ private:
     return {};
   }
 
+  std::unique_ptr<LibraryStart> start_;
   std::shared_ptr<Context> context_;
   std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<MemoryAccount> account_;
   std::unique_ptr<Stream> own_stream_;
   std::shared_ptr<Recorder> recorder_;
   std::shared_ptr<LibraryChoices> choices_;
-  LibraryStart start_{context_};
+  std::shared_ptr<ProductKernels> kernels_;
   RunMemory memory_;
   PendingWork pending_;
   StepTimes times_;
@@ -498,8 +507,9 @@ CudaVariant::~CudaVariant() { device.variant_goes(*this); }
 
 namespace tessera {
 
-Result<std::unique_ptr<Device>> make_cuda_device(const ExecutorOptions& options) {
-  return cuda::CudaDevice::create(options);
+Result<std::unique_ptr<Device>> make_cuda_device(std::span<const std::shared_ptr<const Executable>> executables,
+                                                 const ExecutorOptions& options) {
+  return cuda::CudaDevice::create(executables, options);
 }
 
 } // namespace tessera

@@ -33,6 +33,14 @@ int64_t rounded_size(int64_t n, int64_t parts) {
   return (n + unit - 1) / unit * unit;
 }
 
+int64_t size_below(int64_t n, int64_t parts) {
+  if (n <= 1) return 0;
+  if (n - 1 <= parts) return n - 1;
+  const auto below = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n - 1)));
+  const int64_t unit = std::max<int64_t>(1, below / parts);
+  return (n - 1) / unit * unit;
+}
+
 GemmProblem on_grid(GemmProblem problem, const VaryingSizes& varying, int64_t operand_bytes, int64_t result_bytes) {
   if (varying.m) problem.m = rounded_size(problem.m, kSizeParts);
   if (varying.n) problem.n = rounded_size(problem.n, kSizeParts);

@@ -31,6 +31,7 @@ public:
 // UnsupportedFeature (a library is missing, or what it cannot take), OutOfMemory, DeviceError, Internal where shapes
 // contradict.
 struct PreparedProduct; // cublaslt_product.h
+class ProductKernels;   // product_kernels.h
 // Products of one plan by class (library_classes.h): the layers of a model prepare each of theirs once. Null: none yet,
 // or the class has no product.
 using PreparedProducts = std::vector<std::shared_ptr<const PreparedProduct>>;
@@ -40,6 +41,7 @@ struct CudaPlanContext {
   bool can_finish = false; // there is an EpilogueKernel to run where the library refuses the fused epilogue
   bool exactly = false;    // choices are for these very sizes, not for those of the grid (gemm_sizes.h)
   std::shared_ptr<const PreparedProduct>* product = nullptr; // of the call's class; made where it is null
+  ProductKernels* kernels = nullptr;                         // loads those of other sizes; null: nobody does
 };
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
 plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands);

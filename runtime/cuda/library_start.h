@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/cuda/context.h"
 #include "runtime/executable.h"
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -9,17 +10,17 @@ namespace tessera::cuda {
 
 class LibraryStart {
 public:
-  explicit LibraryStart(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  LibraryStart() = default;
   ~LibraryStart();
   LibraryStart(const LibraryStart&) = delete;
   LibraryStart& operator=(const LibraryStart&) = delete;
-  // Those that the steps call and that the context does not have yet, each on a thread of its own. What goes wrong, the
-  // call that needs the library says.
-  void begin(const Executable& executable);
+  // Each on a thread of its own, those that the steps call. What goes wrong, the call that needs the library says.
+  void open(const Executable& executable); // opens their files, which needs no context
+  void begin(const std::shared_ptr<Context>& context, const Executable& executable); // that the context has not yet
 
 private:
-  void start(void (*library)(Context&));
-  std::shared_ptr<Context> context_;
+  void run(std::function<void()> body);
+  bool opened_ = false;
   std::vector<std::thread> threads_;
 };
 

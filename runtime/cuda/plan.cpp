@@ -197,7 +197,8 @@ private:
     } else {
       change_buffers(variant_, form, operands);
     }
-    CudaPlanContext context{*place_.context, l.name, form.epilogue.has_value(), plan_.settled, &products_[its_class]};
+    CudaPlanContext context{*place_.context,       l.name,        form.epilogue.has_value(), plan_.settled,
+                            &products_[its_class], place_.kernels};
     auto planned = [&]() -> Result<std::unique_ptr<CudaLibraryPlan>> {
       if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) return plan_cuda_matmul(context, *matmul, operands);
       if (const auto* conv = std::get_if<ConvCall>(&l.call)) return plan_cuda_conv(context, *conv, operands);

@@ -64,6 +64,7 @@ struct PlanPlace {
   Reports& reports;
   RestingMemory& resting; // will hold addresses when steps run
   bool dependent_launch;  // where it is possible
+  ProductKernels* kernels;
 };
 
 // Device::choose for a segment whose attentions the library may take.

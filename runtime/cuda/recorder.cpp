@@ -1,6 +1,6 @@
 #include "runtime/cuda/recorder.h"
-#include "graph/support/guarded.h"
 #include "graph/support/stopwatch.h"
+#include "runtime/cuda/stream.h"
 #include <algorithm>
 
 namespace tessera::cuda {
@@ -54,21 +54,13 @@ void Recorder::add(const std::shared_ptr<Recording>& recording, const void* owne
 // After an error the state is New where it is to be tried again, else Refused.
 Result<CUgraph> Recorder::capture(Recording& recording, const Put& put) {
   constexpr const char* kDoing = "recording the steps of a run";
-  const Driver& driver = context_.driver();
   recording.state = Recording::State::Refused;
   ++recording.captures;
   if (!stream_) TESSERA_CUDA_TRY(context_, kDoing, cuStreamCreateWithPriority, &stream_, CU_STREAM_NON_BLOCKING, 0);
-  // Relaxed: this and other threads, and libraries that load a kernel, do what they like meanwhile.
-  TESSERA_CUDA_TRY(context_, kDoing, cuStreamBeginCapture, stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
-  Status status = guarded(kDoing, [&] { return put(stream_, recording.addresses); });
-  CUgraph graph = nullptr;
-  const auto ended = driver.cuStreamEndCapture(stream_, &graph); // whatever happened, the stream is as it was
-  if (ended == CUDA_SUCCESS && status.ok()) return graph;
-  if (graph) driver.cuGraphDestroy(graph);
-  if (ended == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && recording.captures < kMostCaptures)
-    recording.state = Recording::State::New;
-  if (!status.ok()) return std::move(status).take_error();
-  return context_.error(ended, "cuStreamEndCapture", kDoing);
+  Captured captured = cuda::capture(context_, stream_, kDoing, [&] { return put(stream_, recording.addresses); });
+  if (captured.status.ok()) return captured.graph;
+  if (captured.disturbed && recording.captures < kMostCaptures) recording.state = Recording::State::New;
+  return std::move(captured.status).take_error();
 }
 
 void Recorder::wait(const void* owner) {

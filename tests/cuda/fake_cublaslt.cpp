@@ -47,7 +47,11 @@ void put(cudaDataType_t type, std::byte* base, int64_t i, double value) {
 cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
                         cublasLtMatrixLayout_t la, const void* b, cublasLtMatrixLayout_t lb, const void* beta,
                         const void* c, cublasLtMatrixLayout_t lc, void* d, cublasLtMatrixLayout_t ld,
-                        const cublasLtMatmulAlgo_t* algo, void*, size_t, cudaStream_t) {
+                        const cublasLtMatmulAlgo_t* algo, void*, size_t, cudaStream_t stream) {
+  if (library->gpu.captures(reinterpret_cast<CUstream>(stream))) {
+    library->captured.push_back(algo->data[0]);
+    return CUBLAS_STATUS_SUCCESS;
+  }
   library->gpu.run_all();
   ++library->calls;
   library->algorithms.push_back(algo->data[0]);
@@ -165,8 +169,9 @@ Machine::Machine(const std::shared_ptr<Cache>& cache, size_t version) {
         (of(desc)->epilogue != CUBLASLT_EPILOGUE_DEFAULT && !library->has_epilogues))
       return CUBLAS_STATUS_NOT_SUPPORTED;
     *out = {};
-    out->algo.data[0] = library->next_algorithm++;
-    out->algo.data[1] = static_cast<uint64_t>(of(d)->cols); // for which it was chosen
+    const bool alike = of(d)->cols >= library->alike_from;
+    out->algo.data[0] = alike ? 0 : library->next_algorithm++;
+    out->algo.data[1] = static_cast<uint64_t>(alike ? library->alike_from : of(d)->cols); // for which it was chosen
     out->workspaceSize = 1000;
     *count = 1;
     return CUBLAS_STATUS_SUCCESS;

@@ -10,13 +10,15 @@ namespace tessera::cuda::test::fake_cublaslt {
 struct Library {
   tessera::test::FakeGpu gpu;
   bool knows_pointers = true, has_pointer_algorithms = true, has_epilogues = true, has_anything = true;
-  bool has_the_algorithm_of_others = true; // cublasLtMatmulAlgoCheck
-  std::set<uint64_t> refused;              // algorithms that the check refuses everywhere
-  std::set<int64_t> alone;                 // columns of results for which it refuses the algorithms of others
-  uint64_t next_algorithm = 1;             // each answer of the heuristics is another one
-  int heuristics = 0, checks = 0, calls = 0, live = 0;
+  bool has_the_algorithm_of_others = true;  // cublasLtMatmulAlgoCheck
+  std::set<uint64_t> refused;               // algorithms that the check refuses everywhere
+  std::set<int64_t> alone;                  // columns of results for which it refuses the algorithms of others
+  std::atomic<uint64_t> next_algorithm = 1; // each answer of the heuristics is another one
+  int64_t alike_from = INT64_MAX;           // except that from so many columns on all are one
+  std::atomic<int> heuristics = 0, checks = 0, calls = 0, live = 0; // kernels are loaded on another thread
   uint32_t least_alignment = 1024;
   std::vector<uint64_t> algorithms; // of the products, in order
+  std::vector<uint64_t> captured;   // of those that a stream captures, which are not computed
 };
 
 // A fake GPU with the fake library in its context.

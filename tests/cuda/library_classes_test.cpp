@@ -52,6 +52,7 @@ TEST(LibraryClasses, ACallOfAClassIsPreparedOnceAndEachTakesItsOwnBuffers) {
       for (int64_t i = 0; i < n * 8; ++i)
         EXPECT_FLOAT_EQ((*out)[0].as<float>()[static_cast<size_t>(i)],
                         ((in.as<float>()[static_cast<size_t>(i)] * 2 + 1) * 3 + 10) * 5 + 100);
+      ASSERT_TRUE((*executor)->wait().ok()); // kernels of other sizes are loaded
       EXPECT_EQ(machine.state.live - descriptors, 4) << "three layouts and one product in each plan";
       descriptors = machine.state.live;
     }

@@ -152,6 +152,10 @@ TEST(GemmSizes, AGridOfEighths) {
     EXPECT_GE(r, n);
     EXPECT_LE(r - n, n / 8) << n;
     EXPECT_EQ(rounded_size(r, 8), r);
+    const int64_t below = size_below(n, 8);
+    EXPECT_LT(below, n);
+    EXPECT_EQ(rounded_size(below, 8), below);
+    EXPECT_EQ(rounded_size(below + 1, 8), r) << "no other lies between";
   }
   for (int64_t n : {1, 8, 64, 96, 768, 1024, 3072, 4096}) EXPECT_EQ(rounded_size(n, 8), n);
 }

@@ -6,7 +6,7 @@
     page.py --check                  writes nothing; fails if the page is not what its data give
 
 SECTION is a key of the data. FILE is what the section's command writes: `tools/bench --json`, `gpu_models.py --json`,
-`bench_models.py --json`, or the lines of `python/benchmarks/torch_models.py`.
+`bench_models.py --json`, `serve_load.py --json`, or the lines of `python/benchmarks/torch_models.py`.
 """
 import argparse, datetime, json, math, os, sys, textwrap
 
@@ -48,7 +48,12 @@ def torch_models(rows):
     return [[r["model"], str(r["batch"]), round(r["tessera_us"]), {"compile": round(r["inductor_us"])}] for r in rows if "ratio" in r]
 
 
-READERS = {"kernels": kernels, "families": kernels, "sweep": sweep, "models": models, "torch": torch_models}
+def servers(rows):
+    """[server, backend, {what: figure}] of what serve_load.py writes."""
+    return [[r["server"], r["backend"], {k: r[k] for k in ("requests", "per_second", "p50_ms", "p99_ms", "max_ms", "errors", "lost", "reloads", "kills", "minutes", "clients")}] for r in rows]
+
+
+READERS = {"servers": servers, "kernels": kernels, "families": kernels, "sweep": sweep, "models": models, "torch": torch_models}
 NAMES = {"copy": "copy", "eager": "eager", "compile": "TorchInductor", "graphs": "TorchInductor", "cuda_graph": "eager in a CUDA graph", "onnxruntime": "ONNX Runtime"}
 
 
@@ -81,6 +86,13 @@ def lines(section):
         mean = math.exp(sum(r[1] * math.log(r[2]) for r in rows) / points)
         return [f"{points} random points: geometric mean {mean:.2f} over TorchInductor (worst {worst[3]:.2f}, {worst[4]}).", "",
                 "Mean by family: " + ", ".join(f"{r[0]} {r[2]:.2f}" for r in rows) + "."]
+    if kind == "servers":
+        names, both = {"triton": "Triton", "ray": "Ray Serve", "tessera": "Tessera", "onnxruntime": "ONNX Runtime"}, {(r[0], r[1]): r[2] for r in rows}
+        body = [[names[s], names[b], str(f["requests"]), str(f["errors"]), str(f["lost"])] + [f"{f[k]:g}" for k in ("per_second", "p50_ms", "p99_ms", "max_ms")]
+                + [ratio(f["p99_ms"], both[s, "onnxruntime"]["p99_ms"]) if b == "tessera" and (s, "onnxruntime") in both else "–"] for s, b, f in rows]
+        f = rows[0][2]
+        return [f"{f['clients']} clients for {f['minutes']:g} minutes; meanwhile {f['reloads']} reloads of the model and {f['kills']} killed instances, whose requests are lost.", "",
+                table(["server", "backend", "requests", "errors", "lost", "a second", "p50 ms", "p99 ms", "worst ms", "p99 over ONNX Runtime"], [[r[0]] + r[1:] for r in body])]
     peers = peers_of(rows)
     if kind == "kernels":
         bound = [r for r in rows if "copy" in r[3]]

@@ -1,0 +1,119 @@
+#include "runtime/cuda/gemm_sizes.h"
+#include "runtime/cuda/product_kernels.h"
+#include "tests/cuda/fake_cublaslt.h"
+#include "tests/cuda/library_product.h"
+#include <set>
+
+namespace tessera::cuda::test {
+namespace {
+
+using fake_cublaslt::Machine;
+
+// [rows, 40] x [40, 24], of which the rows vary from call to call.
+Status plan_rows(Machine& machine, int64_t rows, ProductKernels* kernels) {
+  Context::Current current(machine.gpu->context());
+  const Product p = dense_product(DType::F16, {}, rows, 24, 40);
+  ShapeEnv env;
+  MatmulCall call;
+  call.a.shape = {env.named_symbol("rows"), SymExpr(40)};
+  call.b.shape = {SymExpr(40), SymExpr(24)};
+  call.c.shape = {call.a.shape[0], SymExpr(24)};
+  const std::vector<Operand> operands = {p.a.view, p.b.view, p.c.view};
+  const std::string name = "rows";
+  return plan_cuda_matmul({machine.gpu->context(), name, false, false, nullptr, kernels}, call, operands).ok()
+             ? Status()
+             : Status(Diagnostic(ErrorCode::Internal, "no plan"));
+}
+
+std::shared_ptr<ProductKernels> kernels_of(Machine& machine) {
+  auto kernels = ProductKernels::of(machine.gpu->context());
+  EXPECT_TRUE(kernels.ok());
+  return kernels.ok() ? *kernels : nullptr;
+}
+
+TEST(ProductKernels, AreLoadedForSizesAroundTheFirst) {
+  Machine machine;
+  machine.state.alike_from = 256;
+  const auto kernels = kernels_of(machine);
+  kernels->enter();
+  ASSERT_TRUE(plan_rows(machine, 97, kernels.get()).ok());
+  kernels->wait();
+  EXPECT_EQ(machine.state.calls, 0) << "nothing is executed";
+  const std::set<uint64_t> loaded(machine.state.captured.begin(), machine.state.captured.end());
+  EXPECT_EQ(loaded.size(), machine.state.captured.size()) << "each kernel once";
+  std::set<int64_t> cells;
+  for (int64_t n = 1; n <= 512; ++n) cells.insert(rounded_size(n, kSizeParts));
+  EXPECT_EQ(loaded.size(), std::count_if(cells.begin(), cells.end(), [](int64_t n) { return n <= 256; }))
+      << "of all sizes below, and upwards while there are others";
+
+  const int heuristics = machine.state.heuristics;
+  EXPECT_EQ(heuristics, static_cast<int>(cells.size())) << "a doubling more that brings nothing new, and no further";
+  for (int64_t n = 1; n <= 512; ++n) ASSERT_TRUE(plan_rows(machine, n, kernels.get()).ok());
+  kernels->wait();
+  EXPECT_EQ(machine.state.heuristics, heuristics) << "calls find what was asked for";
+  EXPECT_EQ(machine.state.captured.size(), loaded.size()) << "a form is walked around once";
+  kernels->leave();
+  EXPECT_EQ(machine.gpu->context().held_bytes(), 0);
+}
+
+TEST(ProductKernels, OnlyWhereColumnsAloneVary) {
+  Machine machine;
+  const auto kernels = kernels_of(machine);
+  kernels->enter();
+  auto p = dense_product(DType::F16, {}, 97, 24, 40);
+  for (const bool varies : {false, true}) { // true: all sizes
+    p.varies = varies;
+    check(*machine.gpu, p, "a product");
+  }
+  kernels->wait();
+  EXPECT_TRUE(machine.state.captured.empty());
+  kernels->leave();
+}
+
+TEST(ProductKernels, TheLastUserGivesUpWhatIsLeft) {
+  Machine machine;
+  const auto kernels = kernels_of(machine);
+  std::atomic<int> calls = 0;
+  std::mutex hold;
+  auto at = [&]() -> ProductKernels::At {
+    return [&](int64_t, CUstream) -> Result<std::optional<bool>> {
+      ++calls;
+      const std::lock_guard lock(hold);
+      return std::optional(true);
+    };
+  };
+  kernels->enter();
+  kernels->enter();
+  std::unique_lock held(hold);
+  kernels->begin("a form", 8, at);
+  while (calls == 0) std::this_thread::yield();
+  kernels->leave(); // another one is there
+  std::thread release([&] { held.unlock(); });
+  kernels->leave();
+  release.join();
+  const int done = calls;
+  EXPECT_GE(done, 1);
+  kernels->wait();
+  EXPECT_EQ(calls, done) << "nothing after it";
+  kernels->enter();
+  kernels->begin("a form", 8,
+                 [] { return [](int64_t, CUstream) -> Result<std::optional<bool>> { return std::optional<bool>(); }; });
+  kernels->wait(); // begun anew: the first answer ends it upwards
+  kernels->leave();
+}
+
+TEST(ProductKernels, AnErrorEndsAWalkAndNoCall) {
+  Machine machine;
+  const auto kernels = kernels_of(machine);
+  kernels->enter();
+  machine.state.gpu.fail("cuStreamBeginCapture", 0, CUDA_ERROR_UNKNOWN);
+  ASSERT_TRUE(plan_rows(machine, 97, kernels.get()).ok());
+  kernels->wait();
+  EXPECT_TRUE(machine.state.captured.empty());
+  ASSERT_TRUE(plan_rows(machine, 33, kernels.get()).ok());
+  kernels->leave();
+  EXPECT_EQ(machine.gpu->context().held_bytes(), 0);
+}
+
+} // namespace
+} // namespace tessera::cuda::test
