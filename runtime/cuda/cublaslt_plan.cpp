@@ -1,11 +1,9 @@
 // Products planned for cuBLASLt.
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
-#include "runtime/cuda/cublaslt_product.h"
-#include "runtime/cuda/gemm_sizes.h"
+#include "runtime/cuda/cublaslt_form.h"
 #include "runtime/cuda/library_choices.h"
 #include "runtime/cuda/product_kernels.h"
-#include "runtime/cuda/stream.h"
 #include <algorithm>
 #include <set>
 
@@ -13,34 +11,15 @@ namespace tessera::cuda {
 namespace {
 
 constexpr int64_t kWorkspace = int64_t{32} << 20; // what PyTorch allows on Hopper
-constexpr int64_t kAlignment = 256;               // of workspaces, and the most that heuristics request
-constexpr int64_t kBaseAlignment = 16;            // of buffers
+constexpr int64_t kFewColumns = 16;               // of a product that loads a kernel
 
-std::optional<ProductTypes> types_of(DType operand, DType result, bool tf32) {
-  auto floats = [&](cudaDataType_t type, int64_t bytes, cublasComputeType_t compute, cudaDataType_t scale) {
-    return operand == result ? std::optional(ProductTypes{type, type, scale, compute, bytes, bytes}) : std::nullopt;
-  };
-  switch (operand) {
-  case DType::F32: return floats(CUDA_R_32F, 4, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
-  case DType::F16: return floats(CUDA_R_16F, 2, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-  case DType::BF16: return floats(CUDA_R_16BF, 2, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-  case DType::F64: return floats(CUDA_R_64F, 8, CUBLAS_COMPUTE_64F, CUDA_R_64F);
-  case DType::I8:
-    if (result != DType::I32) return std::nullopt;
-    return ProductTypes{CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I, 1, 4};
-  default: return std::nullopt;
-  }
-}
+int64_t elements(const GemmMatrix& x) { return x.ld * x.cols; }
 
 // Makes descriptors and queries an algorithm, from the best form of the call to the plainest.
-class MatmulPlanner {
+class MatmulPlanner : ProductForm {
 public:
   MatmulPlanner(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands)
-      : context_(context), call_(call), operands_(operands) {
-    size_t next = 3;
-    if (call_.fused && call_.fused->bias) bias_ = &operands_[next++];
-    if (call_.fused && call_.fused->residual) residual_ = &operands_[next++];
-  }
+      : ProductForm(call, operands), context_(context) {}
 
   Result<std::unique_ptr<CudaLibraryPlan>> run() {
     std::shared_ptr<const PreparedProduct> own;
@@ -51,31 +30,37 @@ public:
     return plan(product);
   }
 
-  // Loads the kernel of a product of this form and these sizes: ProductKernels::At. `seen`: algorithms whose kernels
-  // are loaded.
+  // Makes a product of this form ready: ProductKernels::At. `seen`: algorithms whose kernels are loaded.
   Result<std::optional<bool>> load(const GemmProblem& problem, bool fused, CUstream stream,
                                    std::set<std::string>& seen) {
     TESSERA_TRY(open());
     problem_ = problem;
-    auto elements = [](const GemmMatrix& x) { return x.ld * x.cols; };
-    const int64_t bytes =
-        (elements(problem.a) + elements(problem.b)) * types_.operand_bytes + elements(problem.c) * types_.result_bytes;
-    if (bytes > context_.context.properties().memory_bytes) return std::optional<bool>();
-    TESSERA_ASSIGN(std::shared_ptr<PreparedProduct> product, attempt(fused, false));
-    if (!product || !seen.insert(CublasLt::bytes_of(product->algorithm)).second) return std::optional(false);
-    TESSERA_ASSIGN(auto made, plan(std::move(product)));
-    // Nothing is executed, so that one small block stands for all operands.
-    const std::string what = "loading the kernel of '" + context_.name + "'";
-    const int64_t room = std::max(made->workspace_bytes, kAlignment);
-    TESSERA_ASSIGN(const CUdeviceptr block, context_.context.allocate(room, stream, what));
+    if (elements(problem.a) * types_.operand_bytes + elements(problem.c) * types_.result_bytes >
+        context_.context.properties().memory_bytes)
+      return std::optional<bool>();
+    TESSERA_ASSIGN(const auto chosen, attempt(fused, false));
+    if (!chosen || !seen.insert(CublasLt::bytes_of(chosen->algorithm)).second) return std::optional(false);
+    // It is launched for few columns. What lies in the operands does not matter, so that one block is all of them.
+    problem_ = with_columns(problem, std::min(problem.n, kFewColumns));
+    TESSERA_ASSIGN(std::shared_ptr<PreparedProduct> few, attempt(fused, false, &chosen->algorithm));
+    if (!few) return std::optional(true); // the library does not take it there
+    const GemmProblem& p = problem_;
+    int64_t bytes =
+        std::max((p.base.a + elements(p.a)) * types_.operand_bytes, (p.base.b + elements(p.b)) * types_.operand_bytes);
+    bytes = std::max(bytes, (p.base.c + elements(p.c)) * types_.result_bytes);
+    if (few->bias) bytes = std::max(bytes, (bias_->offset + p.m) * types_.result_bytes);
+    if (few->residual) bytes = std::max(bytes, (residual_->offset + elements(p.c)) * types_.result_bytes);
+    bytes = (bytes + kProductAlignment - 1) / kProductAlignment * kProductAlignment;
+    if (bytes > kWorkspace) return std::optional(true); // more than a product may take besides its operands
+    TESSERA_ASSIGN(const auto made, plan(std::move(few)));
+    const int64_t room = bytes + made->workspace_bytes;
+    TESSERA_ASSIGN(const CUdeviceptr block, context_.context.allocate(room, stream, "loading '" + context_.name + "'"));
     BufferId last = 0;
     for (const Operand& o : operands_) last = std::max(last, o.buffer);
     const std::vector<void*> pointers(static_cast<size_t>(last) + 1, reinterpret_cast<void*>(block));
-    Captured captured = capture(context_.context, stream, what,
-                                [&] { return made->run(stream, pointers.data(), reinterpret_cast<void*>(block)); });
-    if (captured.graph) context_.context.driver().cuGraphDestroy(captured.graph);
+    Status ran = made->run(stream, pointers.data(), reinterpret_cast<std::byte*>(block) + bytes);
     context_.context.release(block, room, stream);
-    TESSERA_TRY(std::move(captured.status));
+    TESSERA_TRY(std::move(ran));
     return std::optional(true);
   }
 
@@ -84,7 +69,7 @@ private:
   Status open() {
     TESSERA_ASSIGN(library_, CublasLt::of(context_.context));
     const Operand &a = operands_[0], &b = operands_[1], &c = operands_[2];
-    auto types = types_of(a.dtype, c.dtype, call_.tf32);
+    auto types = product_types(a.dtype, c.dtype, call_.tf32);
     if (!types || a.dtype != b.dtype)
       return refuse("it multiplies no " + std::string(tessera::name(a.dtype)) + " and " +
                     std::string(tessera::name(b.dtype)) + " into " + std::string(tessera::name(c.dtype)));
@@ -164,133 +149,9 @@ private:
     return std::unique_ptr<CudaLibraryPlan>(std::move(out));
   }
 
-  [[nodiscard]] std::optional<cublasLtEpilogue_t> epilogue_of(const LibraryEpilogue& e, std::string* why) const {
-    auto no = [&](const char* reason) {
-      *why = reason;
-      return std::nullopt;
-    };
-    bool sums_only = types_.scale == CUDA_R_64F || types_.scale == CUDA_R_32I;
-    using Activation = LibraryEpilogue::Activation;
-    if (sums_only && (e.bias || e.activation != Activation::None)) return no("it has none in this type");
-    if (types_.scale == CUDA_R_32I && (e.alpha != 1 || call_.scale != 1)) return no("integers are not scaled");
-    if (e.bias && !problem_.bias_along_rows) return no("its bias lies along the dense dimension of the result");
-    if (e.bias) {
-      const Operand& bias = *bias_;
-      auto d = static_cast<size_t>(e.bias_dim);
-      if (bias.shape[d] > 1 && bias.strides[d] != 1) return no("its bias is a dense vector");
-    }
-    switch (e.activation) {
-    case Activation::None: return e.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    case Activation::Relu: return e.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    case Activation::GeluTanh: return e.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    default: return no("it has no such activation");
-    }
-  }
-
-  // Largest power of two, up to kAlignment, that divides an address at each of the offsets (in elements).
-  template <class F>
-  [[nodiscard]] uint32_t alignment(int64_t base, int64_t batch_stride, int64_t bytes, bool pointers, F of) const {
-    int64_t bits = kBaseAlignment | base * bytes;
-    for (const auto& r : problem_.repeats) bits |= of(r) * bytes;
-    if (pointers && problem_.batch > 1) bits |= batch_stride * bytes;
-    return static_cast<uint32_t>(std::min<int64_t>(bits & -bits, kAlignment));
-  }
-  struct Alignments {
-    uint32_t a, b, c, d, bias;
-  };
-  [[nodiscard]] Alignments alignments(bool fused, bool pointers) const {
-    Alignments out{};
-    auto c = [](const GemmOffsets& r) { return r.c; };
-    out.a = alignment(problem_.base.a, problem_.a.batch_stride, types_.operand_bytes, pointers,
-                      [](const GemmOffsets& r) { return r.a; });
-    out.b = alignment(problem_.base.b, problem_.b.batch_stride, types_.operand_bytes, pointers,
-                      [](const GemmOffsets& r) { return r.b; });
-    out.d = alignment(problem_.base.c, problem_.c.batch_stride, types_.result_bytes, pointers, c);
-    out.c = fused && residual_ ? alignment(residual_->offset, problem_.c.batch_stride, types_.result_bytes, pointers, c)
-                               : out.d;
-    int64_t bits = kBaseAlignment | (fused && bias_ ? bias_->offset * types_.result_bytes : 0);
-    out.bias = static_cast<uint32_t>(bits & -bits);
-    return out;
-  }
-
-  // All that an algorithm depends on; also what errors say.
-  [[nodiscard]] std::string key(const GemmProblem& problem, bool fused, bool pointers) const {
-    std::string out;
-    out.reserve(192);
-    auto add = [&out](const auto&... parts) { (out.append(parts), ...); };
-    auto text = [](auto number) { return std::to_string(number); };
-    add(tessera::name(operands_[0].dtype), " into ", tessera::name(operands_[2].dtype), " ", text(problem.m), "x",
-        text(problem.n), "x", text(problem.k));
-    if (types_.compute == CUBLAS_COMPUTE_32F_FAST_TF32) add(" in TF32");
-    auto matrix = [&](const char* what, const GemmMatrix& x) {
-      add(" ", what, x.transposed ? "T" : "N", " ld ", text(x.ld));
-      if (problem.batch > 1 && !pointers) add(" stride ", text(x.batch_stride));
-    };
-    matrix("a", problem.a);
-    matrix("b", problem.b);
-    matrix("c", problem.c);
-    add(pointers ? " pointers " : " batch ", text(matrices(problem, pointers)));
-    auto aligned = alignments(fused, pointers);
-    for (uint32_t x : {aligned.a, aligned.b, aligned.c, aligned.d, aligned.bias}) add(" @", text(x));
-    if (fused && call_.fused) {
-      add(" activation ", text(static_cast<int>(call_.fused->activation)));
-      if (bias_) add(" bias");
-      if (residual_) add(" residual");
-    }
-    return out;
-  }
-
-  [[nodiscard]] static int64_t matrices(const GemmProblem& problem, bool pointers) {
-    return pointers ? problem.batch * static_cast<int64_t>(problem.repeats.size()) : problem.batch;
-  }
-
-  // The call's product in the library's terms, of these sizes; nothing where it has no words for it.
-  Result<std::unique_ptr<ProductDescriptors>> describe(const GemmProblem& problem, bool fused, bool pointers,
-                                                       const std::string& doing) const {
-    const auto& lt = *library_;
-    auto out = std::make_unique<ProductDescriptors>(library_);
-    auto& d = *out;
-    auto layout = [&](cublasLtMatrixLayout_t& to, cudaDataType_t type, const GemmMatrix& x) -> Result<bool> {
-      TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutCreate, &to, type, static_cast<uint64_t>(x.rows),
-                         static_cast<uint64_t>(x.cols), x.ld);
-      auto count = static_cast<int32_t>(matrices(problem, pointers));
-      TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutSetAttribute, to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                         sizeof count);
-      if (!pointers) {
-        TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutSetAttribute, to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                           &x.batch_stride, sizeof x.batch_stride);
-        return true;
-      }
-      uint32_t mode = CUBLASLT_BATCH_MODE_POINTER_ARRAY; // an older library does not know the attribute
-      return lt.cublasLtMatrixLayoutSetAttribute(to, CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, &mode, sizeof mode) ==
-             CUBLAS_STATUS_SUCCESS;
-    };
-    TESSERA_ASSIGN(bool known, layout(d.a, types_.operand, problem.a));
-    if (!known) return std::unique_ptr<ProductDescriptors>();
-    TESSERA_ASSIGN(known, layout(d.b, types_.operand, problem.b));
-    TESSERA_ASSIGN(known, layout(d.c, types_.result, problem.c));
-
-    TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulDescCreate, &d.product, types_.compute, types_.scale);
-    auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) -> Status {
-      TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulDescSetAttribute, d.product, attribute, &value, sizeof value);
-      return {};
-    };
-    TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_TRANSA, problem.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
-    TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, problem.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
-    if (fused && call_.fused) {
-      std::string why;
-      auto epilogue = *epilogue_of(*call_.fused, &why);
-      TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue)));
-      if (bias_) { // its alignment is read from the address
-        auto* stand_in =
-            reinterpret_cast<const void*>(static_cast<uintptr_t>(kAlignment + alignments(fused, pointers).bias));
-        TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, stand_in));
-      }
-    }
-    return out;
-  }
-
-  Result<std::shared_ptr<PreparedProduct>> attempt(bool fused, bool pointers) {
+  // Null where the library does not compute it so. `given`: by this algorithm.
+  Result<std::shared_ptr<PreparedProduct>> attempt(bool fused, bool pointers,
+                                                   const CublasLt::Algorithm* given = nullptr) {
     std::string doing = "planning '" + context_.name + "'";
     const int64_t batch = matrices(problem_, pointers);
     if (batch > INT32_MAX) return std::shared_ptr<PreparedProduct>();
@@ -301,7 +162,12 @@ private:
     const bool epilogue = fused && call_.fused;
     out->bias = epilogue && bias_;
     out->residual = epilogue && residual_;
-    TESSERA_ASSIGN(auto algorithm, choose(*out, fused, pointers, doing));
+    std::optional<CublasLt::Algorithm> algorithm;
+    if (!given) {
+      TESSERA_ASSIGN(algorithm, choose(*out, fused, pointers, doing));
+    } else if (const auto takes = workspace_of(given->algo, *out->descriptors)) {
+      algorithm = {given->algo, *takes};
+    }
     if (!algorithm) return std::shared_ptr<PreparedProduct>();
     out->algorithm = *algorithm;
     out->alpha = ProductFactor(epilogue ? call_.scale * call_.fused->alpha : call_.scale, types_.scale);
@@ -312,27 +178,12 @@ private:
       from_zero.base = {};
       out->matrices = from_zero.all();
       int64_t bytes = 4 * batch * static_cast<int64_t>(sizeof(void*));
-      out->array_bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+      out->array_bytes = (bytes + kProductAlignment - 1) / kProductAlignment * kProductAlignment;
       out->workspace_bytes += out->array_bytes;
     }
     out->calls = pointers ? 1 : static_cast<int>(problem_.repeats.size());
     out->epilogue_done = fused || !call_.fused;
     return out;
-  }
-
-  // Which sizes of the product differ from call to call.
-  [[nodiscard]] VaryingSizes varying(bool swapped) const {
-    const SymShape& c = call_.c.shape;
-    const size_t rank = c.size();
-    VaryingSizes v;
-    if (rank < 2 || call_.a.shape.empty()) return v;
-    v.batch = std::any_of(c.begin(), c.end() - 2, [](const SymExpr& d) { return !d.is_const(); });
-    const bool rows = v.batch || !c[rank - 2].is_const(); // those of batches may be among them
-    const bool columns = !c[rank - 1].is_const();
-    v.m = swapped ? columns : rows;
-    v.n = swapped ? rows : columns;
-    v.k = !call_.a.shape.back().is_const();
-    return v;
   }
 
   [[nodiscard]] static GemmProblem with_columns(GemmProblem problem, int64_t n) {
@@ -469,13 +320,7 @@ private:
   }
 
   const CudaPlanContext& context_;
-  const MatmulCall& call_;
-  std::span<const Operand> operands_;
-  std::shared_ptr<CublasLt> library_;
   std::shared_ptr<KeptChoices> choices_;
-  ProductTypes types_{};
-  GemmProblem problem_;
-  const Operand *bias_ = nullptr, *residual_ = nullptr;
 };
 
 } // namespace

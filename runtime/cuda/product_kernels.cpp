@@ -30,8 +30,10 @@ void ProductKernels::enter() {
 void ProductKernels::leave() {
   std::unique_lock lock(mutex_);
   if (--users_ > 0) return;
-  for (const Walk& walk : walks_) begun_.erase(walk.form);
-  walks_.clear();
+  while (walks_.size() > (busy_ ? 1 : 0)) {
+    begun_.erase(walks_.back().form);
+    walks_.pop_back();
+  }
   done_.wait(lock, [&] { return !busy_; });
 }
 
@@ -40,10 +42,11 @@ void ProductKernels::begin(const std::string& form, int64_t near, const std::fun
     std::lock_guard lock(mutex_);
     if (!begun_.insert(form).second) return;
   }
-  Walk walk{form, at(), near, size_below(near, kSizeParts)};
+  std::list<Walk> walk;
+  walk.push_back({form, at(), near, size_below(near, kSizeParts)});
   std::lock_guard lock(mutex_);
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
-  walks_.push_back(std::move(walk));
+  walks_.splice(walks_.end(), walk);
   more_.notify_one();
 }
 
@@ -60,16 +63,17 @@ void ProductKernels::work() {
     more_.wait(lock, [&] { return stop_ || !walks_.empty(); });
     if (stop_) break;
     busy_ = true;
-    Walk walk = std::move(walks_.front());
-    walks_.pop_front();
+    Walk& walk = walks_.front(); // stays in place: others are added behind it
     lock.unlock();
     const bool goes_on = step(walk);
     lock.lock();
     busy_ = false;
-    if (goes_on && users_ > 0)
-      walks_.push_back(std::move(walk));
-    else if (goes_on)
-      begun_.erase(walk.form);
+    if (goes_on && users_ > 0) {
+      walks_.splice(walks_.end(), walks_, walks_.begin());
+    } else {
+      if (goes_on) begun_.erase(walk.form);
+      walks_.pop_front();
+    }
     done_.notify_all();
   }
   if (stream_) context_.driver().cuStreamDestroy(stream_);

@@ -3,15 +3,15 @@
 // CUDA loads a kernel when it is first launched, which takes milliseconds. A model whose sizes vary from call to call meets
 // others for a long time. So the first product of a form, such as f16 [n, 768] x [768, 3072] with n varying, begins a walk:
 // on a thread of the context the library's choices for other n are found out, from the grid of gemm_sizes.h that calls
-// choose from, and a launch of each new kernel is captured and thrown away, which loads it. Nothing is executed, and no
-// choice becomes another one.
+// choose from, and each new kernel is launched for a few columns of memory that nobody reads. (A capture would load it,
+// too, but who waits for the whole device meanwhile gets an error.) No choice becomes another one.
 //
 //   first call n = 300     320, 352, 288, 384, 256, ...     downwards to 1; upwards until eight sizes in a row, which is
 //                                                           one doubling, have brought no new kernel
 #pragma once
 #include "runtime/cuda/context.h"
 #include <condition_variable>
-#include <deque>
+#include <list>
 #include <set>
 #include <thread>
 
@@ -20,7 +20,7 @@ namespace tessera::cuda {
 class ProductKernels {
 public:
   // Makes the product of so many columns ready. True if that took a kernel which the form had not taken before; the
-  // stream is for capturing. Nothing where the GPU has no room for such a product.
+  // stream is the thread's. Nothing where the GPU has no room for such a product.
   using At = std::function<Result<std::optional<bool>>(int64_t columns, CUstream stream)>;
 
   // Those of the context.
@@ -56,7 +56,7 @@ private:
   std::mutex mutex_;          // of what follows
   std::condition_variable more_, done_;
   std::set<std::string> begun_;
-  std::deque<Walk> walks_; // in turn, so that the nearest sizes of all come first
+  std::list<Walk> walks_; // in turn, so that the nearest sizes of all come first; the first one is made while busy_
   int users_ = 0;
   bool busy_ = false, stop_ = false;
   std::thread thread_; // started by the first walk

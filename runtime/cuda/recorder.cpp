@@ -1,6 +1,6 @@
 #include "runtime/cuda/recorder.h"
+#include "graph/support/guarded.h"
 #include "graph/support/stopwatch.h"
-#include "runtime/cuda/stream.h"
 #include <algorithm>
 
 namespace tessera::cuda {
@@ -45,22 +45,34 @@ void Recorder::add(const std::shared_ptr<Recording>& recording, const void* owne
     return;
   }
   std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
-  recording->state = Recording::State::Waiting;
-  jobs_.push_back({recording, owner, *captured, took});
+  const Status added = guarded("recording the steps of a run", [&]() -> Status {
+    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    jobs_.push_back({recording, owner, *captured, took});
+    return {};
+  });
+  recording->state = added.ok() ? Recording::State::Waiting : Recording::State::New;
+  if (!added.ok()) context_.driver().cuGraphDestroy(*captured);
   more_.notify_one();
 }
 
 // After an error the state is New where it is to be tried again, else Refused.
 Result<CUgraph> Recorder::capture(Recording& recording, const Put& put) {
   constexpr const char* kDoing = "recording the steps of a run";
+  const Driver& driver = context_.driver();
   recording.state = Recording::State::Refused;
   ++recording.captures;
   if (!stream_) TESSERA_CUDA_TRY(context_, kDoing, cuStreamCreateWithPriority, &stream_, CU_STREAM_NON_BLOCKING, 0);
-  Captured captured = cuda::capture(context_, stream_, kDoing, [&] { return put(stream_, recording.addresses); });
-  if (captured.status.ok()) return captured.graph;
-  if (captured.disturbed && recording.captures < kMostCaptures) recording.state = Recording::State::New;
-  return std::move(captured.status).take_error();
+  // Relaxed: this and other threads, and libraries that load a kernel, do what they like meanwhile.
+  TESSERA_CUDA_TRY(context_, kDoing, cuStreamBeginCapture, stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
+  Status status = guarded(kDoing, [&] { return put(stream_, recording.addresses); });
+  CUgraph graph = nullptr;
+  const auto ended = driver.cuStreamEndCapture(stream_, &graph); // whatever happened, the stream is as it was
+  if (ended == CUDA_SUCCESS && status.ok()) return graph;
+  if (graph) driver.cuGraphDestroy(graph);
+  if (ended == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && recording.captures < kMostCaptures)
+    recording.state = Recording::State::New;
+  if (!status.ok()) return std::move(status).take_error();
+  return context_.error(ended, "cuStreamEndCapture", kDoing);
 }
 
 void Recorder::wait(const void* owner) {
@@ -103,7 +115,7 @@ void Recorder::work() {
 void Recorder::make(const Job& job) {
   const Stopwatch watch;
   Recording& recording = *job.recording;
-  Status made = instantiate(recording.graph, job.graph);
+  Status made = guarded("recording the steps of a run", [&] { return instantiate(recording.graph, job.graph); });
   context_.driver().cuGraphDestroy(job.graph);
   ++recorded_;
   mean_ms_ = mean_ms_ + (job.capture_ms + watch.ms() - mean_ms_) / static_cast<double>(recorded_);

@@ -1,5 +1,4 @@
 #include "runtime/cuda/stream.h"
-#include "graph/support/guarded.h"
 
 namespace tessera::cuda {
 
@@ -22,21 +21,6 @@ Result<std::unique_ptr<Event>> Event::create(std::shared_ptr<Context> context, b
   TESSERA_CUDA_TRY(*event->context_, "", cuEventCreate, &event->handle_,
                    timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
   return event;
-}
-
-Captured capture(Context& context, CUstream stream, const std::string& doing, const std::function<Status()>& put) {
-  const Driver& driver = context.driver();
-  Captured out;
-  if (auto began = driver.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED); began != CUDA_SUCCESS) {
-    out.status = context.error(began, "cuStreamBeginCapture", doing);
-    return out;
-  }
-  out.status = guarded(doing.c_str(), put);
-  const auto ended = driver.cuStreamEndCapture(stream, &out.graph);
-  out.disturbed = ended == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  if (out.status.ok() && ended != CUDA_SUCCESS) out.status = context.error(ended, "cuStreamEndCapture", doing);
-  if (!out.status.ok() && out.graph) driver.cuGraphDestroy(std::exchange(out.graph, nullptr));
-  return out;
 }
 
 Event::~Event() {

@@ -21,16 +21,6 @@ private:
   CUstream handle_ = nullptr;
 };
 
-// What `put` puts on the stream, as a graph: nothing is executed. Whatever happens, the stream is as it was. Relaxed: this
-// and other threads, and libraries that load a kernel, do what they like meanwhile.
-struct Captured {
-  Status status; // of what failed first
-  CUgraph graph = nullptr;
-  bool disturbed = false; // by another thread's call, which the context has to be at rest for: another try may succeed
-};
-[[nodiscard]] Captured capture(Context& context, CUstream stream, const std::string& doing,
-                               const std::function<Status()>& put);
-
 class Event {
 public:
   // `timed`: for elapsed(); without it recording is cheaper.

@@ -47,11 +47,8 @@ void put(cudaDataType_t type, std::byte* base, int64_t i, double value) {
 cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
                         cublasLtMatrixLayout_t la, const void* b, cublasLtMatrixLayout_t lb, const void* beta,
                         const void* c, cublasLtMatrixLayout_t lc, void* d, cublasLtMatrixLayout_t ld,
-                        const cublasLtMatmulAlgo_t* algo, void*, size_t, cudaStream_t stream) {
-  if (library->gpu.captures(reinterpret_cast<CUstream>(stream))) {
-    library->captured.push_back(algo->data[0]);
-    return CUBLAS_STATUS_SUCCESS;
-  }
+                        const cublasLtMatmulAlgo_t* algo, void*, size_t, cudaStream_t) {
+  const std::lock_guard lock(library->mutex);
   library->gpu.run_all();
   ++library->calls;
   library->algorithms.push_back(algo->data[0]);
@@ -65,6 +62,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void*
     return static_cast<const std::byte*>(base) + i * l.stride * static_cast<int64_t>(bytes);
   };
   auto bytes = [](cudaDataType_t t) { return size_t{t == CUDA_R_64F ? 8u : t == CUDA_R_32F ? 4u : 2u}; };
+  library->most_columns = std::max(library->most_columns, D.cols);
   int64_t m = D.rows, n = D.cols, k = p.a == CUBLAS_OP_N ? A.cols : A.rows;
   for (int32_t i = 0; i < D.batch; ++i) {
     const auto *pa = matrix(a, A, i, bytes(A.type)), *pb = matrix(b, B, i, bytes(B.type)),

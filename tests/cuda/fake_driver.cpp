@@ -54,11 +54,6 @@ CUresult FakeGpu::run(void* stream, const Event* until, uint64_t sequence) {
   return broken_;
 }
 
-bool FakeGpu::captures(CUstream stream) {
-  std::lock_guard lock(mutex_);
-  return captures_.contains(stream);
-}
-
 void FakeGpu::run_all() {
   std::vector<void*> all;
   for (auto& [stream, queue] : streams_) all.push_back(stream);

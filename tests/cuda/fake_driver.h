@@ -43,9 +43,8 @@ public:
   // Memory that belongs to the caller of the executor.
   uint64_t allocate(size_t bytes);
   void take(double ms) { clock_ += ms; } // of a kernel that runs: so much more time goes by
-  [[nodiscard]] bool captures(CUstream stream);
-  void run_all(); // everything on all streams
-  void repair();  // a new process: what broke the context is forgotten
+  void run_all();                        // everything on all streams
+  void repair();                         // a new process: what broke the context is forgotten
 
   // What the GPU is. Set before context().
   int devices = 1, major = 9, minor = 0, pools = 1;
