@@ -189,6 +189,8 @@ int soak(const Arguments& a, const std::string& program) {
     for (const Model& m : *models) {
       auto one = open(m, options);
       if (!one.ok()) return fail(one.error());
+      // Libraries are there before faults begin: some keep a lock where memory is exhausted while they load their parts.
+      if (auto first = one->session->run(m.cases.front().inputs); !first.ok()) return fail(first.error());
       opened.push_back(std::move(*one));
     }
     using Clock = std::chrono::steady_clock;

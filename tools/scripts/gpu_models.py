@@ -99,9 +99,10 @@ def main():
                 del x
             shapes = [("input_ids", f"{b}x{s}")] if s else [("pixels", f"{b}x3x224x224")]
             if name == "bert": shapes.append(("attention_mask", f"{b}x{s}"))
+            of_shapes = [t for n, v in shapes for t in ("--shape", f"{n}={v}")]
             out = os.path.join(a.work, f"{name}.{b}x{s}.json")
-            command = [a.tessera, "bench", path, "--device", "cuda", "--seconds", str(a.seconds), "--json", out] + [t for n, v in shapes for t in ("--shape", f"{n}={v}")]
-            runs.append((row, {"tessera": command, **{m: [sys.executable, __file__, "--alone", name, m, str(b), str(s)] for m in peers}}))
+            command = [a.tessera, "bench", path, "--device", "cuda", "--seconds", str(a.seconds), "--json", out] + of_shapes
+            runs.append((row, {"tessera": [a.tessera, "run", path, "--device", "cuda", *of_shapes], **{m: [sys.executable, __file__, "--alone", name, m, str(b), str(s)] for m in peers}}))
             if a.profile: command = [*command, "--profile"]
             r = subprocess.run(command, capture_output=True, text=True)
             if r.returncode: row["error"] = (r.stdout + r.stderr).strip()[-600:]
