@@ -11,7 +11,6 @@ namespace tessera::cuda {
 namespace {
 
 constexpr int64_t kWorkspace = int64_t{32} << 20; // what PyTorch allows on Hopper
-constexpr int64_t kFewColumns = 16;               // of a product that loads a kernel
 
 int64_t elements(const GemmMatrix& x) { return x.ld * x.cols; }
 
@@ -40,25 +39,30 @@ public:
       return std::optional<bool>();
     TESSERA_ASSIGN(const auto chosen, attempt(fused, false));
     if (!chosen || !seen.insert(CublasLt::bytes_of(chosen->algorithm)).second) return std::optional(false);
-    // It is launched for few columns. What lies in the operands does not matter, so that one block is all of them.
-    problem_ = with_columns(problem, std::min(problem.n, kFewColumns));
-    TESSERA_ASSIGN(std::shared_ptr<PreparedProduct> few, attempt(fused, false, &chosen->algorithm));
-    if (!few) return std::optional(true); // the library does not take it there
-    const GemmProblem& p = problem_;
-    int64_t bytes =
-        std::max((p.base.a + elements(p.a)) * types_.operand_bytes, (p.base.b + elements(p.b)) * types_.operand_bytes);
-    bytes = std::max(bytes, (p.base.c + elements(p.c)) * types_.result_bytes);
-    if (few->bias) bytes = std::max(bytes, (bias_->offset + p.m) * types_.result_bytes);
-    if (few->residual) bytes = std::max(bytes, (residual_->offset + elements(p.c)) * types_.result_bytes);
-    bytes = (bytes + kProductAlignment - 1) / kProductAlignment * kProductAlignment;
-    if (bytes > kWorkspace) return std::optional(true); // more than a product may take besides its operands
-    TESSERA_ASSIGN(const auto made, plan(std::move(few)));
-    const int64_t room = bytes + made->workspace_bytes;
+    // It is launched in memory that nobody else uses. What lies there does not matter, so that one block is all of the
+    // operands; where it would be larger than a workspace, for fewer columns.
+    auto bytes = [&](int64_t columns) {
+      const GemmProblem p = with_columns(problem, columns);
+      int64_t most = std::max((p.base.a + elements(p.a)) * types_.operand_bytes,
+                              (p.base.b + elements(p.b)) * types_.operand_bytes);
+      most = std::max(most, (p.base.c + elements(p.c)) * types_.result_bytes);
+      if (chosen->bias) most = std::max(most, (bias_->offset + p.m) * types_.result_bytes);
+      if (chosen->residual) most = std::max(most, (residual_->offset + elements(p.c)) * types_.result_bytes);
+      return (most + kProductAlignment - 1) / kProductAlignment * kProductAlignment;
+    };
+    int64_t columns = problem.n;
+    while (columns > 0 && bytes(columns) > kWorkspace) columns = size_below(columns, kSizeParts);
+    if (columns == 0) return std::optional(true); // the left matrix alone is larger
+    problem_ = with_columns(problem, columns);
+    TESSERA_ASSIGN(std::shared_ptr<PreparedProduct> product, attempt(fused, false, &chosen->algorithm));
+    if (!product) return std::optional(true); // the library does not take it there
+    TESSERA_ASSIGN(const auto made, plan(std::move(product)));
+    const int64_t room = bytes(columns) + made->workspace_bytes;
     TESSERA_ASSIGN(const CUdeviceptr block, context_.context.allocate(room, stream, "loading '" + context_.name + "'"));
     BufferId last = 0;
     for (const Operand& o : operands_) last = std::max(last, o.buffer);
     const std::vector<void*> pointers(static_cast<size_t>(last) + 1, reinterpret_cast<void*>(block));
-    Status ran = made->run(stream, pointers.data(), reinterpret_cast<std::byte*>(block) + bytes);
+    Status ran = made->run(stream, pointers.data(), reinterpret_cast<std::byte*>(block) + bytes(columns));
     context_.context.release(block, room, stream);
     TESSERA_TRY(std::move(ran));
     return std::optional(true);

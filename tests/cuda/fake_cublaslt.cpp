@@ -62,7 +62,6 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void*
     return static_cast<const std::byte*>(base) + i * l.stride * static_cast<int64_t>(bytes);
   };
   auto bytes = [](cudaDataType_t t) { return size_t{t == CUDA_R_64F ? 8u : t == CUDA_R_32F ? 4u : 2u}; };
-  library->most_columns = std::max(library->most_columns, D.cols);
   int64_t m = D.rows, n = D.cols, k = p.a == CUBLAS_OP_N ? A.cols : A.rows;
   for (int32_t i = 0; i < D.batch; ++i) {
     const auto *pa = matrix(a, A, i, bytes(A.type)), *pb = matrix(b, B, i, bytes(B.type)),

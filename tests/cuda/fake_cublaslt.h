@@ -18,7 +18,6 @@ struct Library {
   std::atomic<int> heuristics = 0, checks = 0, calls = 0, live = 0; // kernels are loaded on another thread
   uint32_t least_alignment = 1024;
   std::vector<uint64_t> algorithms; // of the products, in order
-  int64_t most_columns = 0;         // of a result
   std::mutex mutex;                 // of products, some of which another thread runs to load kernels
 };
 
