@@ -14,7 +14,7 @@ struct Library {
   std::set<uint64_t> refused;               // algorithms that the check refuses everywhere
   std::set<int64_t> alone;                  // columns of results for which it refuses the algorithms of others
   std::atomic<uint64_t> next_algorithm = 1; // each answer of the heuristics is another one
-  int64_t alike_from = INT64_MAX;           // except that from so many columns on all are one
+  int64_t alike_from = 512; // except that from so many columns on all are one, so that walks over sizes end
   std::atomic<int> heuristics = 0, checks = 0, calls = 0, live = 0; // kernels are loaded on another thread
   uint32_t least_alignment = 1024;
   std::vector<uint64_t> algorithms; // of the products, in order
