@@ -55,6 +55,7 @@ CUresult FakeGpu::run(void* stream, const Event* until, uint64_t sequence) {
 }
 
 void FakeGpu::run_all() {
+  const std::lock_guard lock(mutex_);
   std::vector<void*> all;
   for (auto& [stream, queue] : streams_) all.push_back(stream);
   for (auto* s : all) run(s);

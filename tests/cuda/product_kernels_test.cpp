@@ -2,7 +2,9 @@
 #include "runtime/cuda/product_kernels.h"
 #include "tests/cuda/fake_cublaslt.h"
 #include "tests/cuda/library_product.h"
+#include <future>
 #include <set>
+#include <thread>
 
 namespace tessera::cuda::test {
 namespace {
@@ -83,21 +85,21 @@ TEST(ProductKernels, TheLastUserGivesUpWhatIsLeft) {
   Machine machine;
   const auto kernels = kernels_of(machine);
   std::atomic<int> calls = 0;
-  std::mutex hold;
+  std::promise<void> hold;
+  const std::shared_future<void> released = hold.get_future().share();
   auto at = [&]() -> ProductKernels::At {
     return [&](int64_t, CUstream) -> Result<std::optional<bool>> {
       ++calls;
-      const std::lock_guard lock(hold);
+      released.wait();
       return std::optional(true);
     };
   };
   kernels->enter();
   kernels->enter();
-  std::unique_lock held(hold);
   kernels->begin("a form", 8, at);
   while (calls == 0) std::this_thread::yield();
   kernels->leave(); // another one is there
-  std::thread release([&] { held.unlock(); });
+  std::thread release([&] { hold.set_value(); });
   kernels->leave();
   release.join();
   const int done = calls;
