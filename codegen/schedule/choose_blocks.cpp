@@ -1,6 +1,7 @@
 // The schedules that a nest gets on a GPU: the one of least predicted time at the sizes that are known or were seen,
 // with the conditions under which it is right; others for sizes that are typical of the range, where they gain enough,
-// and for few points, as many as they gain at; and last one that is right for every size. Measured schedules come before all of them.
+// and for few points, as many as they gain at; and last one that is right for every size. Measured schedules come before
+// all of them.
 #include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/cells.h"
 #include "codegen/schedule/schedule_records.h"

@@ -3,8 +3,9 @@
 // CUDA loads a kernel when it is first launched, which takes milliseconds. A model whose sizes vary from call to call meets
 // others for a long time. So the first product of a form, such as f16 [n, 768] x [768, 3072] with n varying, begins a walk:
 // on a thread of the context the library's choices for other n are found out, from the grid of gemm_sizes.h that calls
-// choose from, and each new kernel is launched in memory that nobody reads. (A capture would load it,
-// too, but who waits for the whole device meanwhile gets an error.) No choice becomes another one.
+// choose from, and each new kernel is launched in memory that nobody reads, which an executor whose memory has a limit
+// does without. (A capture would load it, too, but who waits for the whole device meanwhile gets an error.) No choice
+// becomes another one.
 //
 //   first call n = 300     320, 352, 288, 384, 256, ...     downwards to 1; upwards until eight sizes in a row, which is
 //                                                           one doubling, have brought no new kernel

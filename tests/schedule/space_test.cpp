@@ -191,6 +191,37 @@ TEST(Choice, IsTheLeastPredicted) {
   }
 }
 
+// Few points have a kernel of their own where the one for many takes longer, and only up to where it does.
+TEST(Choice, FewPointsHaveAScheduleOfTheirOwn) {
+  const Target device = shipped_target("h200");
+  int apart = 0;
+  for (const Problem& p :
+       {softmax_of("n", "1000", "f16"), norm_of("n", "768", "f16"), norm_of("n", "20000", "bf16"),
+        problem("x: f16[n, 49, 672]\ny: f32[n, 672]",
+                "nest columns outer(i0: n, i1: 672) row(i2: 49) { %0 = load x[i0, i2, i1] : f32\n %1 = reduce.sum %0 : "
+                "f32\n store.row y[i0, i1] = %1 }")}) {
+    auto domain = make_domain(p.graph, p.nest);
+    BlockFacts facts(p.graph, p.nest, *domain, device);
+    const std::vector<BlockChoice> choices = choose_blocks(facts, {.records = false});
+    ASSERT_FALSE(choices.empty());
+    for (const int64_t n : {1, 1 << 20}) {
+      const CallSizes sizes = by_id(p, {{"n", n}});
+      auto sized = sized_facts(facts, sizes);
+      ASSERT_TRUE(sized.ok());
+      const auto runs = std::find_if(choices.begin(), choices.end(),
+                                     [&](const BlockChoice& c) { return holds(c.legal.conditions, sizes); });
+      ASSERT_NE(runs, choices.end());
+      auto us = [&](const BlockChoice& c) { return cost(*sized, c.legal.schedule, 1, device, {}).us; };
+      EXPECT_LE(us(*runs), 1.0001 * us(choices.back())) << p.nest.name << " " << n;
+      if (n == 1)
+        apart += runs != choices.end() - 1;
+      else
+        EXPECT_EQ(runs, choices.end() - 1) << p.nest.name;
+    }
+  }
+  EXPECT_GT(apart, 0);
+}
+
 // Where the device differs, so does what is chosen.
 TEST(Choice, FollowsTheDevice) {
   auto chosen = [](const Problem& p, const char* target) {

@@ -115,7 +115,7 @@ bool compile_elsewhere(std::vector<Model>& models, const Arguments& a, const std
                        const std::string& folder) {
   const std::string arguments[] = {program, "--cases", "1", "--device", a.device, "--write", folder};
   std::vector<char*> pointers;
-  for (const auto& a : arguments) pointers.push_back(const_cast<char*>(a.c_str()));
+  for (const auto& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
   // What the thread sanitizer says of a process that compiles does not count.
   std::vector<char*> environment;
