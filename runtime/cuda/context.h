@@ -84,6 +84,14 @@ public:
   using MakeAttachment = std::function<Result<std::shared_ptr<void>>(Context&)>;
   [[nodiscard]] Result<std::shared_ptr<void>> attachment(const std::string& name, const MakeAttachment& make);
   [[nodiscard]] bool attached(const std::string& name) const; // attachment() would make none
+  // The same for a T that is made of the context alone.
+  template <class T>
+  [[nodiscard]] Result<std::shared_ptr<T>> attachment_of(const std::string& name) {
+    TESSERA_ASSIGN(auto attached, attachment(name, [](Context& c) -> Result<std::shared_ptr<void>> {
+                     return std::shared_ptr<void>(std::make_shared<T>(c));
+                   }));
+    return std::static_pointer_cast<T>(attached);
+  }
 
 private:
   Context() = default;

@@ -10,11 +10,7 @@ std::string device_text(const DeviceProperties& p) {
 } // namespace
 
 Result<std::shared_ptr<LibraryChoices>> LibraryChoices::of(Context& context) {
-  auto make = [](Context& c) -> Result<std::shared_ptr<void>> {
-    return std::shared_ptr<void>(std::make_shared<LibraryChoices>(c));
-  };
-  TESSERA_ASSIGN(auto attached, context.attachment("choices", make));
-  return std::static_pointer_cast<LibraryChoices>(attached);
+  return context.attachment_of<LibraryChoices>("choices");
 }
 
 LibraryChoices::LibraryChoices(const Context& context)

@@ -6,11 +6,7 @@
 namespace tessera::cuda {
 
 Result<std::shared_ptr<ProductKernels>> ProductKernels::of(Context& context) {
-  auto make = [](Context& c) -> Result<std::shared_ptr<void>> {
-    return std::shared_ptr<void>(std::make_shared<ProductKernels>(c));
-  };
-  TESSERA_ASSIGN(auto attached, context.attachment("kernels of products", make));
-  return std::static_pointer_cast<ProductKernels>(attached);
+  return context.attachment_of<ProductKernels>("kernels of products");
 }
 
 ProductKernels::~ProductKernels() {

@@ -5,13 +5,7 @@
 
 namespace tessera::cuda {
 
-Result<std::shared_ptr<Recorder>> Recorder::of(Context& context) {
-  auto make = [](Context& c) -> Result<std::shared_ptr<void>> {
-    return std::shared_ptr<void>(std::make_shared<Recorder>(c));
-  };
-  TESSERA_ASSIGN(auto attached, context.attachment("recorder", make));
-  return std::static_pointer_cast<Recorder>(attached);
-}
+Result<std::shared_ptr<Recorder>> Recorder::of(Context& context) { return context.attachment_of<Recorder>("recorder"); }
 
 Recorder::~Recorder() {
   {
