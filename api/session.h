@@ -172,7 +172,7 @@ public:
   // `sizes`: those of report(), at which the times of the file's report hold.
   [[nodiscard]] Status save(const std::string& path, bool embed_weights,
                             const std::map<std::string, int64_t>& sizes = {}) const;
-  [[nodiscard]] double import_ms() const; // of open()
+  [[nodiscard]] double import_ms() const; // of open(); 0 of a plan that the cache folder had
   // Does not wait for a compile.
   [[nodiscard]] CompileTotals compile_totals() const;
   // Until nothing is left to tune or to compile in the background; returns at once where nothing is.
