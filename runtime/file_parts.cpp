@@ -1,5 +1,4 @@
 #include "runtime/file_parts.h"
-#include "graph/support/json_document.h"
 #include "runtime/file_format.h"
 
 namespace tessera::file {
@@ -22,15 +21,9 @@ size_t DistinctBytes::take(std::string bytes) {
   return add(std::as_bytes(std::span(kept)));
 }
 
-FileParts::~FileParts() { dismantle(contracts); }
-
-size_t FileParts::contract(nlohmann::json contract) {
-  auto [at, fresh] = contract_at_.try_emplace(contract.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                                              contracts.size());
-  if (fresh)
-    contracts.push_back(std::move(contract));
-  else
-    dismantle(contract);
+size_t FileParts::contract(const JsonText& contract) {
+  const auto [at, fresh] = contract_at_.try_emplace(contract.str(), contract_at_.size());
+  if (fresh) contracts.push_back(contract);
   return at->second;
 }
 

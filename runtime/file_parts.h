@@ -2,11 +2,11 @@
 // runtime.
 #pragma once
 #include "graph/support/hash.h"
+#include "graph/support/json_text.h"
 #include "runtime/plan_bytes.h"
 #include <cstddef>
 #include <deque>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -31,14 +31,12 @@ private:
 };
 
 struct FileParts {
-  FileParts() = default;
-  ~FileParts();
   BytesPlaceFn place; // of bytes that the file refers to; null: it has all of them itself
   DistinctBytes objects;
   DistinctBytes sections; // weights and bodies
-  nlohmann::json contracts = nlohmann::json::array();
+  JsonText contracts = JsonText::array();
   // The index of a contract in `contracts`.
-  size_t contract(nlohmann::json contract);
+  size_t contract(const JsonText& contract);
 
 private:
   std::map<std::string, size_t> contract_at_; // by text

@@ -1,4 +1,4 @@
-#include "graph/support/json_document.h"
+#include "graph/support/json_text.h"
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
 #include "runtime/file_parts.h"
@@ -9,12 +9,11 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace tessera {
 namespace {
-using Json = nlohmann::json;
+using Json = JsonText;
 
 Result<std::string> file_bytes(const Executable& executable, const BytesPlaceFn& place);
 
@@ -53,45 +52,50 @@ class Writer {
 public:
   Writer(const Executable& e, file::FileParts& parts) : e_(e), parts_(parts) {}
 
+  // Adds to an object.
   Status plan(Json& j) {
     for (const auto& o : e_.objects) objects_.push_back(parts_.objects.add(std::as_bytes(std::span(o))));
-    j["objects"] = objects_;
-    j["model"] = e_.model_name;
-    j["report"] = e_.report;
-    auto& buffers = j["buffers"] = Json::array();
+    j.add("objects", objects_);
+    j.add("model", e_.model_name);
+    j.add("report", e_.report);
+    Json buffers = Json::array();
     for (const auto& b : e_.buffers)
-      buffers.push_back({{"name", b.name},
-                         {"kind", static_cast<int>(b.kind)},
-                         {"dtype", name(b.dtype)},
-                         {"shape", list(b.shape)},
-                         {"constant", b.constant},
-                         {"first", b.first_step},
-                         {"last", b.last_step},
-                         {"in_place_of", b.in_place_of},
-                         {"dynamic", b.dynamic}});
-    auto& steps = j["steps"] = Json::array();
+      buffers.push_back(Json::object({{"name", b.name},
+                                      {"kind", static_cast<int>(b.kind)},
+                                      {"dtype", name(b.dtype)},
+                                      {"shape", list(b.shape)},
+                                      {"constant", b.constant},
+                                      {"first", b.first_step},
+                                      {"last", b.last_step},
+                                      {"in_place_of", b.in_place_of},
+                                      {"dynamic", b.dynamic}}));
+    j.add("buffers", buffers);
+    Json steps = Json::array();
     for (const auto& s : e_.steps) {
       TESSERA_ASSIGN(auto json, step(s));
-      json["bytes"] = names_.text(bytes_of(s));
-      steps.push_back(std::move(json));
+      json.add("bytes", names_.text(bytes_of(s)));
+      steps.push_back(json);
     }
-    j["inputs"] = bindings(e_.inputs);
-    j["outputs"] = bindings(e_.outputs);
-    auto& guards = j["guards"] = Json::array();
+    j.add("steps", steps);
+    j.add("inputs", bindings(e_.inputs));
+    j.add("outputs", bindings(e_.outputs));
+    Json guards = Json::array();
     auto bound = bound_symbols();
     for (const auto& g : e_.env->guards())
-      guards.push_back(
-          {{"condition", names_.text(rewritten(g.condition, bound))},
-           {"required", g.cls == GuardClass::Required},
-           {"reason", g.reason},
-           {"where", {g.where.file, g.where.node, g.where.op, g.where.output, g.where.line, g.where.column}}});
-    constants(j["constants"] = Json::array());
-    auto& symbols = j["symbols"] = Json::array();
+      guards.push_back(Json::object({{"condition", names_.text(rewritten(g.condition, bound))},
+                                     {"required", g.cls == GuardClass::Required},
+                                     {"reason", g.reason},
+                                     {"where", Json::array({g.where.file, g.where.node, g.where.op, g.where.output,
+                                                            g.where.line, g.where.column})}}));
+    j.add("guards", guards);
+    j.add("constants", constants());
+    Json symbols = Json::array();
     for (const auto& s : names_.order()) {
       auto range = e_.env->range(s);
       const int64_t divisor = std::max<int64_t>(e_.env->divisor(s), 1); // 0 of a symbol that is always 0
-      symbols.push_back({names_.name(s), range.lo, range.hi, divisor});
+      symbols.push_back(Json::array({names_.name(s), range.lo, range.hi, divisor}));
     }
+    j.add("symbols", symbols);
     if (uncontracted_)
       return Diagnostic(ErrorCode::Internal, "the executable cannot be saved: a kernel does not say what it accesses");
     return {};
@@ -121,28 +125,34 @@ private:
   Json bindings(const std::vector<Binding>& v) {
     Json j = Json::array();
     for (const auto& b : v)
-      j.push_back({{"name", b.name}, {"buffer", b.buffer}, {"indexed", list(b.indexed)}, {"list", b.list}});
+      j.push_back(
+          Json::object({{"name", b.name}, {"buffer", b.buffer}, {"indexed", list(b.indexed)}, {"list", b.list}}));
     return j;
   }
   // A launch: its buffers, and what it gives for the parameters of its kernel's contract.
   Json kernel(const KernelLaunch& k) {
-    Json j{{"name", k.name}, {"buffers", k.buffers}, {"sites", sites(k)}};
+    Json j = Json::object({{"name", k.name}, {"buffers", k.buffers}, {"sites", sites(k)}});
     contract(k, j);
     if (k.alternatives.empty()) return j;
-    auto& alternatives = j["alternatives"] = Json::array();
-    for (const auto& a : k.alternatives) contract(a, alternatives.emplace_back(Json{{"sites", sites(a)}}));
+    Json alternatives = Json::array();
+    for (const auto& a : k.alternatives) {
+      Json alternative = Json::object({{"sites", sites(a)}});
+      contract(a, alternative);
+      alternatives.push_back(alternative);
+    }
+    j.add("alternatives", alternatives);
     return j;
   }
   Json sites(const KernelLaunch& k) {
     Json all = Json::array();
     for (const IndexCheck& c : k.report_sites)
-      all.push_back({{"table", c.table},
-                     {"indices", c.indices},
-                     {"node", c.node},
-                     {"extent", c.extent ? Json(names_.text(*c.extent)) : Json()},
-                     {"from_end", c.from_end},
-                     {"shape", list(c.shape)},
-                     {"component", c.component}});
+      all.push_back(Json::object({{"table", c.table},
+                                  {"indices", c.indices},
+                                  {"node", c.node},
+                                  {"extent", c.extent ? Json(names_.text(*c.extent)) : Json()},
+                                  {"from_end", c.from_end},
+                                  {"shape", list(c.shape)},
+                                  {"component", c.component}}));
     return all;
   }
   // What of a launch depends on its code alone: the launch over parameters p0, p1 ... in the place of its symbols.
@@ -155,32 +165,33 @@ private:
     auto text = [&](const SymExpr& e) { return e.substitute(parameter).str(); };
     auto conditions = [&](const std::vector<SizeCondition>& list) {
       Json all = Json::array();
-      for (const auto& c : list) all.push_back({text(c.value), c.multiple_of, c.min, c.max});
+      for (const auto& c : list) all.push_back(Json::array({text(c.value), c.multiple_of, c.min, c.max}));
       return all;
     };
-    Json j{{"symbol", k.symbol},
-           {"object", file_object(k.object)},
-           {"parameters", arguments.size()},
-           {"sizes", Json::array()},
-           {"grid", text(k.grid)},
-           {"work", text(k.work_per_program)},
-           {"scratch", text(k.scratch_bytes)},
-           {"access", Json::array()},
-           {"workspaces", Json::array()},
-           {"counters", text(k.counters)},
-           {"boxes", text(k.boxes)},
-           {"team", text(k.team)},
-           {"threads", k.threads},
-           {"shared", k.shared_bytes},
-           {"conditions", conditions(k.conditions)},
-           {"facts", conditions(k.facts)}};
-    for (const auto& e : k.sizes) j["sizes"].push_back(text(e));
-    for (const auto& w : k.workspaces) j["workspaces"].push_back({std::string(name(w.dtype)), text(w.count)});
+    Json sizes = Json::array(), workspaces = Json::array(), access = Json::array();
+    for (const auto& e : k.sizes) sizes.push_back(text(e));
+    for (const auto& w : k.workspaces) workspaces.push_back(Json::array({name(w.dtype), text(w.count)}));
     for (size_t b = 0; b < k.access.size(); ++b)
-      j["access"].push_back({std::string(name(k.access[b].dtype)), text(k.access[b].elements),
-                             b < k.written.size() && k.written[b], k.access[b].may_overwrite});
-    launch["contract"] = parts_.contract(std::move(j));
-    launch["arguments"] = list(arguments);
+      access.push_back(Json::array({name(k.access[b].dtype), text(k.access[b].elements),
+                                    b < k.written.size() && k.written[b], k.access[b].may_overwrite}));
+    const Json contract = Json::object({{"symbol", k.symbol},
+                                        {"object", file_object(k.object)},
+                                        {"parameters", arguments.size()},
+                                        {"sizes", sizes},
+                                        {"grid", text(k.grid)},
+                                        {"work", text(k.work_per_program)},
+                                        {"scratch", text(k.scratch_bytes)},
+                                        {"access", access},
+                                        {"workspaces", workspaces},
+                                        {"counters", text(k.counters)},
+                                        {"boxes", text(k.boxes)},
+                                        {"team", text(k.team)},
+                                        {"threads", k.threads},
+                                        {"shared", k.shared_bytes},
+                                        {"conditions", conditions(k.conditions)},
+                                        {"facts", conditions(k.facts)}});
+    launch.add("contract", parts_.contract(contract));
+    launch.add("arguments", list(arguments));
   }
   // The number of an object in the file.
   [[nodiscard]] int64_t file_object(int object) const {
@@ -207,29 +218,29 @@ private:
     return ordered;
   }
   Json operand(const StridedOperand& o) {
-    return {{"buffer", o.buffer},
-            {"shape", list(o.shape)},
-            {"strides", list(o.strides)},
-            {"offset", names_.text(o.offset)}};
+    return Json::object({{"buffer", o.buffer},
+                         {"shape", list(o.shape)},
+                         {"strides", list(o.strides)},
+                         {"offset", names_.text(o.offset)}});
   }
   Json epilogue(const std::optional<EpilogueKernel>& e) {
     if (!e) return nullptr;
-    return {{"kernel", kernel(e->kernel)}, {"begin", list(e->begin)}, {"count", list(e->count)}};
+    return Json::object({{"kernel", kernel(e->kernel)}, {"begin", list(e->begin)}, {"count", list(e->count)}});
   }
   // Bits of doubles: JSON has no infinity, and a bound of a clip may be one.
   static int64_t bits(double v) { return std::bit_cast<int64_t>(v); }
   Json fused(const LibraryEpilogue& e) {
-    Json j{{"alpha", bits(e.alpha)},
-           {"bias_dim", e.bias_dim},
-           {"activation", static_cast<int>(e.activation)},
-           {"clip", {bits(e.clip_low), bits(e.clip_high)}}};
-    if (e.bias) j["bias"] = operand(*e.bias);
-    if (e.residual) j["residual"] = operand(*e.residual);
+    Json j = Json::object({{"alpha", bits(e.alpha)},
+                           {"bias_dim", e.bias_dim},
+                           {"activation", static_cast<int>(e.activation)},
+                           {"clip", Json::array({bits(e.clip_low), bits(e.clip_high)})}});
+    if (e.bias) j.add("bias", operand(*e.bias));
+    if (e.residual) j.add("residual", operand(*e.residual));
     return j;
   }
   Json defines(const std::vector<StepDefines>& all) {
     Json j = Json::array();
-    for (const auto& d : all) j.push_back({names_.text(d.symbol), d.result, d.dim, d.element});
+    for (const auto& d : all) j.push_back(Json::array({names_.text(d.symbol), d.result, d.dim, d.element}));
     return j;
   }
   // Bodies are files in sections of this one.
@@ -238,120 +249,126 @@ private:
     for (const auto& body : c.bodies) {
       Json arguments = Json::array();
       for (const auto& a : body.arguments)
-        arguments.push_back({static_cast<int>(a.source), a.buffer, a.index, a.reverse, names_.text(a.size)});
+        arguments.push_back(
+            Json::array({static_cast<int>(a.source), a.buffer, a.index, a.reverse, names_.text(a.size)}));
       TESSERA_ASSIGN(std::string bytes, file_bytes(*body.executable, parts_.place));
-      bodies.push_back({{"section", parts_.sections.take(std::move(bytes))}, {"arguments", std::move(arguments)}});
+      bodies.push_back(Json::object({{"section", parts_.sections.take(std::move(bytes))}, {"arguments", arguments}}));
     }
-    Json j{{"name", c.name},
-           {"op", c.op},
-           {"reason", c.reason},
-           {"kind", static_cast<int>(c.kind)},
-           {"bodies", std::move(bodies)},
-           {"condition", c.condition},
-           {"trips", c.trips},
-           {"continues", c.continues},
-           {"initial", c.initial},
-           {"outputs", c.outputs},
-           {"reverse", c.reverse},
-           {"defines", defines(c.defines)}};
-    if (c.decided) j["decided"] = names_.text(*c.decided);
-    if (c.trip_count) j["trip_count"] = names_.text(*c.trip_count);
+    Json j = Json::object({{"name", c.name},
+                           {"op", c.op},
+                           {"reason", c.reason},
+                           {"kind", static_cast<int>(c.kind)},
+                           {"bodies", bodies},
+                           {"condition", c.condition},
+                           {"trips", c.trips},
+                           {"continues", c.continues},
+                           {"initial", c.initial},
+                           {"outputs", c.outputs},
+                           {"reverse", c.reverse},
+                           {"defines", defines(c.defines)}});
+    if (c.decided) j.add("decided", names_.text(*c.decided));
+    if (c.trip_count) j.add("trip_count", names_.text(*c.trip_count));
     return j;
   }
   Result<Json> step(const Step& step) {
-    if (const auto* k = std::get_if<KernelLaunch>(&step)) return Json{{"kernel", kernel(*k)}};
+    if (const auto* k = std::get_if<KernelLaunch>(&step)) return Json::object({{"kernel", kernel(*k)}});
     if (const auto* c = std::get_if<CopyStep>(&step))
-      return Json{{"copy", {{"name", c->name}, {"source", c->source}, {"target", c->target}}}};
+      return Json::object({{"copy", Json::object({{"name", c->name}, {"source", c->source}, {"target", c->target}})}});
     if (const auto* h = std::get_if<HostStep>(&step)) {
       if (h->payload.empty())
         return Diagnostic(ErrorCode::UnsupportedFeature,
                           "the executable cannot be saved: '" + h->name + "' (" + h->op +
                               ") runs by its reference, and its text cannot be read again");
-      Json defines = this->defines(h->defines);
-      return Json{{"host",
-                   {{"name", h->name},
-                    {"op", h->op},
-                    {"reason", h->reason},
-                    {"payload", h->payload},
-                    {"inputs", h->inputs},
-                    {"outputs", h->outputs},
-                    {"defines", defines}}}};
+      return Json::object({{"host", Json::object({{"name", h->name},
+                                                  {"op", h->op},
+                                                  {"reason", h->reason},
+                                                  {"payload", h->payload},
+                                                  {"inputs", h->inputs},
+                                                  {"outputs", h->outputs},
+                                                  {"defines", defines(h->defines)}})}});
     }
     if (const auto* c = std::get_if<ControlStep>(&step)) {
       TESSERA_ASSIGN(Json json, control(*c));
-      return Json{{"control", std::move(json)}};
+      return Json::object({{"control", json}});
     }
-    const auto& l = std::get<LibraryStep>(step);
-    Json j{{"name", l.name}};
-    if (l.instead_of > 0) j["instead_of"] = l.instead_of;
+    return Json::object({{"library", library(std::get<LibraryStep>(step))}});
+  }
+  Json library(const LibraryStep& l) {
+    Json j = Json::object({{"name", l.name}});
+    if (l.instead_of > 0) j.add("instead_of", l.instead_of);
+    const auto add = [&](std::initializer_list<Json::Member> members) {
+      for (const auto& [key, value] : members) j.add(key, value);
+    };
     if (const auto* m = std::get_if<MatmulCall>(&l.call)) {
-      j.update({{"call", "matmul"},
-                {"a", operand(m->a)},
-                {"b", operand(m->b)},
-                {"c", operand(m->c)},
-                {"epilogue", epilogue(m->epilogue)}});
-      if (m->fused) j["fused"] = fused(*m->fused);
-      if (m->scale != 1) j["scale"] = bits(m->scale);
-      if (m->tf32) j["tf32"] = true;
+      add({{"call", "matmul"},
+           {"a", operand(m->a)},
+           {"b", operand(m->b)},
+           {"c", operand(m->c)},
+           {"epilogue", epilogue(m->epilogue)}});
+      if (m->fused) j.add("fused", fused(*m->fused));
+      if (m->scale != 1) j.add("scale", bits(m->scale));
+      if (m->tf32) j.add("tf32", true);
     } else if (const auto* c = std::get_if<ConvCall>(&l.call)) {
-      j.update({{"call", "conv"},
-                {"x", operand(c->x)},
-                {"w", operand(c->w)},
-                {"y", operand(c->y)},
-                {"strides", c->strides},
-                {"pads_begin", c->pads_begin},
-                {"pads_end", c->pads_end},
-                {"dilations", c->dilations},
-                {"groups", c->groups},
-                {"transposed", c->transposed},
-                {"output_padding", c->output_padding},
-                {"epilogue", epilogue(c->epilogue)}});
-      if (c->fused) j["fused"] = fused(*c->fused);
-      if (c->tf32) j["tf32"] = true;
+      add({{"call", "conv"},
+           {"x", operand(c->x)},
+           {"w", operand(c->w)},
+           {"y", operand(c->y)},
+           {"strides", c->strides},
+           {"pads_begin", c->pads_begin},
+           {"pads_end", c->pads_end},
+           {"dilations", c->dilations},
+           {"groups", c->groups},
+           {"transposed", c->transposed},
+           {"output_padding", c->output_padding},
+           {"epilogue", epilogue(c->epilogue)}});
+      if (c->fused) j.add("fused", fused(*c->fused));
+      if (c->tf32) j.add("tf32", true);
     } else if (const auto* a = std::get_if<FusedAttentionCall>(&l.call)) {
-      j.update({{"call", "attention"},
-                {"q", operand(a->q)},
-                {"k", operand(a->k)},
-                {"v", operand(a->v)},
-                {"out", operand(a->out)},
-                {"scale", bits(a->scale)},
-                {"causal", a->causal}});
-      if (a->bias) j["bias"] = operand(*a->bias);
+      add({{"call", "attention"},
+           {"q", operand(a->q)},
+           {"k", operand(a->k)},
+           {"v", operand(a->v)},
+           {"out", operand(a->out)},
+           {"scale", bits(a->scale)},
+           {"causal", a->causal}});
+      if (a->bias) j.add("bias", operand(*a->bias));
     } else {
       const auto& p = std::get<PoolCall>(l.call);
-      j.update({{"call", "pool"},
-                {"kind", static_cast<int>(p.kind)},
-                {"x", operand(p.x)},
-                {"y", operand(p.y)},
-                {"kernel", p.kernel},
-                {"strides", p.strides},
-                {"pads_begin", p.pads_begin},
-                {"pads_end", p.pads_end},
-                {"dilations", p.dilations},
-                {"epilogue", epilogue(p.epilogue)}});
+      add({{"call", "pool"},
+           {"kind", static_cast<int>(p.kind)},
+           {"x", operand(p.x)},
+           {"y", operand(p.y)},
+           {"kernel", p.kernel},
+           {"strides", p.strides},
+           {"pads_begin", p.pads_begin},
+           {"pads_end", p.pads_end},
+           {"dilations", p.dilations},
+           {"epilogue", epilogue(p.epilogue)}});
     }
-    return Json{{"library", std::move(j)}};
+    return j;
   }
 
-  void constants(Json& out) {
+  Json constants() {
+    Json out = Json::array();
     for (const auto& c : e_.constants) {
       const auto& t = c.value;
-      Json j{{"name", c.name}, {"dtype", name(t.dtype())}, {"dims", t.dims()}};
+      Json j = Json::object({{"name", c.name}, {"dtype", name(t.dtype())}, {"dims", t.dims()}});
       if (t.dtype() == DType::String) {
-        j["section"] =
-            parts_.sections.take(file::strings_section(t.count() > 0 ? t.string_values() : std::vector<std::string>()));
+        j.add("section", parts_.sections.take(
+                             file::strings_section(t.count() > 0 ? t.string_values() : std::vector<std::string>())));
       } else {
         auto hash = file::sample_hash(t.data(), t.bytes());
-        j["hash"] = {hash.lo, hash.hi};
+        j.add("hash", Json::array({hash.lo, hash.hi}));
         if (const auto place = parts_.place ? parts_.place(t.data(), t.bytes()) : std::nullopt) {
-          j["file"] = place->file;
-          j["offset"] = place->offset;
+          j.add("file", place->file);
+          j.add("offset", place->offset);
         } else {
-          j["section"] = parts_.sections.add({t.data(), t.bytes()});
+          j.add("section", parts_.sections.add({t.data(), t.bytes()}));
         }
       }
-      out.push_back(std::move(j));
+      out.push_back(j);
     }
+    return out;
   }
 
   const Executable& e_;
@@ -373,35 +390,31 @@ struct FileHead {
   std::string body; // all that is hashed
 
   Status make(std::span<const FileVariant> variants) {
-    JsonDocument plan_document, code_document;
-    Json &plan = plan_document.json = Json::object(), &code = code_document.json;
-    auto& plans = plan["variants"] = Json::array();
+    Json plans = Json::array();
     const std::string& target = variants.front().executable->target;
     for (const FileVariant& v : variants) {
-      Json& j = plans.emplace_back(Json::object());
       if (v.executable->target != target)
         return Diagnostic(ErrorCode::Internal,
                           "variants of one file are for '" + target + "' and '" + v.executable->target + "'");
-      j["label"] = v.label;
-      j["conditions"] = v.conditions;
+      Json j = Json::object({{"label", v.label}, {"conditions", v.conditions}});
       TESSERA_TRY(Writer(*v.executable, parts).plan(j));
+      plans.push_back(j);
     }
     const auto sizes = [](const file::DistinctBytes& all) {
       Json j = Json::array();
       for (const auto& bytes : all.all()) j.push_back(bytes.size());
       return j;
     };
-    plan["sections"] = sizes(parts.sections);
-    code = Json{{"target", target}, {"objects", sizes(parts.objects)}, {"kernels", std::move(parts.contracts)}};
     // Names come from models: bytes that are no UTF-8 are replaced, which only changes how they print.
-    const std::string plan_text = plan.dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (exact && plan_text != plan.dump(-1, ' ', false, Json::error_handler_t::ignore))
-      return Diagnostic(ErrorCode::UnsupportedFeature, "a name in it is no UTF-8");
+    const Json plan = Json::object({{"variants", plans}, {"sections", sizes(parts.sections)}});
+    const Json code =
+        Json::object({{"target", target}, {"objects", sizes(parts.objects)}, {"kernels", parts.contracts}});
+    if (exact && plan.repaired()) return Diagnostic(ErrorCode::UnsupportedFeature, "a name in it is no UTF-8");
     auto align = [&] { body.resize(file::aligned(sizeof(file::Header) + body.size()) - sizeof(file::Header)); };
     std::memcpy(header.magic, file::kMagic, sizeof header.magic);
-    body = plan_text;
+    body = plan.str();
     header.plan_bytes = body.size();
-    body += code.dump(-1, ' ', false, Json::error_handler_t::replace);
+    body += code.str();
     header.code_bytes = body.size() - header.plan_bytes;
     for (const auto& o : parts.objects.all()) {
       align();

@@ -4,14 +4,13 @@
 #include "codegen/load/load.h"
 #include "graph/support/json_document.h"
 #include "graph/support/json_reader.h"
+#include "graph/support/json_text.h"
 #include "graph/support/log.h"
 #include "runtime/file_format.h"
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 namespace tessera {
 namespace {
-using Json = nlohmann::json;
 
 // An entry has at most this share of the folder: one model does not drive out all others.
 constexpr int64_t kLargestShare = 16;
@@ -38,15 +37,18 @@ struct Head { // of a payload
   uint64_t plan_at = 0, description_bytes = 0;
 };
 
-Json to_json(const KeptPlan& plan, const std::vector<ModelContent::WeightFile>& files) {
+JsonText to_json(const KeptPlan& plan, const std::vector<ModelContent::WeightFile>& files) {
   const auto& [format, version, opsets, producer, functions, nodes, absent_weights, absent_bytes] = plan.info;
-  Json j{{"warnings", plan.warnings}, {"kernels", plan.kernels}, {"host_steps", plan.executable->host_steps}};
-  j["info"] = {format, version, producer, functions, nodes, absent_weights, absent_bytes};
-  j["opsets"] = Json::array();
-  for (const auto& [domain, opset] : opsets) j["opsets"].push_back({domain, opset});
-  j["weights"] = Json::array();
-  for (const auto& f : files) j["weights"].push_back({f.name, f.bytes, f.hash.lo, f.hash.hi});
-  return j;
+  JsonText domains = JsonText::array(), weights = JsonText::array();
+  for (const auto& [domain, opset] : opsets) domains.push_back(JsonText::array({domain, opset}));
+  for (const auto& f : files) weights.push_back(JsonText::array({f.name, f.bytes, f.hash.lo, f.hash.hi}));
+  return JsonText::object(
+      {{"warnings", plan.warnings},
+       {"kernels", plan.kernels},
+       {"host_steps", plan.executable->host_steps},
+       {"info", JsonText::array({format, version, producer, functions, nodes, absent_weights, absent_bytes})},
+       {"opsets", domains},
+       {"weights", weights}});
 }
 
 } // namespace
@@ -150,14 +152,9 @@ void PlanCache::store(ModelContent& model, const KeptPlan& plan, std::span<const
   }
   auto bytes = plan_bytes(*plan.executable, model.places(copied), cache_.limit() / kLargestShare);
   if (!bytes.ok()) return skip(bytes.error().message);
-  std::string description;
-  try {
-    JsonDocument document;
-    document.json = to_json(plan, files);
-    description = document.json.dump();
-  } catch (const Json::exception&) {
-    return skip("a text of the model is no UTF-8");
-  }
+  const JsonText described = to_json(plan, files);
+  if (described.repaired()) return skip("a text of the model is no UTF-8");
+  const std::string& description = described.str();
   if (!model.unchanged(pool_)) return skip("the model has just been written");
   const EntryOrigin origin{compiler_build(), device_, name_};
   const size_t before = entry_head_bytes(origin);

@@ -65,6 +65,20 @@ void append_shown(std::string& out, std::string_view text) {
   }
 }
 
+// The letter after the backslash, in JSON; 0 where it has none.
+char json_escape(char32_t code) {
+  switch (code) {
+  case '"':
+  case '\\': return static_cast<char>(code);
+  case '\b': return 'b';
+  case '\f': return 'f';
+  case '\n': return 'n';
+  case '\r': return 'r';
+  case '\t': return 't';
+  default: return 0;
+  }
+}
+
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
 } // namespace
@@ -118,6 +132,28 @@ std::string quote(std::string_view text) {
       out += bytes;
     else
       for (char b : bytes) out += {'\\', 'x', kDigits[static_cast<unsigned char>(b) >> 4], kDigits[b & 15]};
+    at += c.bytes;
+  }
+  return out + "\"";
+}
+
+std::string json_quote(std::string_view text, bool* repaired) {
+  std::string out = "\"";
+  out.reserve(text.size() + 2);
+  for (size_t at = 0; at < text.size();) {
+    const Character c = decode(text, at);
+    if (!c.valid) {
+      out += "\xef\xbf\xbd";
+      *repaired = true;
+    } else if (const char letter = json_escape(c.code)) {
+      out += {'\\', letter};
+    } else if (c.code < 0x20) {
+      char buffer[8];
+      std::snprintf(buffer, sizeof buffer, "\\u%04x", static_cast<unsigned>(c.code));
+      out += buffer;
+    } else {
+      out += text.substr(at, c.bytes);
+    }
     at += c.bytes;
   }
   return out + "\"";

@@ -29,5 +29,7 @@ inline constexpr size_t kMaxShownLine = 16384; // bytes of one line of a text th
 // What quote() wrote, at the beginning of `text`: puts the string into `out` and returns how many bytes of `text` it
 // took, both quotation marks included; 0 where `text` begins with no such string on one line.
 [[nodiscard]] size_t unquote(std::string_view text, std::string& out);
+// A string of JSON. Bytes that are no UTF-8 are replaced by U+FFFD each; then *repaired is set, else it stays.
+[[nodiscard]] std::string json_quote(std::string_view text, bool* repaired);
 
 } // namespace tessera
