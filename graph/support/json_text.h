@@ -3,6 +3,7 @@
 #pragma once
 #include "graph/support/text.h"
 #include <concepts>
+#include <cstddef>
 #include <initializer_list>
 #include <ranges>
 #include <string>
