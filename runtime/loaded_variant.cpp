@@ -166,8 +166,8 @@ Status LoadedVariant::check_overlaps(const std::vector<Tensor>& outputs) {
 bool LoadedVariant::improve(SegmentPlan& plan, bool wait) const {
   bool again = wait;
   for (auto& improvement : plan.improvements) {
-    if (improvement.begin && !wait && plan.spent_ms >= improvement.cost_ms())
-      std::exchange(improvement.begin, nullptr)();
+    if (improvement.begin && !wait && plan.spent_ms >= improvement.cost_ms() && improvement.begin())
+      improvement.begin = nullptr;
     again = again || improvement.outdated();
   }
   return again;

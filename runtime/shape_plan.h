@@ -39,7 +39,7 @@ struct SegmentPlan {
   // What pays for sizes that come often, and is made in the background: begun when calls of the plan have taken as long
   // as it takes, so that it never costs more than twice what is best. Empty: nothing, or it is begun.
   struct Improvement {
-    std::function<void()> begin;     // empty: it was begun for another plan
+    std::function<bool()> begin;     // false: not now; empty: it was begun for another plan
     std::function<double()> cost_ms; // expected
     std::function<bool()> outdated;  // true once planning again would choose other steps
   };

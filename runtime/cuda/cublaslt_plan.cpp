@@ -5,14 +5,22 @@
 #include "runtime/cuda/library_choices.h"
 #include "runtime/cuda/product_kernels.h"
 #include <algorithm>
+#include <atomic>
 #include <set>
 
 namespace tessera::cuda {
 namespace {
 
+class FormKernels;
+
 constexpr int64_t kWorkspace = int64_t{32} << 20; // what PyTorch allows on Hopper
 
 int64_t elements(const GemmMatrix& x) { return x.ld * x.cols; }
+
+GemmProblem with_columns(GemmProblem problem, int64_t n) {
+  problem.n = problem.b.cols = problem.c.cols = n;
+  return problem;
+}
 
 // Makes descriptors and queries an algorithm, from the best form of the call to the plainest.
 class MatmulPlanner : ProductForm {
@@ -29,33 +37,61 @@ public:
     return plan(product);
   }
 
-  // Makes a product of this form ready: ProductKernels::At. `seen`: algorithms whose kernels are loaded.
-  Result<std::optional<bool>> load(const GemmProblem& problem, bool fused, CUstream stream,
-                                   std::set<std::string>& seen) {
+  using Seen = std::set<std::string>; // algorithms whose kernels are loaded
+
+  // ProductKernels::Form::make_ready() for the products of a form.
+  Result<std::optional<bool>> make_ready(const GemmProblem& problem, bool fused, CUstream stream, Seen& seen) {
     TESSERA_TRY(open());
     problem_ = problem;
     if (elements(problem.a) * types_.operand_bytes + elements(problem.c) * types_.result_bytes >
         context_.context.properties().memory_bytes)
       return std::optional<bool>();
     TESSERA_ASSIGN(const auto chosen, attempt(fused, false));
-    if (!chosen || !seen.insert(CublasLt::bytes_of(chosen->algorithm)).second) return std::optional(false);
-    // It is launched in memory that nobody else uses. What lies there does not matter, so that one block is all of the
-    // operands; where it would be larger than a workspace, for fewer columns.
+    if (!chosen) return std::optional(false);
+    TESSERA_ASSIGN(const bool fresh, load(chosen->algorithm, fused, stream, seen));
+    return std::optional(fresh);
+  }
+
+  // The library's answer for the very sizes of a product, which others find under the key once its kernel is loaded.
+  Result<std::optional<CublasLt::Algorithm>> ask_exactly(const std::string& its_key, const GemmProblem& problem,
+                                                         bool fused, CUstream stream, Seen& seen) {
+    TESSERA_TRY(open());
+    problem_ = problem;
+    return library_->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
+      const std::string doing = "asking for '" + context_.name + "'";
+      TESSERA_ASSIGN(const auto descriptors, describe(problem, fused, false, doing));
+      if (!descriptors) return std::optional<CublasLt::Algorithm>();
+      TESSERA_ASSIGN(auto answer, ask(*library_, *descriptors, alignments(fused, false), doing));
+      if (answer) TESSERA_TRY(load(*answer, fused, stream, seen));
+      choices_->put(its_key, CublasLt::bytes_of(answer));
+      return answer;
+    });
+  }
+
+private:
+  // Launches a product of problem_ by the algorithm, unless that has been `seen`, in memory that nobody else uses. False
+  // where it has.
+  Result<bool> load(const CublasLt::Algorithm& algorithm, bool fused, CUstream stream, Seen& seen) {
+    if (!seen.insert(CublasLt::bytes_of(algorithm)).second) return false;
+    // What lies in the memory does not matter, so that one block is all of the operands; where it would be larger than a
+    // workspace, for fewer columns.
+    const bool bias = fused && call_.fused && bias_, residual = fused && call_.fused && residual_;
+    const GemmProblem problem = problem_;
     auto bytes = [&](int64_t columns) {
       const GemmProblem p = with_columns(problem, columns);
       int64_t most = std::max((p.base.a + elements(p.a)) * types_.operand_bytes,
                               (p.base.b + elements(p.b)) * types_.operand_bytes);
       most = std::max(most, (p.base.c + elements(p.c)) * types_.result_bytes);
-      if (chosen->bias) most = std::max(most, (bias_->offset + p.m) * types_.result_bytes);
-      if (chosen->residual) most = std::max(most, (residual_->offset + elements(p.c)) * types_.result_bytes);
+      if (bias) most = std::max(most, (bias_->offset + p.m) * types_.result_bytes);
+      if (residual) most = std::max(most, (residual_->offset + elements(p.c)) * types_.result_bytes);
       return (most + kProductAlignment - 1) / kProductAlignment * kProductAlignment;
     };
     int64_t columns = problem.n;
     while (columns > 0 && bytes(columns) > kWorkspace) columns = size_below(columns, kSizeParts);
-    if (columns == 0) return std::optional(true); // the left matrix alone is larger
+    if (columns == 0) return true; // the left matrix alone is larger
     problem_ = with_columns(problem, columns);
-    TESSERA_ASSIGN(std::shared_ptr<PreparedProduct> product, attempt(fused, false, &chosen->algorithm));
-    if (!product) return std::optional(true); // the library does not take it there
+    TESSERA_ASSIGN(std::shared_ptr<PreparedProduct> product, attempt(fused, false, &algorithm));
+    if (!product) return true; // the library does not take it there
     TESSERA_ASSIGN(const auto made, plan(std::move(product)));
     const int64_t room = bytes(columns) + made->workspace_bytes;
     TESSERA_ASSIGN(const CUdeviceptr block, context_.context.allocate(room, stream, "loading '" + context_.name + "'"));
@@ -65,10 +101,9 @@ public:
     Status ran = made->run(stream, pointers.data(), reinterpret_cast<std::byte*>(block) + bytes(columns));
     context_.context.release(block, room, stream);
     TESSERA_TRY(std::move(ran));
-    return std::optional(true);
+    return true;
   }
 
-private:
   // What the call needs of the library.
   Status open() {
     TESSERA_ASSIGN(library_, CublasLt::of(context_.context));
@@ -190,38 +225,9 @@ private:
     return out;
   }
 
-  [[nodiscard]] static GemmProblem with_columns(GemmProblem problem, int64_t n) {
-    problem.n = problem.b.cols = problem.c.cols = n;
-    return problem;
-  }
-
-  // Where nothing but the columns of the right matrix and of the result vary, as in activations times weights, kernels of
-  // other sizes are loaded in the background.
-  void load_others(bool fused, bool pointers) const {
-    const VaryingSizes v = varying(problem_.swapped);
-    if (!context_.kernels || pointers || !v.n || v.m || v.k || problem_.batch != 1 || problem_.repeats.size() != 1 ||
-        problem_.b.transposed)
-      return;
-    struct Form {
-      Context& context;
-      std::string name;
-      MatmulCall call;
-      std::vector<Operand> operands;
-      GemmProblem problem;
-      std::set<std::string> seen;
-    };
-    context_.kernels->begin(key(with_columns(problem_, 0), fused, false), rounded_size(problem_.n, kSizeParts),
-                            [&]() -> ProductKernels::At {
-                              auto form = std::make_shared<Form>(
-                                  context_.context, context_.name, call_,
-                                  std::vector<Operand>(operands_.begin(), operands_.end()), problem_);
-                              return [form, fused](int64_t columns, CUstream stream) {
-                                const CudaPlanContext context{form->context, form->name};
-                                return MatmulPlanner(context, form->call, form->operands)
-                                    .load(with_columns(form->problem, columns), fused, stream, form->seen);
-                              };
-                            });
-  }
+  // Where nothing but the columns of the right matrix and of the result vary, as in activations times weights: whoever
+  // loads kernels of such products in the background.
+  std::shared_ptr<FormKernels> kernels_of_form(bool fused, bool pointers) const;
 
   // For a product of varying sizes whose own answer is not known, the algorithm of its cell of the grid, which takes no
   // query; `out` then says how to ask.
@@ -229,7 +235,7 @@ private:
                                                     const std::string& doing) const {
     const Alignments aligned = alignments(fused, pointers);
     const std::string its_key = key(problem_, fused, pointers);
-    load_others(fused, pointers);
+    auto form = kernels_of_form(fused, pointers);
     if (!context_.exactly && !library_->knows(its_key) && !choices_->find(its_key)) {
       const GemmProblem like = on_grid(problem_, varying(problem_.swapped), types_.operand_bytes, types_.result_bytes);
       if (const std::string cell = key(like, fused, pointers); cell != its_key) {
@@ -239,7 +245,7 @@ private:
         }));
         if (near)
           if (const auto bytes = workspace_of(near->algo, *out.descriptors); bytes && *bytes <= kWorkspace) {
-            out.ask_exactly = asking(out, its_key, aligned, doing);
+            out.ask_exactly = asking(out, its_key, aligned, doing, std::move(form));
             out.ask_ms = library_->mean_ms();
             return std::optional(CublasLt::Algorithm{near->algo, *bytes});
           }
@@ -248,20 +254,9 @@ private:
     return library_->algorithm(its_key, [&] { return chosen(its_key, *out.descriptors, aligned, doing); });
   }
 
-  std::function<bool()> asking(const PreparedProduct& product, const std::string& its_key, const Alignments& aligned,
-                               const std::string& doing) const {
-    return [library = library_, choices = choices_, &product, its_key, aligned, doing] {
-      std::lock_guard lock(product.mutex);
-      auto found = library->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
-        TESSERA_ASSIGN(auto answer, ask(*library, *product.descriptors, aligned, doing));
-        choices->put(its_key, CublasLt::bytes_of(answer));
-        return answer;
-      });
-      if (!found.ok()) TESSERA_LOGF(LogChannel::Perf, found.error().message);
-      return found.ok() && *found &&
-             std::memcmp(&(*found)->algo, &product.algorithm.algo, sizeof product.algorithm.algo) != 0;
-    };
-  }
+  std::function<bool(CUstream)> asking(const PreparedProduct& product, const std::string& its_key,
+                                       const Alignments& aligned, const std::string& doing,
+                                       std::shared_ptr<FormKernels> form) const;
 
   // Bytes of workspace that an algorithm takes for a product; nothing where the library does not take it there.
   [[nodiscard]] std::optional<int64_t> workspace_of(const cublasLtMatmulAlgo_t& algo,
@@ -327,23 +322,88 @@ private:
   std::shared_ptr<KeptChoices> choices_;
 };
 
+// Products of a form, for ProductKernels. It keeps what a planner takes of a call that may be gone.
+class FormKernels final : public ProductKernels::Form {
+public:
+  FormKernels(Context& context, const std::string& name, const MatmulCall& call, std::span<const Operand> operands,
+              const GemmProblem& problem, bool fused)
+      : name_(name), place_{context, name_}, call_(call), operands_(operands.begin(), operands.end()),
+        problem_(problem), fused_(fused) {}
+
+  Result<std::optional<bool>> make_ready(int64_t columns, CUstream stream) override {
+    return MatmulPlanner(place_, call_, operands_).make_ready(with_columns(problem_, columns), fused_, stream, seen_);
+  }
+  Result<std::optional<CublasLt::Algorithm>> ask_exactly(const std::string& key, int64_t columns, CUstream stream) {
+    return MatmulPlanner(place_, call_, operands_)
+        .ask_exactly(key, with_columns(problem_, columns), fused_, stream, seen_);
+  }
+
+private:
+  const std::string name_;
+  const CudaPlanContext place_;
+  const MatmulCall call_;
+  const std::vector<Operand> operands_;
+  const GemmProblem problem_;
+  const bool fused_;
+  MatmulPlanner::Seen seen_;
+};
+
+std::shared_ptr<FormKernels> MatmulPlanner::kernels_of_form(bool fused, bool pointers) const {
+  const VaryingSizes v = varying(problem_.swapped);
+  if (!context_.kernels || !context_.loads_ahead || pointers || !v.n || v.m || v.k || problem_.batch != 1 ||
+      problem_.repeats.size() != 1 || problem_.b.transposed)
+    return nullptr;
+  return std::static_pointer_cast<FormKernels>(
+      context_.kernels->form(key(with_columns(problem_, 0), fused, false), rounded_size(problem_.n, kSizeParts), [&] {
+        return std::make_shared<FormKernels>(context_.context, context_.name, call_, operands_, problem_, fused);
+      }));
+}
+
+std::function<bool(CUstream)> MatmulPlanner::asking(const PreparedProduct& product, const std::string& its_key,
+                                                    const Alignments& aligned, const std::string& doing,
+                                                    std::shared_ptr<FormKernels> form) const {
+  return [library = library_, choices = choices_, &product, its_key, aligned, doing,
+          form = std::move(form)](CUstream stream) {
+    auto found = form ? form->ask_exactly(its_key, product.problem.n, stream)
+                      : library->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
+                          std::lock_guard lock(product.mutex);
+                          TESSERA_ASSIGN(auto answer, ask(*library, *product.descriptors, aligned, doing));
+                          choices->put(its_key, CublasLt::bytes_of(answer));
+                          return answer;
+                        });
+    if (!found.ok()) TESSERA_LOGF(LogChannel::Perf, found.error().message);
+    return found.ok() && *found &&
+           std::memcmp(&(*found)->algo, &product.algorithm.algo, sizeof product.algorithm.algo) != 0;
+  };
+}
+
 } // namespace
 
-std::optional<ProductImprovement> improvement_of(const PreparedProducts& products) {
-  std::vector<std::shared_ptr<const PreparedProduct>> near;
+std::optional<ProductImprovement> improvement_of(const PreparedProducts& products, ProductKernels* kernels) {
+  struct Question {
+    PreparedProducts products;
+    std::atomic<bool> others = false;
+    void ask(CUstream stream) {
+      bool any = false;
+      for (const auto& product : products) any = product->ask_exactly(stream) || any; // of each
+      others = any;
+    }
+  };
+  auto question = std::make_shared<Question>();
   ProductImprovement out;
   for (const auto& product : products)
     if (product && product->ask_exactly) {
-      near.push_back(product);
+      question->products.push_back(product);
       out.ms += product->ask_ms;
     }
-  if (near.empty()) return std::nullopt;
+  if (question->products.empty()) return std::nullopt;
   out.ms *= kSizeParts; // an algorithm for sizes that are larger by a part costs about so much more
-  out.ask = [near = std::move(near)] {
-    bool other = false;
-    for (const auto& product : near) other = product->ask_exactly() || other; // of each
-    return other;
+  out.begin = [question, kernels] {
+    if (kernels) return kernels->ask([question](CUstream stream) { question->ask(stream); });
+    question->ask(nullptr);
+    return true;
   };
+  out.outdated = [question] { return question->others.load(); };
   return out;
 }
 

@@ -68,8 +68,9 @@ struct PreparedProduct {
   int calls = 1;
   bool epilogue_done = true;
   mutable std::mutex mutex; // of the descriptor's bias, which a run changes
-  // The algorithm is that of sizes near these: queries that for these; true if it is another one.
-  std::function<bool()> ask_exactly;
+  // The algorithm is that of sizes near these: queries that for these; true if it is another one. Its kernel is then
+  // loaded on the stream, where ProductKernels loads those of such products.
+  std::function<bool(CUstream)> ask_exactly;
   double ask_ms = 0; // what that takes, by those before
 };
 

@@ -84,10 +84,10 @@ public:
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
-    auto* kernels = account_->limit() == 0 ? kernels_.get() : nullptr; // loading takes memory for a moment
-    TESSERA_TRY(prepare_steps(
-        {context_, recorder_, variant, *l.code, l.table, l.reports, memory_.resting(), dependent_launch_, kernels},
-        segment, call, plan, l.refused));
+    const bool loads_ahead = account_->limit() == 0; // that takes memory for a moment
+    TESSERA_TRY(prepare_steps({context_, recorder_, variant, *l.code, l.table, l.reports, memory_.resting(),
+                               dependent_launch_, kernels_.get(), loads_ahead},
+                              segment, call, plan, l.refused));
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
   }

@@ -41,17 +41,20 @@ struct CudaPlanContext {
   bool can_finish = false; // there is an EpilogueKernel to run where the library refuses the fused epilogue
   bool exactly = false;    // choices are for these very sizes, not for those of the grid (gemm_sizes.h)
   std::shared_ptr<const PreparedProduct>* product = nullptr; // of the call's class; made where it is null
-  ProductKernels* kernels = nullptr;                         // loads those of other sizes; null: nobody does
+  ProductKernels* kernels = nullptr;                         // null: nothing is done in the background
+  bool loads_ahead = false;                                  // kernels of other sizes are loaded there
 };
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
 plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands);
-// Of products that are computed by the algorithms of sizes near theirs: `ask` asks the library for theirs, which pays
-// when calls have taken so long. True: one is another, and the plan is to be made again. Nothing where there are no such products.
+// Of products that are computed by the algorithms of sizes near theirs: `begin` asks the library for theirs, in the
+// background where there is one, which pays when calls have taken `ms`. False: not now. `outdated`: one is another, and
+// the plan is to be made again. Nothing where there are no such products.
 struct ProductImprovement {
-  std::function<bool()> ask;
+  std::function<bool()> begin, outdated;
   double ms = 0;
 };
-[[nodiscard]] std::optional<ProductImprovement> improvement_of(const PreparedProducts& products);
+[[nodiscard]] std::optional<ProductImprovement> improvement_of(const PreparedProducts& products,
+                                                               ProductKernels* kernels);
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
 plan_cuda_conv(const CudaPlanContext& context, const ConvCall& call, std::span<const Operand> operands);
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>

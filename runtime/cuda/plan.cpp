@@ -142,11 +142,9 @@ public:
 
 private:
   void improve_products() {
-    auto better = improvement_of(products_);
-    if (!better) return;
-    const auto differs = std::make_shared<bool>(false);
-    plan_.improvements.push_back({[differs, ask = std::move(better->ask)] { *differs = ask(); },
-                                  [ms = better->ms] { return ms; }, [differs] { return *differs; }});
+    if (auto better = improvement_of(products_, place_.kernels))
+      plan_.improvements.push_back(
+          {std::move(better->begin), [ms = better->ms] { return ms; }, std::move(better->outdated)});
   }
   // Of host steps and of strings the executor takes care.
   [[nodiscard]] bool is_copy_on_gpu(const Step& step) const {
@@ -197,8 +195,8 @@ private:
     } else {
       change_buffers(variant_, form, operands);
     }
-    CudaPlanContext context{*place_.context,       l.name,        form.epilogue.has_value(), plan_.settled,
-                            &products_[its_class], place_.kernels};
+    CudaPlanContext context{*place_.context,       l.name,         form.epilogue.has_value(), plan_.settled,
+                            &products_[its_class], place_.kernels, place_.loads_ahead};
     auto planned = [&]() -> Result<std::unique_ptr<CudaLibraryPlan>> {
       if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) return plan_cuda_matmul(context, *matmul, operands);
       if (const auto* conv = std::get_if<ConvCall>(&l.call)) return plan_cuda_conv(context, *conv, operands);
@@ -287,6 +285,7 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
   if (!make.empty())
     better.begin = [make = std::move(make)] {
       for (const auto& one : make) one();
+      return true;
     };
   better.cost_ms = std::move(make_ms);
   better.outdated = [making = std::move(making)] {

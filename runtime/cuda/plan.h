@@ -62,9 +62,10 @@ struct PlanPlace {
   LoadedExecutable& code;
   BufferTable& table; // of all runs of the variant, as are `reports`
   Reports& reports;
-  RestingMemory& resting;  // will hold addresses when steps run
-  bool dependent_launch;   // where it is possible
-  ProductKernels* kernels; // null: nothing is loaded beforehand
+  RestingMemory& resting; // will hold addresses when steps run
+  bool dependent_launch;  // where it is possible
+  ProductKernels* kernels;
+  bool loads_ahead; // kernels of products, before a call needs them
 };
 
 // Device::choose for a segment whose attentions the library may take.

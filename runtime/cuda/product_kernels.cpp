@@ -26,29 +26,41 @@ void ProductKernels::enter() {
 void ProductKernels::leave() {
   std::unique_lock lock(mutex_);
   if (--users_ > 0) return;
-  while (walks_.size() > (busy_ ? 1 : 0)) {
-    begun_.erase(walks_.back().form);
-    walks_.pop_back();
-  }
+  questions_.clear();
+  for (const Walk& walk : walks_) forms_.erase(walk.name);
+  walks_.clear();
   done_.wait(lock, [&] { return !busy_; });
 }
 
-void ProductKernels::begin(const std::string& form, int64_t near, const std::function<At()>& at) {
-  {
-    std::lock_guard lock(mutex_);
-    if (!begun_.insert(form).second) return;
-  }
-  std::list<Walk> walk;
-  walk.push_back({form, at(), near, size_below(near, kSizeParts)});
+std::shared_ptr<ProductKernels::Form> ProductKernels::form(const std::string& name, int64_t near,
+                                                           const std::function<std::shared_ptr<Form>()>& make) {
   std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+  if (const auto found = forms_.find(name); found != forms_.end()) return found->second;
+  std::list<Walk> walk;
+  walk.push_back({name, make(), near, size_below(near, kSizeParts)});
+  start_thread();
+  const auto& form = forms_.emplace(name, walk.front().form).first->second;
   walks_.splice(walks_.end(), walk);
   more_.notify_one();
+  return form;
+}
+
+bool ProductKernels::ask(Question question) {
+  std::lock_guard lock(mutex_);
+  if (questions_.size() >= kMostQuestions) return false;
+  start_thread();
+  questions_.push_back(std::move(question));
+  more_.notify_one();
+  return true;
 }
 
 void ProductKernels::wait() {
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [&] { return walks_.empty() && !busy_; });
+  done_.wait(lock, [&] { return walks_.empty() && questions_.empty() && !busy_; });
+}
+
+void ProductKernels::start_thread() {
+  if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
 }
 
 void ProductKernels::work() {
@@ -56,36 +68,59 @@ void ProductKernels::work() {
   context_.keep_out_of_captures();
   std::unique_lock lock(mutex_);
   while (true) {
-    more_.wait(lock, [&] { return stop_ || !walks_.empty(); });
+    more_.wait(lock, [&] { return stop_ || !walks_.empty() || !questions_.empty(); });
     if (stop_) break;
     busy_ = true;
-    Walk& walk = walks_.front(); // stays in place: others are added behind it
-    lock.unlock();
-    const bool goes_on = step(walk);
-    lock.lock();
-    busy_ = false;
-    if (goes_on && users_ > 0) {
-      walks_.splice(walks_.end(), walks_, walks_.begin());
+    if (walks_.empty()) {
+      Question question = std::move(questions_.front());
+      questions_.pop_front();
+      lock.unlock();
+      answer(question);
+      question = nullptr; // what it holds goes before the one that waits for it
+      lock.lock();
     } else {
-      if (goes_on) begun_.erase(walk.form);
-      walks_.pop_front();
+      std::list<Walk> walk;
+      walk.splice(walk.end(), walks_, walks_.begin());
+      lock.unlock();
+      const bool goes_on = step(walk.front());
+      lock.lock();
+      if (goes_on && users_ > 0)
+        walks_.splice(walks_.end(), walk);
+      else if (goes_on)
+        forms_.erase(walk.front().name);
     }
+    busy_ = false;
     done_.notify_all();
   }
   if (stream_) context_.driver().cuStreamDestroy(stream_);
+}
+
+Status ProductKernels::make_stream() {
+  if (!stream_)
+    TESSERA_CUDA_TRY(context_, "loading kernels of products", cuStreamCreateWithPriority, &stream_,
+                     CU_STREAM_NON_BLOCKING, 0);
+  return {};
+}
+
+void ProductKernels::answer(const Question& question) {
+  const Status asked = guarded("asking for products", [&]() -> Status {
+    TESSERA_TRY(make_stream());
+    question(stream_);
+    return {};
+  });
+  if (!asked.ok())
+    TESSERA_LOGF(LogChannel::Perf, "products keep the algorithms of sizes near theirs: " + asked.error().str());
 }
 
 bool ProductKernels::step(Walk& walk) {
   if (walk.up == 0 || walk.down == 0) walk.upwards = walk.up != 0;
   const int64_t columns = walk.upwards ? walk.up : walk.down;
   auto done = guarded("loading kernels of products", [&]() -> Result<std::optional<bool>> {
-    if (!stream_)
-      TESSERA_CUDA_TRY(context_, "loading kernels of products", cuStreamCreateWithPriority, &stream_,
-                       CU_STREAM_NON_BLOCKING, 0);
-    return walk.at(columns, stream_);
+    TESSERA_TRY(make_stream());
+    return walk.form->make_ready(columns, stream_);
   });
   if (!done.ok()) {
-    TESSERA_LOGF(LogChannel::Perf, "kernels of " + walk.form + " are not loaded beforehand: " + done.error().str());
+    TESSERA_LOGF(LogChannel::Perf, "kernels of " + walk.name + " are not loaded beforehand: " + done.error().str());
     return false;
   }
   if (walk.upwards) {

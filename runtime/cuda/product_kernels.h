@@ -1,28 +1,38 @@
-// Loads kernels of cuBLASLt before a call needs them.
+// Loads kernels of cuBLASLt before a call needs them, and asks the library for sizes that come again.
 //
 // CUDA loads a kernel when it is first launched, which takes milliseconds. A model whose sizes vary from call to call meets
 // others for a long time. So the first product of a form, such as f16 [n, 768] x [768, 3072] with n varying, begins a walk:
 // on a thread of the context the library's choices for other n are found out, from the grid of gemm_sizes.h that calls
 // choose from, and each new kernel is launched in memory that nobody reads, which an executor whose memory has a limit
 // does without. (A capture would load it, too, but who waits for the whole device meanwhile gets an error.) No choice
-// becomes another one.
+// becomes another one. Questions come when all walks have ended: who asks has a kernel meanwhile.
 //
 //   first call n = 300     320, 352, 288, 384, 256, ...     downwards to 1; upwards until eight sizes in a row, which is
 //                                                           one doubling, have brought no new kernel
 #pragma once
 #include "runtime/cuda/context.h"
 #include <condition_variable>
+#include <deque>
+#include <functional>
 #include <list>
-#include <set>
+#include <map>
 #include <thread>
 
 namespace tessera::cuda {
 
 class ProductKernels {
 public:
-  // Makes the product of so many columns ready. True if that took a kernel which the form had not taken before; the
-  // stream is the thread's. Nothing where the GPU has no room for such a product.
-  using At = std::function<Result<std::optional<bool>>(int64_t columns, CUstream stream)>;
+  // Products that differ in their columns alone. What it does is done on one thread, with the context current; the
+  // stream is the thread's.
+  class Form {
+  public:
+    virtual ~Form() = default;
+    // Makes the product of so many columns ready. True if that took a kernel which the form had not taken before.
+    // Nothing where the GPU has no room for such a product.
+    virtual Result<std::optional<bool>> make_ready(int64_t columns, CUstream stream) = 0;
+  };
+  using Question = std::function<void(CUstream stream)>; // likewise
+  static constexpr size_t kMostQuestions = 64;           // that wait
 
   // Those of the context.
   [[nodiscard]] static Result<std::shared_ptr<ProductKernels>> of(Context& context);
@@ -35,32 +45,37 @@ public:
   // what is being done: a process must not end while a kernel is loaded.
   void enter();
   void leave();
-  // Begins the form's walk at `near`, a size of the grid, unless it has been begun. `at` is called on one thread, with
-  // the context current.
-  void begin(const std::string& form, int64_t near, const std::function<At()>& at);
-  // Until all walks have ended.
+  // The form of this name. Where there is none, it is made, and its walk begun at `near`, a size of the grid.
+  std::shared_ptr<Form> form(const std::string& name, int64_t near, const std::function<std::shared_ptr<Form>()>& make);
+  // False where too many wait.
+  [[nodiscard]] bool ask(Question question);
+  // Until all walks have ended, and all questions.
   void wait();
 
 private:
   struct Walk {
-    std::string form;
-    At at;
+    std::string name;
+    std::shared_ptr<Form> form;
     int64_t up = 0, down = 0; // the next sizes; 0: none
     bool upwards = true;
     int nothing_new = 0; // upwards, in a row
   };
   void work();
+  void start_thread();
+  void answer(const Question& question);
   [[nodiscard]] bool step(Walk& walk); // false: it has ended
+  [[nodiscard]] Status make_stream();
 
   Context& context_;
   CUstream stream_ = nullptr; // of the thread
   std::mutex mutex_;          // of what follows
   std::condition_variable more_, done_;
-  std::set<std::string> begun_;
-  std::list<Walk> walks_; // in turn, so that the nearest sizes of all come first; the first one is made while busy_
+  std::map<std::string, std::shared_ptr<Form>> forms_;
+  std::list<Walk> walks_; // in turn, so that the nearest sizes of all come first
+  std::deque<Question> questions_;
   int users_ = 0;
   bool busy_ = false, stop_ = false;
-  std::thread thread_; // started by the first walk
+  std::thread thread_; // started by the first form or question
 };
 
 } // namespace tessera::cuda

@@ -12,7 +12,8 @@ namespace {
 using fake_cublaslt::Machine;
 
 // [rows, 40] x [40, 24], of which the rows vary from call to call.
-Status plan_rows(Machine& machine, int64_t rows, ProductKernels* kernels) {
+Status plan_rows(Machine& machine, int64_t rows, ProductKernels* kernels,
+                 std::shared_ptr<const PreparedProduct>* product = nullptr) {
   Context::Current current(machine.gpu->context());
   const Product p = dense_product(DType::F16, {}, rows, 24, 40);
   ShapeEnv env;
@@ -23,7 +24,7 @@ Status plan_rows(Machine& machine, int64_t rows, ProductKernels* kernels) {
   std::vector<Operand> operands = {p.a.view, p.b.view, p.c.view};
   for (size_t i = 0; i < operands.size(); ++i) operands[i].buffer = static_cast<BufferId>(i);
   const std::string name = "rows";
-  return plan_cuda_matmul({machine.gpu->context(), name, false, false, nullptr, kernels}, call, operands).ok()
+  return plan_cuda_matmul({machine.gpu->context(), name, false, false, product, kernels, true}, call, operands).ok()
              ? Status()
              : Status(Diagnostic(ErrorCode::Internal, "no plan"));
 }
@@ -74,7 +75,7 @@ TEST(ProductKernels, OnlyWhereColumnsAloneVary) {
     }
     Context::Current current(machine.gpu->context());
     EXPECT_TRUE(
-        plan_cuda_matmul({machine.gpu->context(), name, false, false, nullptr, kernels.get()}, call, views).ok());
+        plan_cuda_matmul({machine.gpu->context(), name, false, false, nullptr, kernels.get(), true}, call, views).ok());
   }
   kernels->wait();
   EXPECT_EQ(machine.state.calls, 0);
@@ -87,17 +88,24 @@ TEST(ProductKernels, TheLastUserGivesUpWhatIsLeft) {
   std::atomic<int> calls = 0;
   std::promise<void> hold;
   const std::shared_future<void> released = hold.get_future().share();
-  auto at = [&]() -> ProductKernels::At {
-    return [&](int64_t, CUstream) -> Result<std::optional<bool>> {
+  struct Form final : ProductKernels::Form {
+    explicit Form(std::function<std::optional<bool>()> f) : answer(std::move(f)) {}
+    Result<std::optional<bool>> make_ready(int64_t, CUstream) override { return answer(); }
+    std::function<std::optional<bool>()> answer;
+  };
+  auto slow = [&] {
+    return std::make_shared<Form>([&] {
       ++calls;
       released.wait();
       return std::optional(true);
-    };
+    });
   };
   kernels->enter();
   kernels->enter();
-  kernels->begin("a form", 8, at);
+  kernels->form("a form", 8, slow);
   while (calls == 0) std::this_thread::yield();
+  bool asked = false;
+  EXPECT_TRUE(kernels->ask([&](CUstream) { asked = true; }));
   kernels->leave(); // another one is there
   std::thread release([&] { hold.set_value(); });
   kernels->leave();
@@ -106,10 +114,68 @@ TEST(ProductKernels, TheLastUserGivesUpWhatIsLeft) {
   EXPECT_GE(done, 1);
   kernels->wait();
   EXPECT_EQ(calls, done) << "nothing after it";
+  EXPECT_FALSE(asked);
   kernels->enter();
-  kernels->begin("a form", 8,
-                 [] { return [](int64_t, CUstream) -> Result<std::optional<bool>> { return std::optional<bool>(); }; });
+  kernels->form("a form", 8, [] { return std::make_shared<Form>([] { return std::optional<bool>(); }); });
   kernels->wait(); // begun anew: the first answer ends it upwards
+  kernels->leave();
+}
+
+// A plan that is used again asks for its own sizes, away from calls, and what calls then find is loaded.
+TEST(ProductKernels, AnswersForSizesThatComeAgainAreLoaded) {
+  Machine machine;
+  const auto kernels = kernels_of(machine);
+  kernels->enter();
+  PreparedProducts products(1);
+  ASSERT_TRUE(plan_rows(machine, 97, kernels.get(), &products[0]).ok());
+  kernels->wait();
+  const auto loaded = machine.state.algorithms.size();
+  const int heuristics = machine.state.heuristics;
+
+  auto better = improvement_of(products, kernels.get());
+  ASSERT_TRUE(better.has_value());
+  std::promise<void> hold;
+  ASSERT_TRUE(kernels->ask([released = hold.get_future().share()](CUstream) { released.wait(); }));
+  ASSERT_TRUE(better->begin());
+  EXPECT_FALSE(better->outdated());
+  EXPECT_EQ(machine.state.heuristics, heuristics) << "not in the call";
+  PreparedProducts before(1);
+  ASSERT_TRUE(plan_rows(machine, 97, kernels.get(), &before[0]).ok());
+  EXPECT_TRUE(improvement_of(before, kernels.get()).has_value())
+      << "meanwhile another plan takes what the first one took";
+  hold.set_value();
+  kernels->wait();
+  EXPECT_TRUE(better->outdated()) << "the fake's answers all differ";
+  EXPECT_EQ(machine.state.heuristics, heuristics + 1);
+  ASSERT_EQ(machine.state.algorithms.size(), loaded + 1);
+
+  PreparedProducts after(1);
+  ASSERT_TRUE(plan_rows(machine, 97, kernels.get(), &after[0]).ok());
+  EXPECT_FALSE(improvement_of(after, kernels.get()).has_value());
+  EXPECT_EQ(machine.state.heuristics, heuristics + 1);
+  kernels->leave();
+  EXPECT_EQ(machine.gpu->context().held_bytes(), 0);
+}
+
+TEST(ProductKernels, QuestionsAreBounded) {
+  Machine machine;
+  const auto kernels = kernels_of(machine);
+  kernels->enter();
+  std::promise<void> hold;
+  std::atomic<bool> waits = false;
+  ASSERT_TRUE(kernels->ask([&](CUstream) {
+    waits = true;
+    hold.get_future().wait();
+  }));
+  while (!waits) std::this_thread::yield();
+  std::atomic<int> answered = 0;
+  for (size_t i = 0; i < ProductKernels::kMostQuestions; ++i) EXPECT_TRUE(kernels->ask([&](CUstream) { ++answered; }));
+  EXPECT_FALSE(kernels->ask([&](CUstream) { ++answered; }));
+  hold.set_value();
+  kernels->wait();
+  EXPECT_EQ(answered, ProductKernels::kMostQuestions);
+  EXPECT_TRUE(kernels->ask([](CUstream) { throw std::bad_alloc(); })) << "which ends no thread";
+  kernels->wait();
   kernels->leave();
 }
 
