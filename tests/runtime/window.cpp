@@ -184,13 +184,12 @@ bool check_conv(uint32_t seed, int threads) {
         ixs[d + 2] = i;
         iks[d + 2] = t[d];
       }
-      for (int64_t c = 0; c < cg; ++c) {
-        ixs[1] = g * cg + c;
-        iks[0] = transposed ? g * cg + c : o[1];
-        iks[1] = transposed ? o[1] % og : c;
-        sum += static_cast<double>(tx.as<float>()[static_cast<size_t>(at(lx, ixs))]) *
-               tk.as<float>()[static_cast<size_t>(at(lk, iks))];
-      }
+      ixs[1] = g * cg; // and the channels behind it
+      iks[0] = transposed ? g * cg : o[1];
+      iks[1] = transposed ? o[1] % og : 0;
+      const float *px = tx.as<float>().data() + at(lx, ixs), *pk = tk.as<float>().data() + at(lk, iks);
+      for (int64_t c = 0; c < cg; ++c)
+        sum += static_cast<double>(px[c * lx.strides[1]]) * pk[c * lk.strides[transposed ? 0 : 1]];
     });
     want[static_cast<size_t>(at(ly, o))] = epilogue ? 2 * sum : sum;
   });
