@@ -21,11 +21,11 @@ function(tessera_library name)
   endif()
 endfunction()
 
-# The command and the test programs of a release are compiled with little optimisation: what they spend time in are the libraries,
-# which keep theirs.
-function(tessera_compile_quickly name)
+# The command of a release is compiled with little optimisation (-O1) and its test programs with none (-O0): what they spend time in
+# are the libraries, which keep theirs.
+function(tessera_compile_quickly name level)
   if(NOT TESSERA_SANITIZE)
-    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:${level}>)
   endif()
 endfunction()
 
@@ -39,7 +39,7 @@ function(tessera_tests folder)
   endif()
   add_executable(test_${folder} ${sources})
   target_link_libraries(test_${folder} PRIVATE ${ARG_LINK} GTest::gtest GTest::gtest_main)
-  tessera_compile_quickly(test_${folder})
+  tessera_compile_quickly(test_${folder} -O0)
   tessera_precompile_as(test_${folder} test)
   target_compile_definitions(test_${folder} PRIVATE TESSERA_TEST_DIR="${CMAKE_CURRENT_SOURCE_DIR}/${folder}" TESSERA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TESSERA_BINARY_DIR="${CMAKE_BINARY_DIR}")
   if(NOT ARG_SHARDS)
