@@ -21,8 +21,8 @@ function(tessera_library name)
   endif()
 endfunction()
 
-# The command of a release is compiled with little optimisation (-O1) and its test programs with none (-O0): what they spend time in
-# are the libraries, which keep theirs.
+# The command of a release and fuzzers are compiled with little optimisation (-O1), test programs with none (-O0): what they spend time
+# in are the libraries, which keep theirs.
 function(tessera_compile_quickly name level)
   if(NOT TESSERA_SANITIZE)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:${level}>)
