@@ -56,6 +56,15 @@ TEST_F(CommandFiles, ThatAreFifosAreRefusedAtOnce) {
   expect(4, "tune --merge fifo", {"fifo", is});
 }
 
+TEST_F(CommandFiles, StandardOutputOnAFullDiskIsAnError) {
+  const int status =
+      std::system(("'" TESSERA_BINARY_DIR "/bin/tessera' opt --list >/dev/full 2>'" + path("error.txt") + "'").c_str());
+  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 4);
+  std::ostringstream said;
+  said << std::ifstream(path("error.txt")).rdbuf();
+  EXPECT_NE(said.str().find("cannot write to standard output: No space left"), std::string::npos) << said.str();
+}
+
 TEST_F(CommandFiles, AreNotWrittenToFifosThatNobodyReads) {
   const std::string relu = "'" + kSeeds + "import/relu.onnx'";
   expect(4, "explain " + relu + " -o fifo", {"fifo", "is a FIFO", "that somebody reads"});

@@ -1,8 +1,10 @@
 // tessera: run, explain, diff, compile, bench, tune, calibrate, test, debug, reduce, opt, ops, cache, triton. Each subcommand is a file of its name.
 #include "command.h"
 #include "graph/support/guarded.h"
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 
 using namespace tessera;
 using namespace tessera::command;
@@ -39,6 +41,10 @@ int main(int argc, char** argv) {
   int code = info(ErrorCode::OutOfMemory).exit_code;
   auto ended = guarded("running the command", [&]() -> Status {
     code = run(argc, argv);
+    // Now: whether it arrives is to be said, and what drivers do when a process ends must not lose it.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      return Diagnostic(ErrorCode::FileError, std::string("cannot write to standard output: ") + std::strerror(errno))
+          .note("is the disk full that it goes to?");
     return {};
   });
   if (ended.ok()) return code;
