@@ -221,7 +221,10 @@ std::shared_ptr<const AttentionEngines::Entry> AttentionEngines::engine(const At
   std::string key = problem.key();
   if (!entries_.contains(key)) {
     make_room();
-    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    if (!thread_.joinable()) {
+      thread_ = std::thread([this] { work(); });
+      ++open_; // its start: a process must not end while the library makes a handle
+    }
     auto fresh = std::make_shared<Entry>();
     jobs_.push_back({problem, fresh});
     entries_[key].entry = std::move(fresh); // from now on others wait for the job
@@ -265,6 +268,8 @@ void AttentionEngines::work() {
   cudnnHandle_t handle = nullptr;
   if (!current.status().ok() || library_->cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS) handle = nullptr;
   std::unique_lock lock(mutex_);
+  --open_;
+  done_.notify_all();
   while (true) {
     more_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
     if (stop_) break;

@@ -71,7 +71,7 @@ private:
   std::map<std::string, Kept> entries_;
   uint64_t requests_ = 0;
   std::deque<Job> jobs_;
-  size_t open_ = 0; // jobs that are not done
+  size_t open_ = 0; // jobs that are not done, and the start of the thread
   int64_t made_ = 0;
   double made_ms_ = 0;
   bool stop_ = false;

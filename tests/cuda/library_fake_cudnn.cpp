@@ -4,6 +4,9 @@
 #include "runtime/cuda/cudnn_attention.h"
 #include "tests/cuda/fake_cudnn.h"
 #include "tests/runtime/build_executable.h"
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 namespace tessera::cuda {
 namespace {
@@ -168,6 +171,26 @@ TEST(CudnnAttention, AnExecutorThatGoesLeavesNoPlanBeingMade) {
   EXPECT_LE(asked, 19u);
   engines->reset();
   EXPECT_EQ(run.machine.state.asked.size(), asked);
+}
+
+// A process that ends then must not do so while the library loads its files.
+TEST(CudnnAttention, AnExecutorThatGoesWaitsForTheStartOfTheThread) {
+  static decltype(&::cudnnCreate) create;
+  static std::atomic<int> started, made;
+  started = made = 0;
+  AttentionRun run(false);
+  create = run.machine.dnn->cudnnCreate;
+  run.machine.dnn->cudnnCreate = [](cudnnHandle_t* handle) {
+    ++started;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const auto status = create(handle);
+    ++made;
+    return status;
+  };
+  for (int call = 0; call < 3; ++call) run.call(5);
+  run.executor.reset();
+  EXPECT_EQ(started, 1);
+  EXPECT_EQ(made, 1);
 }
 
 TEST(CudnnAttention, APlanIsWaitedForWhereThatIsWanted) {
