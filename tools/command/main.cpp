@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
     // Now: whether it arrives is to be said, and what drivers do when a process ends must not lose it.
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
       return Diagnostic(ErrorCode::FileError, std::string("cannot write to standard output: ") + std::strerror(errno))
-          .note("is the disk full that it goes to?");
+          .note("direct it to a disk that has room");
     return {};
   });
   if (ended.ok()) return code;
