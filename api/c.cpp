@@ -104,7 +104,7 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
   SessionOptions options;
   TESSERA_ASSIGN(DeviceChoice choice, choose_device_here(given.device ? given.device : "auto"));
   choice.apply(options.compile);
-  options.executor.gpu = choice.gpu;
+  choice.apply(options.executor);
   options.compile.threads = given.threads;
   TESSERA_TRY(apply({given.tf32, given.plan}, options.compile));
   if (given.tune_share != 0) options.tune_share = std::max(given.tune_share, 0.0);

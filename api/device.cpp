@@ -1,5 +1,5 @@
 #include "api/device.h"
-#include "runtime/cuda/context.h"
+#include "runtime/cuda/library_start.h"
 #include <charconv>
 
 namespace tessera {
@@ -17,10 +17,17 @@ void DeviceChoice::apply(CompileOptions& options) const {
   options.find_libraries = find_libraries;
 }
 
+void DeviceChoice::apply(ExecutorOptions& options) const {
+  options.gpu = gpu;
+  options.gpu_libraries = libraries;
+}
+
 namespace {
 
 // Code for a GPU that is here: PTX that newer ones run as well, machine code for this one.
 Result<DeviceChoice> open_gpu(int gpu) {
+  auto libraries = std::make_shared<cuda::LibraryStart>();
+  libraries->begin(gpu, {.products = true}); // nearly all models have some
   TESSERA_ASSIGN(auto context, cuda::Context::open(gpu));
   const auto& p = context->properties();
   if (p.major < 8)
@@ -39,6 +46,7 @@ Result<DeviceChoice> open_gpu(int gpu) {
   c.memory_peak_bytes_per_us = p.memory_peak_bytes_per_us;
   c.driver = cuda::version_text(context->driver().version);
   c.find_libraries = true;
+  c.libraries = std::move(libraries);
   c.why = p.name + " (" + p.arch() + ")";
   return c;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "codegen/driver/options.h"
 #include "graph/support/result.h"
+#include "runtime/run.h"
 
 namespace tessera {
 
@@ -10,14 +11,16 @@ struct DeviceChoice {
   std::string name;   // "NVIDIA H200", empty for the CPU and for a GPU that is only compiled for
   std::string why;    // for people: what decided, and what was missing where a GPU was not taken
   std::string arch, assemble_for;
-  int multiprocessors = 0;                // as the driver reports them, like what follows
-  int64_t shared_bytes = 0, l2_bytes = 0; // of a block; of the device
-  double memory_peak_bytes_per_us = 0;    // memory clock times bus width
-  int gpu = 0;                            // which one, as the driver counts them: ExecutorOptions::gpu
-  std::string driver;                     // "13.0", of a GPU that is here
-  bool find_libraries = false;            // as CompileOptions::find_libraries
+  int multiprocessors = 0;                       // as the driver reports them, like what follows
+  int64_t shared_bytes = 0, l2_bytes = 0;        // of a block; of the device
+  double memory_peak_bytes_per_us = 0;           // memory clock times bus width
+  int gpu = 0;                                   // which one, as the driver counts them: ExecutorOptions::gpu
+  std::string driver;                            // "13.0", of a GPU that is here
+  bool find_libraries = false;                   // as CompileOptions::find_libraries
+  std::shared_ptr<cuda::LibraryStart> libraries; // of a GPU that is here: ExecutorOptions::gpu_libraries
 
   void apply(CompileOptions& options) const;
+  void apply(ExecutorOptions& options) const;
 };
 
 // `requested`: "cpu"; "cuda", the first GPU of this machine; "cuda:1", the second; "auto", that GPU if there is one

@@ -15,8 +15,9 @@ class Cache;         // runtime/cache/cache.h
 class MemoryAccount; // runtime/memory_account.h
 
 namespace cuda {
-class Context; // runtime/cuda/context.h
-}
+class Context;      // runtime/cuda/context.h
+class LibraryStart; // runtime/cuda/library_start.h
+} // namespace cuda
 
 // Thread pool shared by executors: oneTBB arena of `threads` workers. Libraries run single-threaded inside its tasks.
 class ThreadPool {
@@ -94,6 +95,7 @@ struct ExecutorOptions {
   // open already.
   int gpu = 0;
   std::shared_ptr<cuda::Context> gpu_context;
+  std::shared_ptr<cuda::LibraryStart> gpu_libraries; // what has been begun for them, which the executor keeps
   // Where choices of a GPU's libraries are kept for later processes; those of a context are kept in one, the last that
   // was given. Without one, they are kept in memory.
   std::shared_ptr<Cache> cache;

@@ -212,9 +212,4 @@ Result<std::shared_ptr<void>> Context::attachment(const std::string& name, const
   return attachments_.emplace(name, std::move(made)).first->second; // another thread's, where it was faster
 }
 
-bool Context::attached(const std::string& name) const {
-  std::lock_guard lock(mutex_);
-  return attachments_.contains(name);
-}
-
 } // namespace tessera::cuda

@@ -83,7 +83,6 @@ public:
   // current) at the first request of the name, destroyed before the context is let go.
   using MakeAttachment = std::function<Result<std::shared_ptr<void>>(Context&)>;
   [[nodiscard]] Result<std::shared_ptr<void>> attachment(const std::string& name, const MakeAttachment& make);
-  [[nodiscard]] bool attached(const std::string& name) const; // attachment() would make none
   // The same for a T that is made of the context alone.
   template <class T>
   [[nodiscard]] Result<std::shared_ptr<T>> attachment_of(const std::string& name) {

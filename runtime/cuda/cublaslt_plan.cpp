@@ -382,11 +382,14 @@ std::function<bool(CUstream)> MatmulPlanner::asking(const PreparedProduct& produ
 std::optional<ProductImprovement> improvement_of(const PreparedProducts& products, ProductKernels* kernels) {
   struct Question {
     PreparedProducts products;
+    size_t asked = 0; // of them
+    bool any = false;
     std::atomic<bool> others = false;
-    void ask(CUstream stream) {
-      bool any = false;
-      for (const auto& product : products) any = product->ask_exactly(stream) || any; // of each
+    bool ask_next(CUstream stream) {
+      any = products[asked++]->ask_exactly(stream) || any;
+      if (asked < products.size()) return true;
       others = any;
+      return false;
     }
   };
   auto question = std::make_shared<Question>();
@@ -399,8 +402,9 @@ std::optional<ProductImprovement> improvement_of(const PreparedProducts& product
   if (question->products.empty()) return std::nullopt;
   out.ms *= kSizeParts; // an algorithm for sizes that are larger by a part costs about so much more
   out.begin = [question, kernels] {
-    if (kernels) return kernels->ask([question](CUstream stream) { question->ask(stream); });
-    question->ask(nullptr);
+    if (kernels) return kernels->ask([question](CUstream stream) { return question->ask_next(stream); });
+    while (question->ask_next(nullptr)) {
+    }
     return true;
   };
   out.outdated = [question] { return question->others.load(); };

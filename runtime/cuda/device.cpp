@@ -42,9 +42,11 @@ public:
   static Result<std::unique_ptr<Device>> create(std::span<const std::shared_ptr<const Executable>> executables,
                                                 const ExecutorOptions& options) {
     auto start = std::make_unique<LibraryStart>();
-    for (const auto& executable : executables) start->open(*executable); // next to the driver's start
     auto context = options.gpu_context;
     if (!context) {
+      LibraryNeeds needs;
+      for (const auto& executable : executables) needs.add(*executable);
+      start->begin(options.gpu, needs);
       TESSERA_ASSIGN(context, Context::open(options.gpu));
     }
     std::unique_ptr<CudaDevice> device(new CudaDevice(context, options, std::move(start)));
@@ -71,7 +73,9 @@ public:
 
   Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable& table) override {
     TESSERA_ASSIGN(auto code, LoadedExecutable::get(context_, variant.owner));
-    start_->begin(context_, *variant.owner);
+    LibraryNeeds needs;
+    needs.add(*variant.owner);
+    start_->begin(context_, needs);
     memory_.add_segments(variant.segment_begin.size() - 1);
     return std::unique_ptr<DeviceVariant>(std::make_unique<CudaVariant>(*this, variant, table, std::move(code)));
   }
@@ -107,6 +111,7 @@ public:
     TESSERA_TRY(context_->usable());
     Context::Current current(*context_);
     TESSERA_TRY(current.status());
+    const ProductKernels::Submission submission(*kernels_);
     body();
     return {};
   }
@@ -281,7 +286,10 @@ public:
 
   Status wait() override {
     if (plans_are_made_) wait_for_attention(*context_);
-    kernels_->wait();
+    {
+      const ProductKernels::Gap gap(*kernels_);
+      kernels_->wait();
+    }
     TESSERA_TRY(pending_.wait());
     return tell_earlier();
   }
@@ -310,14 +318,15 @@ public:
 
 private:
   CudaDevice(std::shared_ptr<Context> context, const ExecutorOptions& options, std::unique_ptr<LibraryStart> start)
-      : start_(std::move(start)), context_(std::move(context)), pool_(options.pool), account_(options.memory),
-        memory_(context_, options.memory), pending_(context_), times_(context_, options.profile_submitted),
-        staging_(context_, pool_.get()), inner_(
-                                             context_, options.memory, staging_, [this] { return run_.stream; },
-                                             [this](const std::string& doing) -> Status {
-                                               TESSERA_TRY(synchronize(doing));
-                                               return violation(*run_.loaded);
-                                             }),
+      : started_(options.gpu_libraries), start_(std::move(start)), context_(std::move(context)), pool_(options.pool),
+        account_(options.memory), memory_(context_, options.memory), pending_(context_),
+        times_(context_, options.profile_submitted), staging_(context_, pool_.get()),
+        inner_(
+            context_, options.memory, staging_, [this] { return run_.stream; },
+            [this](const std::string& doing) -> Status {
+              TESSERA_TRY(synchronize(doing));
+              return violation(*run_.loaded);
+            }),
         poison_(options.poison), synchronize_launches_(options.synchronize_launches) {
     const char* text = std::getenv("TESSERA_CUDA_SYNC");
     if (text && *text && std::strcmp(text, "0") != 0) synchronize_launches_ = true;
@@ -406,6 +415,7 @@ private:
   // Until the stream has got here; downloads are complete then.
   Status synchronize(const std::string& doing) {
     times_.open_gate();
+    const ProductKernels::Gap gap(*kernels_);
     TESSERA_CUDA_TRY(*this, doing, cuStreamSynchronize, run_.stream);
     staging_.arrived();
     first_step_ = last_step_ = -1;
@@ -468,6 +478,7 @@ private:
     return {};
   }
 
+  std::shared_ptr<LibraryStart> started_;
   std::unique_ptr<LibraryStart> start_;
   std::shared_ptr<Context> context_;
   std::shared_ptr<ThreadPool> pool_;

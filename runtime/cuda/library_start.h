@@ -1,4 +1,5 @@
-// Starts NVIDIA's libraries next to what else opening a model does: their first answers take longer than a run.
+// Starts NVIDIA's libraries next to what else opening a model does: opening their files and their first answers take
+// longer than a run.
 #pragma once
 #include "runtime/cuda/context.h"
 #include "runtime/executable.h"
@@ -8,19 +9,23 @@
 
 namespace tessera::cuda {
 
+struct LibraryNeeds {
+  bool products = false, convolutions = false;
+  void add(const Executable& executable); // what its steps call
+};
+
 class LibraryStart {
 public:
   LibraryStart() = default;
-  ~LibraryStart();
+  ~LibraryStart(); // waits for those that it starts
   LibraryStart(const LibraryStart&) = delete;
   LibraryStart& operator=(const LibraryStart&) = delete;
-  // Each on a thread of its own, those that the steps call. What goes wrong, the call that needs the library says.
-  void open(const Executable& executable); // opens their files, which needs no context
-  void begin(const std::shared_ptr<Context>& context, const Executable& executable); // that the context has not yet
+  // Each on a thread of its own, and once in a context. What goes wrong, the call that needs the library says.
+  void begin(int gpu, const LibraryNeeds& needs); // next to the driver's own start
+  void begin(const std::shared_ptr<Context>& context, const LibraryNeeds& needs);
 
 private:
-  void run(std::function<void()> body);
-  bool opened_ = false;
+  void run(std::function<Status()> body);
   std::vector<std::thread> threads_;
 };
 

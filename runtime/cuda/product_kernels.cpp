@@ -1,6 +1,7 @@
 #include "runtime/cuda/product_kernels.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/cuda/gemm_sizes.h"
 
 namespace tessera::cuda {
@@ -15,7 +16,14 @@ ProductKernels::~ProductKernels() {
     stop_ = true;
   }
   more_.notify_all();
+  gap_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+void ProductKernels::end_submission() {
+  if (submissions_.fetch_sub(1) > 1 || !awaits_gap_) return;
+  std::lock_guard lock(mutex_);
+  gap_.notify_all();
 }
 
 void ProductKernels::enter() {
@@ -29,6 +37,7 @@ void ProductKernels::leave() {
   questions_.clear();
   for (const Walk& walk : walks_) forms_.erase(walk.name);
   walks_.clear();
+  gap_.notify_all();
   done_.wait(lock, [&] { return !busy_; });
 }
 
@@ -69,15 +78,19 @@ void ProductKernels::work() {
   std::unique_lock lock(mutex_);
   while (true) {
     more_.wait(lock, [&] { return stop_ || !walks_.empty() || !questions_.empty(); });
+    await_gap(lock);
     if (stop_) break;
+    if (walks_.empty() && questions_.empty()) continue;
     busy_ = true;
+    const Stopwatch watch;
     if (walks_.empty()) {
       Question question = std::move(questions_.front());
       questions_.pop_front();
       lock.unlock();
-      answer(question);
-      question = nullptr; // what it holds goes before the one that waits for it
+      const bool more = answer(question);
+      if (!more) question = nullptr; // what it holds goes before the one that waits for it
       lock.lock();
+      if (more && users_ > 0) questions_.push_front(std::move(question));
     } else {
       std::list<Walk> walk;
       walk.splice(walk.end(), walks_, walks_.begin());
@@ -89,10 +102,18 @@ void ProductKernels::work() {
       else if (goes_on)
         forms_.erase(walk.front().name);
     }
+    disturbed_ms_ = watch.ms();
     busy_ = false;
     done_.notify_all();
   }
   if (stream_) context_.driver().cuStreamDestroy(stream_);
+}
+
+void ProductKernels::await_gap(std::unique_lock<std::mutex>& lock) {
+  const auto longest = std::chrono::duration<double, std::milli>(patience_ * disturbed_ms_);
+  awaits_gap_ = true;
+  gap_.wait_for(lock, longest, [&] { return stop_ || submissions_ == 0 || (walks_.empty() && questions_.empty()); });
+  awaits_gap_ = false;
 }
 
 Status ProductKernels::make_stream() {
@@ -102,14 +123,14 @@ Status ProductKernels::make_stream() {
   return {};
 }
 
-void ProductKernels::answer(const Question& question) {
-  const Status asked = guarded("asking for products", [&]() -> Status {
+bool ProductKernels::answer(const Question& question) {
+  const auto more = guarded("asking for products", [&]() -> Result<bool> {
     TESSERA_TRY(make_stream());
-    question(stream_);
-    return {};
+    return question(stream_);
   });
-  if (!asked.ok())
-    TESSERA_LOGF(LogChannel::Perf, "products keep the algorithms of sizes near theirs: " + asked.error().str());
+  if (!more.ok())
+    TESSERA_LOGF(LogChannel::Perf, "products keep the algorithms of sizes near theirs: " + more.error().str());
+  return more.ok() && *more;
 }
 
 bool ProductKernels::step(Walk& walk) {

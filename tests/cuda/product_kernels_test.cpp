@@ -35,6 +35,12 @@ std::shared_ptr<ProductKernels> kernels_of(Machine& machine) {
   return kernels.ok() ? *kernels : nullptr;
 }
 
+struct Form final : ProductKernels::Form {
+  explicit Form(std::function<std::optional<bool>()> f) : answer(std::move(f)) {}
+  Result<std::optional<bool>> make_ready(int64_t, CUstream) override { return answer(); }
+  std::function<std::optional<bool>()> answer;
+};
+
 TEST(ProductKernels, AreLoadedForSizesAroundTheFirst) {
   Machine machine;
   machine.state.alike_from = 256;
@@ -82,17 +88,44 @@ TEST(ProductKernels, OnlyWhereColumnsAloneVary) {
   kernels->leave();
 }
 
+// Kernels are loaded while no call is submitted, and without such a moment only as far as patience goes.
+TEST(ProductKernels, AreLoadedInGapsOfCalls) {
+  for (const double patience : {0.0, 1e9}) {
+    Machine machine;
+    ProductKernels kernels(machine.gpu->context(), patience);
+    std::atomic<int> steps = 0;
+    kernels.enter();
+    {
+      const ProductKernels::Submission call(kernels);
+      kernels.form("a form", 8, [&] {
+        return std::make_shared<Form>([&] {
+          ++steps;
+          std::this_thread::sleep_for(std::chrono::microseconds(100));
+          return std::optional(false);
+        });
+      });
+      while (steps == 0) std::this_thread::yield();
+      if (patience == 0) {
+        kernels.wait();
+      } else {
+        const ProductKernels::Submission another(kernels);
+        const ProductKernels::Gap gap(kernels); // of one of them
+        for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+        EXPECT_EQ(steps, 1);
+      }
+    }
+    kernels.wait();
+    EXPECT_GT(steps, 8);
+    kernels.leave();
+  }
+}
+
 TEST(ProductKernels, TheLastUserGivesUpWhatIsLeft) {
   Machine machine;
   const auto kernels = kernels_of(machine);
   std::atomic<int> calls = 0;
   std::promise<void> hold;
   const std::shared_future<void> released = hold.get_future().share();
-  struct Form final : ProductKernels::Form {
-    explicit Form(std::function<std::optional<bool>()> f) : answer(std::move(f)) {}
-    Result<std::optional<bool>> make_ready(int64_t, CUstream) override { return answer(); }
-    std::function<std::optional<bool>()> answer;
-  };
   auto slow = [&] {
     return std::make_shared<Form>([&] {
       ++calls;
@@ -105,7 +138,7 @@ TEST(ProductKernels, TheLastUserGivesUpWhatIsLeft) {
   kernels->form("a form", 8, slow);
   while (calls == 0) std::this_thread::yield();
   bool asked = false;
-  EXPECT_TRUE(kernels->ask([&](CUstream) { asked = true; }));
+  EXPECT_TRUE(kernels->ask([&](CUstream) { return asked = true, false; }));
   kernels->leave(); // another one is there
   std::thread release([&] { hold.set_value(); });
   kernels->leave();
@@ -135,7 +168,7 @@ TEST(ProductKernels, AnswersForSizesThatComeAgainAreLoaded) {
   auto better = improvement_of(products, kernels.get());
   ASSERT_TRUE(better.has_value());
   std::promise<void> hold;
-  ASSERT_TRUE(kernels->ask([released = hold.get_future().share()](CUstream) { released.wait(); }));
+  ASSERT_TRUE(kernels->ask([released = hold.get_future().share()](CUstream) { return released.wait(), false; }));
   ASSERT_TRUE(better->begin());
   EXPECT_FALSE(better->outdated());
   EXPECT_EQ(machine.state.heuristics, heuristics) << "not in the call";
@@ -166,15 +199,22 @@ TEST(ProductKernels, QuestionsAreBounded) {
   ASSERT_TRUE(kernels->ask([&](CUstream) {
     waits = true;
     hold.get_future().wait();
+    return false;
   }));
   while (!waits) std::this_thread::yield();
   std::atomic<int> answered = 0;
-  for (size_t i = 0; i < ProductKernels::kMostQuestions; ++i) EXPECT_TRUE(kernels->ask([&](CUstream) { ++answered; }));
-  EXPECT_FALSE(kernels->ask([&](CUstream) { ++answered; }));
+  for (size_t i = 0; i < ProductKernels::kMostQuestions; ++i)
+    EXPECT_TRUE(kernels->ask([&](CUstream) { return ++answered, false; }));
+  EXPECT_FALSE(kernels->ask([&](CUstream) { return ++answered, false; }));
   hold.set_value();
   kernels->wait();
   EXPECT_EQ(answered, ProductKernels::kMostQuestions);
-  EXPECT_TRUE(kernels->ask([](CUstream) { throw std::bad_alloc(); })) << "which ends no thread";
+  std::vector<int> order; // the second one waits for all parts of the first
+  for (int i = 0; i < 2; ++i)
+    EXPECT_TRUE(kernels->ask([&order, i, parts = 3](CUstream) mutable { return order.push_back(i), --parts > 0; }));
+  kernels->wait();
+  EXPECT_EQ(order, (std::vector<int>{0, 0, 0, 1, 1, 1}));
+  EXPECT_TRUE(kernels->ask([](CUstream) -> bool { throw std::bad_alloc(); })) << "which ends no thread";
   kernels->wait();
   kernels->leave();
 }

@@ -82,7 +82,7 @@ int fail(const Diagnostic& d) {
 SessionOptions session_options(const std::string& cache, const DeviceChoice& device) {
   SessionOptions o;
   device.apply(o.compile);
-  o.executor.gpu = device.gpu;
+  device.apply(o.executor);
   o.compile.cache_dir = cache;
   o.compile.threads = 2;
   o.tune_share = 0;

@@ -277,7 +277,7 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   // A model that is only compiled for some GPU needs none here.
   TESSERA_ASSIGN(DeviceChoice device, device_for(o));
   device.apply(out.compile);
-  out.executor.gpu = device.gpu;
+  device.apply(out.executor);
   out.use_tuned = !o.no_tuned;
   out.tune_share = o.tune_share;
   if (!o.tuned_for.empty() && o.arch.empty()) return usage("--tuned-for names a GPU that is not here: it needs --arch");
