@@ -1,6 +1,7 @@
 // Plans of products with a cuBLASLt that computes on the host: which calls are made for a product, with what in their
 // descriptors, and what happens where the library refuses.
 #include "runtime/cuda/gemm_sizes.h"
+#include "runtime/cuda/library_start.h"
 #include "tests/cuda/fake_cublaslt.h"
 #include "tests/cuda/library_product.h"
 
@@ -208,6 +209,25 @@ TEST(CublasLtPlans, SumsOverNothingAreZerosAndEmptyResultsNothing) {
   check(*machine.gpu, dense_product(DType::F32, {2}, 0, 6, 3), "m 0");
   check(*machine.gpu, dense_product(DType::F32, {0}, 5, 6, 3), "batch 0");
   EXPECT_EQ(machine.state.calls, 0);
+}
+
+TEST(LibraryStart, StartsWhatStepsCall) {
+  Machine machine;
+  const std::shared_ptr<Context> context(std::shared_ptr<void>(), &machine.gpu->context()); // which the machine owns
+  Executable executable;
+  const auto begin = [&] {
+    LibraryStart start;
+    LibraryNeeds needs;
+    needs.add(executable);
+    start.begin(context, needs);
+  };
+  begin();
+  EXPECT_EQ(machine.state.heuristics, 0);
+  LibraryStep product;
+  product.call = MatmulCall();
+  executable.steps = {Step(product)};
+  for (int i = 0; i < 3; ++i) begin();
+  EXPECT_EQ(machine.state.heuristics, 1) << "that of the start";
 }
 
 // The library itself, without a GPU: it knows the attributes that plans set, and their sizes.
