@@ -12,7 +12,14 @@ namespace tessera {
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_own_kernel(const Graph& graph, const Node& node,
                                                                     const Target& device, const std::string& name);
 
-// ---- private to the folder: own_scatter.cpp, own_sort.cpp, own_suppress.cpp
+// How `scatter_runs` (own_runs.cpp) divides an order of updates of this type.
+struct RunChunks {
+  int64_t updates = 1;  // of a chunk
+  double update_us = 0; // that one more update of a chunk takes, in microseconds
+};
+[[nodiscard]] RunChunks run_chunks(const Target& device, DType dtype);
+
+// ---- private to the folder: own_scatter.cpp, own_runs.cpp, own_sort.cpp, own_suppress.cpp
 // A block that leaves room for as many others as a multiprocessor has schedulers.
 struct BlockSize {
   int threads = 1, warps = 1;
@@ -27,8 +34,8 @@ struct BlockSize {
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_scatter(const Graph& graph, const Node& node,
                                                                  const Target& device, const std::string& name);
 
-[[nodiscard]] ScheduledKernel lower_segments(const Graph& graph, const Node& node, const Target& device,
-                                             const std::string& name);
+[[nodiscard]] ScheduledKernel lower_runs(const Graph& graph, const Node& node, const Target& device,
+                                         const std::string& name);
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_suppress(const Graph& graph, const Node& node,
                                                                   const Target& device, const std::string& name);
 // The text that an added record has (graph/ops/added.h), of Structured::Other. Errors: ParseError; TypeMismatch for parameters that are not the node's.

@@ -174,7 +174,7 @@ private:
 Result<std::vector<ScheduledKernel>> lower_scatter(const Graph& graph, const Node& node, const Target& device,
                                                    const std::string& name) {
   std::vector<ScheduledKernel> kernels;
-  kernels.push_back(node.op->name == "scatter_segments" ? lower_segments(graph, node, device, name)
+  kernels.push_back(node.op->name == "scatter_runs" ? lower_runs(graph, node, device, name)
                                                         : ScatterLowering(graph, node, device, name).run());
   return kernels;
 }

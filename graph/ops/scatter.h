@@ -1,4 +1,4 @@
-// The form of the primitives `scatter` and `scatter_segments`.
+// The form of the primitives `scatter` and `scatter_runs`.
 #pragma once
 #include "graph/ops/op.h"
 

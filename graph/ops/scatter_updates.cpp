@@ -171,77 +171,144 @@ OpDef scatter_record() {
   return def;
 }
 
-// ---- scatter_segments
-Status infer_scatter_segments(InferContext& c) {
-  const SymShape data = scatter_view(c.graph, c.node), order = c.shape(1);
-  if (data.size() != 3 || order.size() != 2 || c.shape(2).size() != 2 || c.shape(3).size() != 2)
+// ---- scatter_runs
+// Chunks of the updates of a batch.
+SymExpr chunks_of(const Node& node, const SymExpr& count) { return ceildiv(count, node.attributes.dims("chunk")[0]); }
+
+Status infer_scatter_runs(InferContext& c) {
+  const SymShape data = scatter_view(c.graph, c.node), targets = c.shape(1);
+  if (data.size() != 3 || targets.size() != 2 || c.node.attributes.dims("chunk").size() != 1)
     return c.error(ErrorCode::ShapeMismatch,
-                   "scatter_segments takes data [b, t, s], order [b, u], starts and counts [b, t] and updates "
-                   "[b, u, s], not " +
-                       str(data) + ", " + str(order) + " and " + str(c.shape(4)));
-  TESSERA_TRY(check_view(c, order[1], 4));
-  TESSERA_TRY(c.env().require_equal(order[0], data[0], "order and data of a scatter", c.node.location));
-  for (size_t d : {0, 1}) {
-    for (int segment : {2, 3})
-      TESSERA_TRY(c.env().require_equal(c.shape(segment)[d], data[d], "segments of a scatter", c.node.location));
-  }
-  return infer_same(c);
+                   "scatter_runs takes data [b, t, s], targets [b, u], updates [b, u, s] and one chunk, not " +
+                       str(data) + ", " + str(targets) + " and " + str(c.shape(2)));
+  TESSERA_TRY(check_view(c, targets[1], 2));
+  TESSERA_TRY(c.env().require_equal(targets[0], data[0], "targets and data of a scatter", c.node.location));
+  if (c.node.operands.size() > 3 && c.node.operands[3].valid())
+    for (size_t d : {0, 1})
+      TESSERA_TRY(c.env().require_equal(c.shape(3)[d], targets[d], "order and targets of a scatter", c.node.location));
+  TESSERA_TRY(infer_same(c));
+  const SymExpr partials = chunks_of(c.node, targets[1]) * SymExpr(2);
+  TESSERA_TRY(set_result(c, DType::I64, {data[0], partials}, 1));
+  return set_result(c, compute_dtype(c.type(0).dtype), {data[0], partials, data[2]}, 2);
 }
 
-Status reference_scatter_segments(ReferenceContext& c) {
-  const Tensor &data = c.operands[0], &order = c.operands[1], &updates = c.operands[4];
+// What changes no number: 1 for a product; -0 for a sum, since 0 would change -0.
+Result<Tensor> neutral(DType dtype, const Dims& dims, bool product) {
+  TESSERA_ASSIGN(Tensor t, Tensor::create(dtype, dims));
+  by_kind(dtype, [&](auto zero) {
+    using V = decltype(zero);
+    for (int64_t i = 0; i < t.count(); ++i) set(t, i, product ? static_cast<V>(1) : static_cast<V>(-zero));
+  });
+  return t;
+}
+
+Status reference_scatter_runs(ReferenceContext& c) {
+  const Tensor &data = c.operands[0], &targets = c.operands[1], &updates = c.operands[2];
   TESSERA_ASSIGN(const Dims view, view_of(c));
-  const int64_t size = view[1], slices = view[2], count = order.dims()[1];
+  TESSERA_ASSIGN(const Dims chunk, c.dims("chunk"));
+  const int64_t batches = view[0], size = view[1], slices = view[2], count = targets.dims()[1];
+  const int64_t chunks = (count + chunk[0] - 1) / chunk[0];
   const std::string reduction = c.node.attributes.s("reduction", "add");
+  const DType wide = compute_dtype(data.dtype());
   TESSERA_ASSIGN(Tensor out, take(data, data.dims(), [](int64_t i) { return i; }));
-  for (int64_t t = 0; t < view[0] * size; ++t) {
-    const int64_t batch = t / size * count;
-    for (int64_t j = 0; j < c.operands[3].get_i64(t); ++j) {
-      const int64_t update = batch + order.get_i64(batch + c.operands[2].get_i64(t) + j);
-      for (int64_t s = 0; s < slices; ++s) fold_update(out, t * slices + s, updates, update * slices + s, reduction);
+  TESSERA_ASSIGN(Tensor partials, neutral(wide, {batches, 2 * chunks, slices}, reduction == "mul"));
+  TESSERA_ASSIGN(Tensor sums, neutral(wide, {slices}, reduction == "mul"));
+  TESSERA_ASSIGN(Tensor partial_targets,
+                 from_i64(DType::I64, {batches, 2 * chunks}, Dims(static_cast<size_t>(batches * 2 * chunks), -1)));
+  const Tensor empty = sums;
+  for (int64_t b = 0; b < batches; ++b) {
+    const auto update_at = [&](int64_t j) {
+      return b * count + (given(c, 3) ? c.operands[3].get_i64(b * count + j) : j);
+    };
+    // The target of update j in the order; -1 where it has none.
+    const auto target_at = [&](int64_t j) {
+      if (j < 0 || j >= count) return int64_t{-2};
+      const int64_t t = targets.get_i64(update_at(j));
+      return t < 0 || t >= size ? int64_t{-1} : t;
+    };
+    for (int64_t k = 0; k < chunks; ++k) {
+      const int64_t end = std::min(count, (k + 1) * chunk[0]);
+      for (int64_t j = k * chunk[0], next = j; j < end; j = next) { // a run of one target
+        const int64_t target = target_at(j);
+        while (next < end && target_at(next) == target) ++next;
+        if (target < 0) continue;
+        TESSERA_ASSIGN(sums, take(empty, empty.dims(), [](int64_t i) { return i; }));
+        for (int64_t i = j; i < next; ++i)
+          for (int64_t s = 0; s < slices; ++s) fold_update(sums, s, updates, update_at(i) * slices + s, reduction);
+        const bool begins = target_at(j - 1) != target, ends = target_at(next) != target;
+        const int64_t slot = b * 2 * chunks + 2 * k + (begins ? 1 : 0);
+        if (!begins || !ends) partial_targets.set_i64(slot, target);
+        if (!begins && !ends) partial_targets.set_i64(slot + 1, target);
+        for (int64_t s = 0; s < slices; ++s) {
+          if (begins && ends)
+            fold_update(out, (b * size + target) * slices + s, sums, s, reduction);
+          else
+            fold_update(partials, slot * slices + s, sums, s, reduction);
+        }
+      }
     }
   }
-  c.results = {out};
+  c.results = {out, partial_targets, partials};
   return {};
 }
 
-OpDef scatter_segments_record() {
+OpDef scatter_runs_record() {
   OpDef def;
-  def.name = "scatter_segments";
+  def.name = "scatter_runs";
   def.summary =
-      "data with updates combined: those of target t are order[starts[t]], ... order[starts[t] + counts[t] - 1]";
+      "data with updates combined, in an order in which equal targets are neighbours. Each chunk of the order "
+      "combines runs of one target that lie inside it; of one that it shares with a chunk before it, or only "
+      "with one behind it, it yields the first, or the second, of its two partial results and targets, which "
+      "another scatter_runs without an order combines";
   def.operands = {{"data", TypeSet::Numeric},
-                  {"order", TypeSet::Index},
-                  {"starts", TypeSet::Index},
-                  {"counts", TypeSet::Index},
-                  {"updates", TypeSet::SameAsFirst}};
+                  {"targets", TypeSet::Index},
+                  {"updates", TypeSet::Numeric},
+                  {"order", TypeSet::Index, true}};
   def.attributes = {{"reduction", AttrKind::String, false, std::string("add")}, // or mul
+                    {"chunk", AttrKind::Dims, true},                            // updates of a chunk
                     {"view", AttrKind::Dims, false, SymShape{}}};               // scatter.h
-  def.infer = infer_scatter_segments;
+  def.max_results = 3;
+  def.infer = infer_scatter_runs;
   def.meaning = StructuredOp{Structured::Scatter};
-  def.reference = reference_scatter_segments;
+  def.reference = reference_scatter_runs;
   def.samples = [] {
     std::vector<Sample> out;
     uint64_t seed = 1;
-    const Tensor order = integers(DType::I64, {2, 4}, {2, 0, 3, 1, 0, 1, 2, 3}),
-                 starts = integers(DType::I32, {2, 3}, {0, 2, 2, 0, 0, 3}),
-                 counts = integers(DType::I32, {2, 3}, {2, 0, 1, 0, 3, 1});
+    // Runs inside a chunk, across two, across several, of targets that are left out, and ends that divide no chunk.
+    const Tensor targets = integers(DType::I64, {2, 9}, {2, -1, 0, 2, 0, 5, 2, 2, -1, 1, 1, 1, 1, 1, 1, 1, 1, 1}),
+                 order = integers(DType::I32, {2, 9}, {2, 4, 0, 3, 6, 7, 1, 5, 8, 8, 7, 6, 5, 4, 3, 2, 1, 0}),
+                 sorted = integers(DType::I32, {1, 40}, {0, 0, 0, 1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
+                                                         3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6});
     for (const char* r : {"add", "mul"})
-      for (DType d : {DType::F32, DType::F16, DType::F64, DType::I32, DType::U8}) {
-        const Attributes a = {{"reduction", std::string(r)}};
-        out.push_back(sample({random(d, {2, 3, 5}, seed), order, starts, counts, random(d, {2, 4, 5}, seed + 1)}, a));
-        out.push_back(
-            sample({random(d, {2, 3, 1}, seed + 2), order, starts, counts, random(d, {2, 4, 1}, seed + 3)}, a));
-        out.back().tolerance = tolerance(d);
-        seed += 4;
-      }
+      for (DType d : {DType::F32, DType::F16, DType::F64, DType::I32, DType::U8})
+        for (int64_t chunk : {1, 2, 4, 9, 16}) {
+          const Attributes a = {{"reduction", std::string(r)}, {"chunk", SymShape{chunk}}};
+          for (int64_t slices : {1, 5}) {
+            out.push_back(sample({random(d, {2, 3, slices}, seed, -1, 1), targets,
+                                  random(compute_dtype(d), {2, 9, slices}, seed + 1, -1, 1), order},
+                                 a));
+            out.back().tolerance = tolerance(d);
+            out.back().result_count = 3;
+            out.push_back(sample(
+                {random(d, {1, 6, slices}, seed + 2, -1, 1), sorted, random(d, {1, 40, slices}, seed + 3, -1, 1)}, a));
+            out.back().tolerance = tolerance(d);
+            out.back().result_count = 3;
+            seed += 4;
+          }
+        }
+    out.push_back(
+        sample({random(DType::F32, {1, 3, 2}), integers(DType::I64, {1, 0}, {}), random(DType::F32, {1, 0, 2})},
+               {{"chunk", SymShape{4}}}));
+    out.back().result_count = 3;
     return out;
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{
-        wrong({random(DType::F32, {1, 3, 2}), integers(DType::I64, {1, 1}, {0}), integers(DType::I32, {1, 2}, {0, 0}),
-               integers(DType::I32, {1, 3}, {0, 0, 0}), random(DType::F32, {1, 1, 2})},
-              {}, ErrorCode::ShapeMismatch, "")};
+        wrong({random(DType::F32, {1, 3, 2}), integers(DType::I64, {1, 1}, {0}), random(DType::F32, {1, 1, 3})},
+              {{"chunk", SymShape{4}}}, ErrorCode::ShapeMismatch, ""),
+        wrong({random(DType::F32, {1, 3, 2}), integers(DType::I64, {1, 1}, {0}), random(DType::F32, {1, 1, 2}),
+               integers(DType::I64, {1, 2}, {0, 1})},
+              {{"chunk", SymShape{4}}}, ErrorCode::ShapeMismatch, "order")};
   };
   return def;
 }
@@ -278,7 +345,7 @@ void ops::fold_update(Tensor& out, int64_t at, const Tensor& updates, int64_t fr
 void register_scatter_primitives(OpTable& table) {
   table.add(checked_index_record());
   table.add(scatter_record());
-  table.add(scatter_segments_record());
+  table.add(scatter_runs_record());
 }
 
 } // namespace tessera

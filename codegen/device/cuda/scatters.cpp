@@ -3,8 +3,9 @@
 //   none        of the updates of a target the last one counts, which the maximum of their numbers finds
 //   min, max    of integers, by atomic updates; floats as integers in their order
 //   add         of integers, by atomic updates
-//   the others  updates are sorted by target; those of a target are folded one after another (scatter_segments)
+//   the others  updates are sorted by target; chunks of the order fold those of each target (scatter_runs)
 #include "codegen/device/cuda/passes.h"
+#include "codegen/schedule/own_kernels.h"
 #include "graph/ops/builder.h"
 #include "graph/ops/formulas.h"
 #include "graph/ops/scatter.h"
@@ -20,12 +21,16 @@ DType atomic_type(DType dtype) { return info(dtype).bits < 32 ? DType::I32 : dty
 
 class Scatter {
 public:
-  Scatter(Graph& graph, const Node& node) : b_(graph, node), reduction_(b_.attr().s("reduction", "none")) {
+  Scatter(Graph& graph, const Node& node, const Target& device)
+      : b_(graph, node), device_(device), reduction_(b_.attr().s("reduction", "none")) {
     data_ = b_.in(0);
     targets_ = b_.in(1);
     updates_ = b_.in(2);
     view_ = scatter_view(graph, node);
     count_ = b_.dim(targets_, 1);
+    if (b_.rank(targets_) == 3 && !view_[2].is_const(1))
+      if (const ValueId column = one_column(targets_, 0); column.valid())
+        targets_ = reshape(b_, column, {b_.dim(column, 0), count_});
   }
 
   Result<ValueId> run() {
@@ -38,7 +43,7 @@ public:
     else if (reduction_ == "add" && !is_float(dtype))
       out = as(atomic_type(dtype));
     else
-      out = segments();
+      out = runs();
     TESSERA_ASSIGN(auto done, b_.done(out));
     return done[0];
   }
@@ -56,6 +61,42 @@ private:
   }
   [[nodiscard]] bool is_narrow(const SymExpr& size) {
     return b_.env().range(size).hi <= std::numeric_limits<int32_t>::max();
+  }
+
+  // The value with one element along its last axis, where all elements along that axis are equal by construction, as
+  // those of indices that were expanded are; else invalid.
+  ValueId one_column(ValueId v, int depth) {
+    constexpr int kDeepest = 16; // nodes between the indices and their expansion
+    SymShape shape = b_.shape(v);
+    if (shape.empty() || shape.back().is_const(1)) return v;
+    const NodeId producer = b_.graph().value(v).producer;
+    if (!producer.valid() || depth > kDeepest) return {};
+    const Node node = b_.graph().node(producer);
+    if (node.op->name == "reshape") return one_column_of_reshape(node.operands[0], shape, depth);
+    const bool expands = node.op->name == "expand";
+    if (!expands && !node.op->pointwise() && node.op->name != "checked_index") return {};
+    shape.back() = 1;
+    std::vector<ValueId> operands;
+    for (ValueId x : expands ? std::vector<ValueId>{node.operands[0]} : node.operands) {
+      operands.push_back(x.valid() ? one_column(x, depth + 1) : x);
+      if (x.valid() && !operands.back().valid()) return {};
+    }
+    return expands ? expand(b_, operands[0], shape) : b_.op(node.op->name, operands, node.attributes);
+  }
+  // Of a reshape of x whose last axis is made of whole axes of x.
+  ValueId one_column_of_reshape(ValueId x, SymShape shape, int depth) {
+    SymExpr columns = 1;
+    while (!b_.env().known_equal(columns, shape.back())) {
+      SymShape rest = b_.shape(x);
+      if (rest.empty()) return {};
+      columns *= rest.back();
+      x = one_column(x, depth + 1);
+      if (!x.valid()) return {};
+      rest.pop_back();
+      x = reshape(b_, x, rest);
+    }
+    shape.back() = 1;
+    return reshape(b_, x, shape);
   }
 
   ValueId last() {
@@ -100,7 +141,7 @@ private:
     return cast(b_, b_.op("bitcast", {flipped(out)}, {{"to", wide}}), b_.dtype(data_));
   }
 
-  ValueId segments() {
+  ValueId runs() {
     ValueId targets = targets_;
     if (b_.rank(targets) == 3) { // each element has a target of its own
       const SymShape all = b_.shape(targets);
@@ -112,20 +153,46 @@ private:
       count_ = all[0] * all[1] * all[2];
       targets = reshape(b_, flat, {1, count_});
     }
-    const SymExpr batches = view_[0], size = view_[1];
+    const SymExpr size = view_[1];
     const DType dtype = is_narrow(size) ? DType::I32 : DType::I64;
     const ValueId behind = b_.size(size, DType::I64), wide = cast(b_, targets, DType::I64);
     const ValueId key = cast(b_, select(b_, ge(b_, wide, 0.0), wide, behind), dtype);
-    const ValueId order = b_.op("sort_indices", {key}, {{"k", SymShape{count_}}});
-    const ValueId none = expand(b_, b_.scalar_i(DType::I32, 0), {batches, size});
-    const ValueId ones = expand(b_, b_.scalar_i(DType::I32, 1), {batches, count_});
-    const ValueId counts = scatter(none, {batches, size, 1}, targets, ones, "add", false);
-    const ValueId ends = b_.op("scan", {counts}, {{"kind", std::string("sum")}, {"axis", int64_t{1}}});
-    return b_.op("scatter_segments", {data_, order, sub(b_, ends, counts), counts, updates_},
-                 {{"reduction", reduction_}, {"view", view_}});
+    return levels(targets, b_.op("sort_indices", {key}, {{"k", SymShape{count_}}}));
+  }
+
+  // Chunks of the order, then chunks of their partial results, until one chunk has the rest.
+  ValueId levels(ValueId targets, ValueId order) {
+    const RunChunks chunks = run_chunks(device_, b_.dtype(data_));
+    ValueId out = data_, updates = updates_;
+    SymExpr count = count_;
+    for (double rest = 1;; rest *= 2.0 / static_cast<double>(chunks.updates)) {
+      const bool last = one_chunk(count, rest, chunks);
+      const SymExpr chunk = last ? sym_max(count, 1) : SymExpr(chunks.updates);
+      std::vector<ValueId> operands = {out, targets, updates};
+      if (rest == 1) operands.push_back(order);
+      const auto results =
+          b_.ops("scatter_runs", operands, {{"reduction", reduction_}, {"view", view_}, {"chunk", SymShape{chunk}}},
+                 last ? 1 : 3);
+      out = results[0];
+      if (last || !b_.ok()) return out;
+      targets = results[1];
+      updates = results[2];
+      count = b_.dim(targets, 1);
+    }
+  }
+  // True if one chunk takes all `count` updates, a share `rest` of the scatter's own: no more than a chunk has, or so few
+  // that they wait for less time than the scatter's updates need to be read.
+  [[nodiscard]] bool one_chunk(const SymExpr& count, double rest, const RunChunks& chunks) {
+    const ShapeEnv& env = b_.graph().env();
+    if (env.range(count).hi <= chunks.updates) return true;
+    if (env.simplify(count).as_const()) return false;
+    const auto slices = env.simplify(view_[2]).as_const();
+    const auto bytes = static_cast<double>(byte_size(b_.dtype(updates_), slices.value_or(1)));
+    return rest < 1 && rest * chunks.update_us < bytes / device_.memory_bytes_per_us;
   }
 
   B b_;
+  const Target& device_;
   const std::string reduction_;
   ValueId data_, targets_, updates_;
   SymShape view_; // of the data: [b, t, s]
@@ -150,7 +217,7 @@ Result<bool> scatter_in_any_order(Graph& graph, const Target& device) {
     const std::string reduction = node.attributes.s("reduction", "none");
     const bool is_atomic = is_integer(dtype) && info(dtype).bits >= 32 && reduction != "none" && reduction != "mul";
     if (is_atomic || !pays(graph.type(node.operands[1]).shape[1], graph.env(), device)) continue;
-    TESSERA_ASSIGN(ValueId out, Scatter(graph, node).run());
+    TESSERA_ASSIGN(ValueId out, Scatter(graph, node, device).run());
     graph.value(out).name = std::exchange(graph.value(node.results[0]).name, {});
     graph.replace_all_uses(node.results[0], out);
     graph.remove_node(id);
