@@ -32,6 +32,7 @@ Status complete(SessionOptions& o) {
   if (o.tune_share.value_or(0) > 0)
     return Diagnostic(ErrorCode::Usage, "a tune share replaces kernels between calls, which deterministic excludes")
         .note("leave one of them out");
+  o.compile.deterministic = true;
   o.tune_share = 0;
   o.executor.wait_for_plans = true;
   return {};

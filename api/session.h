@@ -24,7 +24,9 @@
 //     is replaced by tuning, bits may change, and CompileTotals::swaps counts it. Under Exact and `specialize` it comes in
 //     the input's first call.
 //   - On a GPU the first calls of a shape may be computed another way while a library makes its plan.
-// `deterministic` excludes what changes bits: Adaptive and tuning are errors, and calls wait for libraries' plans.
+//   - On a GPU sums of floats at repeated indices (scatters, gradients of gathers) are taken in any order.
+// `deterministic` excludes what changes bits: Adaptive and tuning are errors, calls wait for libraries' plans, and sums
+// have an order.
 // From process to process, with `deterministic`, the bits are the same for the same model, options, number of threads,
 // device, versions of Tessera and of the libraries, and a cache folder whose records do not change meanwhile, where
 //   - the first variant answers, or one that is exact for all sizes; or

@@ -21,8 +21,8 @@ bool add_options(KeyText& key, const CompileOptions& options) {
   // Every field, in order: an option that is added does not compile here until it has its place.
   const auto& [device, arch, assemble_for, target, multiprocessors, shared_bytes, l2_bytes, memory_peak_bytes_per_us,
                device_name, driver, records, tuned, cublaslt, cudnn, find_libraries, as_loops, threads, jobs, cancelled,
-               fusion, no_fuse, break_at, plan, plan_strict, strict_rounding, tf32, cache, cache_dir, keep_values,
-               keep_tiles, keep_texts, disabled_passes, fold_bytes] = options;
+               fusion, no_fuse, break_at, plan, plan_strict, strict_rounding, deterministic, tf32, cache, cache_dir,
+               keep_values, keep_tiles, keep_texts, disabled_passes, fold_bytes] = options;
   key.add("device", device);
   key.add("arch", arch);
   key.add("assemble_for", assemble_for);
@@ -44,6 +44,7 @@ bool add_options(KeyText& key, const CompileOptions& options) {
   key.add("break_at", break_at);
   key.add("plan_strict", plan_strict);
   key.add("strict_rounding", strict_rounding);
+  key.add("deterministic", deterministic);
   key.add("tf32", tf32);
   key.add("keep_values", keep_values);
   key.add("disabled_passes", disabled_passes);

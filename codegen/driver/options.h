@@ -49,6 +49,7 @@ struct CompileOptions {
   std::shared_ptr<const PlanFile> plan; // pins fusion, schedules and routes (codegen/driver/plan_file.h)
   bool plan_strict = false;             // what of the plan does not fit is an error, not a warning
   bool strict_rounding = false;         // round after every operator; nothing is computed in TF32
+  bool deterministic = false;           // sums at repeated indices have the same bits in each call on a GPU
   Tf32 tf32 = Tf32::Conv;               // of f32 operations on a GPU
   bool cache = true;                    // object cache on disk
   std::string cache_dir;                // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera

@@ -14,7 +14,7 @@ namespace {
 // LLVM 19 accepts any name and at most warns. Older GPUs lack bf16 and min.NaN; newer ones run PTX of sm_90.
 struct Arch {
   std::string_view name;
-  bool dependent_launch; // has griddepcontrol
+  bool dependent_launch; // has griddepcontrol; atomic sums of vectors came with it
 };
 constexpr Arch kArchs[] = {{"sm_80", false}, {"sm_86", false}, {"sm_87", false},
                            {"sm_89", false}, {"sm_90", true},  {"sm_90a", true}};

@@ -46,7 +46,7 @@ Status Emitter::operation(tile::OpId id) {
   case OpKind::For: return control_.loop(op);
   case OpKind::If: return control_.branch(op);
   case OpKind::Scratch: return {}; // Accesses::reserve_scratch
-  case OpKind::Atomic: return memory_.atomic(op);
+  case OpKind::Atomic: return memory_.atomic(id);
   case OpKind::ReportIndex: memory_.report_index(op); return {};
   case OpKind::Arrive:
   case OpKind::GridBarrier: return cooperation_.arrive(op);

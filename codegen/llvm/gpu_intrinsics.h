@@ -20,8 +20,8 @@ namespace tessera::gpu {
 
 using llvm::Value;
 
-// What is generated. DependentPtx: a kernel that itself waits until the one before it in the stream is complete
-// (programmatic dependent launch).
+// What is generated. DependentPtx: for GPUs that have programmatic dependent launch, a kernel that itself waits until the
+// one before it in the stream is complete; it may use atomic sums of vectors, too.
 enum class Code : uint8_t { Ptx, DependentPtx, Emulated };
 
 // The kernel's function, with the builder standing in its entry block.
@@ -118,8 +118,10 @@ public:
                                           std::span<Value* const> other, Stability stability,
                                           tile::Caching caching) = 0;
   virtual void store_global(Value* address, std::span<Value* const> words, Value* predicate, bool streaming) = 0;
-  // Folds `value`, of 32 or 64 bits, into memory: a sum, or the extreme of integers that are signed or not.
-  virtual void atomic(llvm::AtomicRMWInst::BinOp kind, Value* address, Value* value, Value* predicate) = 0;
+  // Folds `values`, of 32 or 64 bits, into neighbours in memory: sums, or the extremes of integers that are signed or
+  // not. Several values are f32 and summed, at an address that is aligned to them all; each is updated by itself.
+  virtual void atomic(llvm::AtomicRMWInst::BinOp kind, Value* address, std::span<Value* const> values,
+                      Value* predicate) = 0;
 
   // Prefetches the line of the address to L2.
   virtual void prefetch(Value* address, Value* predicate) = 0;

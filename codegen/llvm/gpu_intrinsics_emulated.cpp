@@ -195,11 +195,15 @@ public:
                   words);
     });
   }
-  void atomic(llvm::AtomicRMWInst::BinOp kind, Value* address, Value* value, Value* predicate) override {
+  void atomic(llvm::AtomicRMWInst::BinOp kind, Value* address, std::span<Value* const> values,
+              Value* predicate) override {
     guarded(predicate, [&] {
-      auto size = static_cast<uint32_t>(value->getType()->getPrimitiveSizeInBits().getFixedValue() / 8);
-      auto* at = call("tessera_emu_global", pointer(), {address, b_.getInt32(size), access(kTesseraEmuAtomic)});
-      b_.CreateAtomicRMW(kind, at, value, llvm::MaybeAlign(), llvm::AtomicOrdering::Monotonic);
+      const auto size = static_cast<uint32_t>(values[0]->getType()->getPrimitiveSizeInBits().getFixedValue() / 8);
+      auto* at = call("tessera_emu_global", pointer(),
+                      {address, b_.getInt32(size * static_cast<uint32_t>(values.size())), access(kTesseraEmuAtomic)});
+      for (size_t i = 0; i < values.size(); ++i)
+        b_.CreateAtomicRMW(kind, b_.CreateConstGEP1_64(values[i]->getType(), at, i), values[i], llvm::MaybeAlign(),
+                           llvm::AtomicOrdering::Monotonic);
     });
   }
 

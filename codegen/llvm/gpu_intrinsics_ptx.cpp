@@ -273,7 +273,24 @@ public:
   void store_global(Value* address, std::span<Value* const> words, Value* predicate, bool streaming) override {
     store(streaming ? "global.cs" : "global", address, words, predicate);
   }
-  void atomic(llvm::AtomicRMWInst::BinOp kind, Value* address, Value* value, Value* predicate) override {
+  void atomic(llvm::AtomicRMWInst::BinOp kind, Value* address, std::span<Value* const> values,
+              Value* predicate) override {
+    if (values.size() > 1 && dependent_launch_) return add_vector(address, values, predicate);
+    for (size_t i = 0; i < values.size(); ++i)
+      atomic(kind, b_.CreateConstGEP1_64(values[i]->getType(), address, i), values[i], predicate);
+  }
+  void add_vector(Value* address, std::span<Value* const> values, Value* predicate) {
+    std::string list, constraints = "l,b";
+    std::vector<Value*> args = {b_.CreatePtrToInt(address, b_.getInt64Ty()), predicate ? predicate : b_.getTrue()};
+    for (size_t i = 0; i < values.size(); ++i) {
+      list += (i ? ", $" : "$") + std::to_string(i + 2);
+      constraints += "," + register_class(values[i]->getType());
+      args.push_back(values[i]);
+    }
+    assembly(b_, "@$1 red.relaxed.gpu.global.add.v" + std::to_string(values.size()) + ".f32 [$0], {" + list + "};",
+             constraints, b_.getVoidTy(), args, true);
+  }
+  void atomic(llvm::AtomicRMWInst::BinOp kind, Value* address, Value* value, Value* predicate) {
     if (is_true(predicate)) {
       b_.CreateAtomicRMW(kind, address, value, llvm::MaybeAlign(), llvm::AtomicOrdering::Monotonic);
       return;

@@ -92,7 +92,8 @@ Status Memory::store(tile::OpId id) {
   return {};
 }
 
-Status Memory::atomic(const tile::Op& op) {
+Status Memory::atomic(tile::OpId id) {
+  const auto& op = kernel_.op(id);
   auto pointer = op.operands[0], offset = op.operands[1];
   DType dtype = kernel_.type(pointer).dtype;
   if (info(dtype).bits < 32) return error("atomic update of " + std::string(name(dtype)));
@@ -103,9 +104,13 @@ Status Memory::atomic(const tile::Op& op) {
   if (op.operands.size() > 3) masks = registers(op.operands[3], n);
   accesses_.order(GlobalAccess::Kind::Atomic, op);
   auto* acts = accesses_.acts_for(offset);
-  for (size_t r = 0; r < n; ++r)
-    gpu_.atomic(irgen::atomic_kind(op.reduce, dtype), accesses_.address(pointer, offsets[r]), values[r],
-                both(b_, masks.empty() ? nullptr : masks[r], acts));
+  // A vector whose elements have masks of their own is updated element by element.
+  const auto width = layouts_.splits[static_cast<size_t>(id)]
+                         ? 1
+                         : static_cast<size_t>(layouts_.access_width[static_cast<size_t>(id)]);
+  for (size_t r = 0; r < n; r += width)
+    gpu_.atomic(irgen::atomic_kind(op.reduce, dtype), accesses_.address(pointer, offsets[r]),
+                std::span<Value* const>(&values[r], width), both(b_, masks.empty() ? nullptr : masks[r], acts));
   return {};
 }
 

@@ -28,7 +28,7 @@ public:
       : Part(context), words_(words), accesses_(accesses), windows_(windows) {}
   Status load(tile::OpId id);
   Status store(tile::OpId id);
-  Status atomic(const tile::Op& op);
+  Status atomic(tile::OpId id);
   void report_index(const tile::Op& op);
   void prefetch(const tile::Op& op);
 

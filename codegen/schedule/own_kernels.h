@@ -14,8 +14,9 @@ namespace tessera {
 
 // How `scatter_runs` (own_runs.cpp) divides an order of updates of this type.
 struct RunChunks {
-  int64_t updates = 1;  // of a chunk
-  double update_us = 0; // that one more update of a chunk takes, in microseconds
+  int64_t updates = 1;   // of a chunk
+  int64_t in_flight = 1; // whose loads are issued together
+  double update_us = 0;  // that one more update of a chunk takes, in microseconds
 };
 [[nodiscard]] RunChunks run_chunks(const Target& device, DType dtype);
 

@@ -5,6 +5,9 @@
 //   stored    a                           c               e     by the one chunk that has the whole run
 //   partials          b     b             b     d       d       the first and the second of each chunk
 //
+// Where the order of sums may vary (`atomic`), no order is needed: each chunk takes its updates as they come, and adds all
+// its runs to memory by atomic updates.
+//
 // A program has a tile of chunks and columns. The loop over a chunk issues the loads of several updates before it folds
 // the first one; it has no branches: what does not apply is masked.
 #include "codegen/schedule/own_lowering.h"
@@ -32,7 +35,8 @@ public:
       : OwnTileLowering(graph, node, device, name), data_{type(0).dtype, ops::scatter_view(graph, node)},
         compute_(compute_dtype(data_.dtype)), count_(type(1).shape[1]), chunk_size_(node.attributes.dims("chunk")[0]),
         chunks_(env_.simplify(ceildiv(count_, chunk_size_))), product_(node.attributes.s("reduction", "add") == "mul"),
-        ordered_(node.operands.size() > 3 && node.operands[3].valid()), partial_(node.results.size() > 1) {}
+        ordered_(node.operands.size() > 3 && node.operands[3].valid()), partial_(node.results.size() > 1),
+        atomic_(node.attributes.i("atomic") != 0) {}
 
   ScheduledKernel run() {
     choose_tile();
@@ -55,6 +59,9 @@ public:
     state.first = state.fold;
     state = loop(begin, state);
     if (partial_) store_partials(chunk, column, state);
+    if (atomic_)
+      b_.atomic(ReduceKind::Sum, result_, place(state.pending), state.fold,
+                both(exists_, full(op(ScalarOp::Ge, state.pending, constant(0)))));
     describe();
     return std::move(out_);
   }
@@ -101,7 +108,7 @@ private:
 
   void parameters() {
     result_ = pointer("out", data_.dtype, true);
-    out_.kernel.params.back().once = true;
+    out_.kernel.params.back().once = !atomic_;
     targets_ = pointer("targets", type(1).dtype, false);
     from_ = pointer("updates", type(2).dtype, false);
     out_.buffers = {node_.results[0], node_.operands[1], node_.operands[2]};
@@ -141,6 +148,7 @@ private:
   }
   V inside(V j) { return both(op(ScalarOp::Ge, j, constant(0)), op(ScalarOp::Lt, j, updates_)); }
   V target_at(V j) { return target_of(update_at(j, inside(j)), inside(j)); }
+  V place(V target) { return element(op(ScalarOp::Add, op(ScalarOp::Mul, batch_, size_), target)); }
   V element(V row) { return op(ScalarOp::Add, full(op(ScalarOp::Mul, row, slices_)), full(columns_)); }
 
   State loop(V begin, const State& start) {
@@ -151,7 +159,7 @@ private:
   // `in_flight_` updates from index begin + i on.
   Values step(V begin, V i, State state) {
     struct Update {
-      V target, done, direct, closes, value, old, place;
+      V target = -1, done = -1, direct = -1, closes = -1, value = -1, old = -1, place = -1;
     };
     std::vector<Update> updates;
     V update = update_at(op(ScalarOp::Add, begin, i), inside(op(ScalarOp::Add, begin, i)));
@@ -166,12 +174,12 @@ private:
       u.done = both(live, last);
       V stored = both(u.done, op(ScalarOp::Ge, u.target, constant(0)));
       u.closes = both(stored, state.open);
-      u.direct = both(stored, op(ScalarOp::Eq, state.open, b_.const_i(DType::Bool, 0)));
+      u.direct = atomic_ ? stored : both(stored, op(ScalarOp::Eq, state.open, b_.const_i(DType::Bool, 0)));
       V mask = both(exists_, full(live));
       V other = b_.cast(neutral(), type(2).dtype);
       u.value = b_.cast(b_.load(from_, element(op(ScalarOp::Add, base_, update)), mask, other), compute_);
-      u.place = element(op(ScalarOp::Add, op(ScalarOp::Mul, batch_, size_), u.target));
-      u.old = b_.load(result_, u.place, both(exists_, full(u.direct)));
+      u.place = place(u.target);
+      if (!atomic_) u.old = b_.load(result_, u.place, both(exists_, full(u.direct)));
       updates.push_back(u);
       state.open = both(state.open, op(ScalarOp::Eq, u.done, b_.const_i(DType::Bool, 0)));
       state.pending = select(live, select(last, constant(-1), u.target), state.pending);
@@ -181,8 +189,11 @@ private:
     }
     for (const Update& u : updates) {
       V folded = combine(state.fold, u.value);
-      b_.store(result_, u.place, b_.cast(combine(b_.cast(u.old, compute_), folded), data_.dtype),
-               both(exists_, full(u.direct)));
+      V mask = both(exists_, full(u.direct));
+      if (atomic_)
+        b_.atomic(ReduceKind::Sum, result_, u.place, folded, mask);
+      else
+        b_.store(result_, u.place, b_.cast(combine(b_.cast(u.old, compute_), folded), data_.dtype), mask);
       state.first = select(full(u.closes), folded, state.first);
       state.fold = select(full(u.done), full(neutral()), folded);
     }
@@ -205,8 +216,9 @@ private:
     out_.schedule.kind = gpu() ? ScheduleKind::BlockFlat : ScheduleKind::Flat;
     out_.schedule.tile.rows = height_;
     out_.schedule.tile.columns = width_;
-    out_.why = "runs of one target in chunks, " + std::to_string(in_flight_) + " updates in flight; tile [" +
-               std::to_string(height_) + ", " + std::to_string(width_) + "]";
+    out_.why = std::string(atomic_ ? "atomic sums of runs" : "runs") + " of one target in chunks, " +
+               std::to_string(in_flight_) + " updates in flight; tile [" + std::to_string(height_) + ", " +
+               std::to_string(width_) + "]";
     out_.may_overwrite.resize(out_.buffers.size());
     out_.begins_as = {{node_.operands[0], node_.results[0]}};
     set_grid(data_.shape[0] * ceildiv(chunks_, height_) * ceildiv(data_.shape[2], width_));
@@ -220,7 +232,7 @@ private:
   const TensorType data_;
   const DType compute_;
   const SymExpr count_, chunk_size_, chunks_;
-  const bool product_, ordered_, partial_;
+  const bool product_, ordered_, partial_, atomic_;
   int in_flight_ = 1;
   V result_ = -1, targets_ = -1, from_ = -1, order_ = -1, partial_targets_ = -1, partials_ = -1;
   V updates_ = -1, chunk_length_ = -1, size_ = -1, slices_ = -1, column_blocks_ = -1, all_chunks_ = -1,
@@ -245,7 +257,7 @@ RunChunks run_chunks(const Target& device, DType dtype) {
   for (int64_t chunk = 4; chunk <= device.block_threads; chunk *= 2) {
     const double us =
         (device.launch_us + static_cast<double>(chunk) * latency) / std::log2(static_cast<double>(chunk) / 2);
-    if (us < least) best = {chunk, latency};
+    if (us < least) best = {chunk, in_flight, latency};
     least = std::min(least, us);
   }
   return best;

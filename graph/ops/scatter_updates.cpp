@@ -240,7 +240,7 @@ Status reference_scatter_runs(ReferenceContext& c) {
         if (!begins || !ends) partial_targets.set_i64(slot, target);
         if (!begins && !ends) partial_targets.set_i64(slot + 1, target);
         for (int64_t s = 0; s < slices; ++s) {
-          if (begins && ends)
+          if (c.node.attributes.i("atomic") != 0 || (begins && ends))
             fold_update(out, (b * size + target) * slices + s, sums, s, reduction);
           else
             fold_update(partials, slot * slices + s, sums, s, reduction);
@@ -266,7 +266,9 @@ OpDef scatter_runs_record() {
                   {"order", TypeSet::Index, true}};
   def.attributes = {{"reduction", AttrKind::String, false, std::string("add")}, // or mul
                     {"chunk", AttrKind::Dims, true},                            // updates of a chunk
-                    {"view", AttrKind::Dims, false, SymShape{}}};               // scatter.h
+                    {"atomic", AttrKind::Int, false, int64_t{0}},               // 1: a GPU's chunks sum all their runs
+                    // in any order, and yield the first result
+                    {"view", AttrKind::Dims, false, SymShape{}}}; // scatter.h
   def.max_results = 3;
   def.infer = infer_scatter_runs;
   def.meaning = StructuredOp{Structured::Scatter};
@@ -296,6 +298,10 @@ OpDef scatter_runs_record() {
             seed += 4;
           }
         }
+    for (int64_t slices : {1, 4, 5, 64})
+      out.push_back(sample({random(DType::F32, {2, 3, slices}, seed, -1, 1), targets,
+                            random(DType::F32, {2, 9, slices}, seed + 1, -1, 1)},
+                           {{"atomic", int64_t{1}}, {"chunk", SymShape{4}}}));
     out.push_back(
         sample({random(DType::F32, {1, 3, 2}), integers(DType::I64, {1, 0}, {}), random(DType::F32, {1, 0, 2})},
                {{"chunk", SymShape{4}}}));

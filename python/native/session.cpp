@@ -412,13 +412,15 @@ struct Program {
 };
 
 PyObject* open_program(PyObject*, PyObject* args, PyObject* keywords) {
-  static const char* names_of[] = {"name", "json", "weights", "device", "threads", "tf32", "strided", nullptr};
+  static const char* names_of[] = {"name", "json",    "weights",       "device", "threads",
+                                   "tf32", "strided", "deterministic", nullptr};
   const char* name = nullptr;
   PyObject *json = nullptr, *weights = nullptr;
   Options options;
   int strided = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "zO|Osizp:open_program", const_cast<char**>(names_of), &name, &json,
-                                   &weights, &options.device, &options.threads, &options.tf32, &strided))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "zO|Osizpp:open_program", const_cast<char**>(names_of), &name, &json,
+                                   &weights, &options.device, &options.threads, &options.tf32, &strided,
+                                   &options.deterministic))
     return nullptr;
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
     Program program;
@@ -475,7 +477,8 @@ PyMethodDef functions[] = {
      "tessera.Error."},
     {"open_program", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_program)),
      METH_VARARGS | METH_KEYWORDS,
-     "open_program(name, json, weights=None, device=\"auto\", threads=0, tf32=\"conv\", strided=False)\n--\n\n"
+     "open_program(name, json, weights=None, device=\"auto\", threads=0, tf32=\"conv\", strided=False, "
+     "deterministic=False)\n--\n\n"
      "A Session of a program in the JSON of torch.export (bytes).\n\n"
      "weights: name -> (number of onnx.TensorProto.DataType, shape, address in host memory, owner of that memory).\n"
      "The dict's values live as long as the session. Raises tessera.Error."},

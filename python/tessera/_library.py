@@ -19,9 +19,9 @@ def _weights(weights: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, tuple[
     return {k: (DTYPES[t.dtype], tuple(t.shape), t.data_ptr(), t) for k, t in weights.items()}
 
 
-def open_program(name: str, json: bytes, weights: Mapping[str, torch.Tensor], device: str, threads: int, tf32: str) -> _native.Session:
+def open_program(name: str, json: bytes, weights: Mapping[str, torch.Tensor], device: str, threads: int, tf32: str, deterministic: bool) -> _native.Session:
     """Compiles a program. weights: contiguous tensors in host memory. Raises tessera.Error."""
-    return _native.open_program(name, json, _weights(weights), device, threads, tf32, True)
+    return _native.open_program(name, json, _weights(weights), device, threads, tf32, True, deterministic)
 
 
 def survey_program(json: bytes, weights: Mapping[str, torch.Tensor]) -> str:

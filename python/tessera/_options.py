@@ -12,6 +12,7 @@ class Options:
 
     freeze: parameters and buffers that are not changed become constants of the program (inference only).
     tf32: f32 operations on a GPU that may round operands to TF32: "off", "conv" or "all".
+    deterministic: sums at repeated indices on a GPU have the same bits in each call; torch.use_deterministic_algorithms() says so, too.
     threads: of the host; 0 for as many as PyTorch has.
     strict: raise an error instead of leaving a subgraph to PyTorch.
     device: "cpu" or "cuda": graphs on another device are left to PyTorch; "auto" for every device.
@@ -19,6 +20,7 @@ class Options:
 
     freeze: bool = False
     tf32: str = "conv"
+    deterministic: bool = False
     threads: int = 0
     strict: bool = False
     device: str = "auto"

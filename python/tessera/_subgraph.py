@@ -44,7 +44,8 @@ class Subgraph:
         program = _program.write_program(inputs, nodes, outputs, constants)
         weights = _program.host_values(constants)
         threads = options.threads or torch.get_num_threads()
-        self.session = _library.open_program(name, _program.dumps(program.json), weights, str(device), threads, options.tf32)
+        self.session = _library.open_program(name, _program.dumps(program.json), weights, str(device), threads, options.tf32,
+                                             options.deterministic or torch.are_deterministic_algorithms_enabled())
         statistics.compiles += 1
         kernels, cached = self.session.kernels
         statistics.kernels += kernels

@@ -63,9 +63,10 @@ std::vector<CompilePass> cuda_passes() {
   for (const CudaRewriting& r : cuda_rewritings())
     all.push_back({r.name, r.summary, PassLevel::Graph,
                    [run = r.run](Compilation& c) { return run(c.graph(), backend_of(c).libraries()); }});
-  all.push_back({"scatter-in-any-order",
-                 "scatters whose targets may repeat become atomic updates, or folds of segments", PassLevel::Graph,
-                 [](Compilation& c) { return scatter_in_any_order(c.graph(), c.backend().device()); }});
+  all.push_back({"scatter-in-any-order", "scatters whose targets may repeat become atomic updates, or folds of runs",
+                 PassLevel::Graph, [](Compilation& c) {
+                   return scatter_in_any_order(c.graph(), c.backend().device(), c.options().deterministic);
+                 }});
   all.push_back(
       {"sort-by-tiles", "rows are sorted as tiles, one a block, whose runs are merged", PassLevel::Graph, sort});
   all.push_back({"place-attention", "puts a generated kernel in place of attention, or behind the library's call",

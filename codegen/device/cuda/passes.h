@@ -38,8 +38,9 @@ struct CudaRewriting {
 // ---- sorts.cpp: sorts become sorts of tiles of so many elements, and merges.
 [[nodiscard]] Result<bool> sort_by_tiles(Graph& graph, int64_t tile);
 
-// ---- scatters.cpp: scatters whose targets may repeat become updates in any order.
-[[nodiscard]] Result<bool> scatter_in_any_order(Graph& graph, const Target& device);
+// ---- scatters.cpp: scatters whose targets may repeat become updates in any order; `deterministic`: whose results do not
+// depend on it.
+[[nodiscard]] Result<bool> scatter_in_any_order(Graph& graph, const Target& device, bool deterministic);
 
 // ---- plan passes. attention.cpp:
 // For each attention: cuDNN's call with the kernel as fallback, either alone, or, without a kernel, cuDNN's call with

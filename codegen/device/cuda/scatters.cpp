@@ -3,6 +3,8 @@
 //   none        of the updates of a target the last one counts, which the maximum of their numbers finds
 //   min, max    of integers, by atomic updates; floats as integers in their order
 //   add         of integers, by atomic updates
+//   add         of floats, where the order of sums may vary: chunks fold neighbours of one target, and add them in f32 or
+//               f64 by atomic updates (scatter_runs)
 //   the others  updates are sorted by target; chunks of the order fold those of each target (scatter_runs)
 #include "codegen/device/cuda/passes.h"
 #include "codegen/schedule/own_kernels.h"
@@ -21,8 +23,8 @@ DType atomic_type(DType dtype) { return info(dtype).bits < 32 ? DType::I32 : dty
 
 class Scatter {
 public:
-  Scatter(Graph& graph, const Node& node, const Target& device)
-      : b_(graph, node), device_(device), reduction_(b_.attr().s("reduction", "none")) {
+  Scatter(Graph& graph, const Node& node, const Target& device, bool deterministic)
+      : b_(graph, node), device_(device), deterministic_(deterministic), reduction_(b_.attr().s("reduction", "none")) {
     data_ = b_.in(0);
     targets_ = b_.in(1);
     updates_ = b_.in(2);
@@ -42,8 +44,10 @@ public:
       out = is_float(dtype) ? extreme_of_floats() : as(atomic_type(dtype));
     else if (reduction_ == "add" && !is_float(dtype))
       out = as(atomic_type(dtype));
+    else if (reduction_ == "add" && !deterministic_)
+      out = atomic_runs();
     else
-      out = runs();
+      out = sorted_runs();
     TESSERA_ASSIGN(auto done, b_.done(out));
     return done[0];
   }
@@ -141,18 +145,29 @@ private:
     return cast(b_, b_.op("bitcast", {flipped(out)}, {{"to", wide}}), b_.dtype(data_));
   }
 
-  ValueId runs() {
-    ValueId targets = targets_;
-    if (b_.rank(targets) == 3) { // each element has a target of its own
-      const SymShape all = b_.shape(targets);
-      const ValueId first = mul(b_, iota(b_, {view_[0], 1, 1}, 0), b_.size(view_[1], DType::I64));
-      ValueId flat = add(b_, first, cast(b_, targets, DType::I64));
-      flat = add(b_, mul(b_, flat, b_.size(view_[2], DType::I64)), iota(b_, {1, 1, view_[2]}, 2));
-      flat = select(b_, ge(b_, targets, 0.0), flat, -1.0);
-      view_ = {1, view_[0] * view_[1] * view_[2], 1};
-      count_ = all[0] * all[1] * all[2];
-      targets = reshape(b_, flat, {1, count_});
-    }
+  // Each element has a target of its own: one column of all elements.
+  ValueId targets_of_elements() {
+    if (b_.rank(targets_) != 3) return targets_;
+    const SymShape all = b_.shape(targets_);
+    const ValueId first = mul(b_, iota(b_, {view_[0], 1, 1}, 0), b_.size(view_[1], DType::I64));
+    ValueId flat = add(b_, first, cast(b_, targets_, DType::I64));
+    flat = add(b_, mul(b_, flat, b_.size(view_[2], DType::I64)), iota(b_, {1, 1, view_[2]}, 2));
+    flat = select(b_, ge(b_, targets_, 0.0), flat, -1.0);
+    view_ = {1, view_[0] * view_[1] * view_[2], 1};
+    count_ = all[0] * all[1] * all[2];
+    return reshape(b_, flat, {1, count_});
+  }
+  ValueId atomic_runs() {
+    const DType stored = b_.dtype(data_);
+    const ValueId targets = targets_of_elements();
+    const RunChunks chunks = run_chunks(device_, stored);
+    const ValueId out = b_.op("scatter_runs", {cast(b_, data_, compute_dtype(stored)), targets, updates_},
+                              {{"atomic", int64_t{1}}, {"view", view_}, {"chunk", SymShape{chunks.in_flight}}});
+    return cast(b_, out, stored);
+  }
+
+  ValueId sorted_runs() {
+    const ValueId targets = targets_of_elements();
     const SymExpr size = view_[1];
     const DType dtype = is_narrow(size) ? DType::I32 : DType::I64;
     const ValueId behind = b_.size(size, DType::I64), wide = cast(b_, targets, DType::I64);
@@ -193,6 +208,7 @@ private:
 
   B b_;
   const Target& device_;
+  const bool deterministic_;
   const std::string reduction_;
   ValueId data_, targets_, updates_;
   SymShape view_; // of the data: [b, t, s]
@@ -208,7 +224,7 @@ bool pays(const SymExpr& count, const ShapeEnv& env, const Target& device) {
 
 } // namespace
 
-Result<bool> scatter_in_any_order(Graph& graph, const Target& device) {
+Result<bool> scatter_in_any_order(Graph& graph, const Target& device, bool deterministic) {
   bool changed = false;
   for (NodeId id : graph.order()) {
     const Node node = graph.node(id);
@@ -217,7 +233,7 @@ Result<bool> scatter_in_any_order(Graph& graph, const Target& device) {
     const std::string reduction = node.attributes.s("reduction", "none");
     const bool is_atomic = is_integer(dtype) && info(dtype).bits >= 32 && reduction != "none" && reduction != "mul";
     if (is_atomic || !pays(graph.type(node.operands[1]).shape[1], graph.env(), device)) continue;
-    TESSERA_ASSIGN(ValueId out, Scatter(graph, node, device).run());
+    TESSERA_ASSIGN(ValueId out, Scatter(graph, node, device, deterministic).run());
     graph.value(out).name = std::exchange(graph.value(node.results[0]).name, {});
     graph.replace_all_uses(node.results[0], out);
     graph.remove_node(id);
