@@ -17,13 +17,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
 import os
 import sys
 import time
-import traceback
 
 from random_weights import set_statistics, wake
+from turns import waves
 
 HF = {
     "bert": "BertModel", "distilbert": "DistilBertModel", "roberta": "RobertaModel", "albert": "AlbertModel",
@@ -184,7 +183,7 @@ class Compiled:
         except Exception as e:  # noqa: BLE001  one row
             row[f"{way}_error"] = repr(e)[:300]
 
-    def measure(self) -> list[dict]:
+    def measure(self, _: object = None) -> list[dict]:
         import torch
         from triton.testing import do_bench
 
@@ -211,40 +210,6 @@ class Compiled:
 
         self.rows[self.batches[0]]["stats"] = stats()
         return list(self.rows.values())
-
-
-class Worker:
-    """A forked process that compiles one architecture, waits for its turn, and measures it: what breaks there costs one row."""
-
-    def __init__(self, spec: str, batches: list[int], freeze: bool):
-        self.spec = spec
-        self.pipe, there = multiprocessing.Pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                c = Compiled(spec, batches, freeze)
-                there.send("compiled")
-                there.recv()
-                out = c.measure()
-            except BaseException as e:  # noqa: BLE001
-                traceback.print_exc()
-                out = [{"model": spec, "error": repr(e)[:400]}]
-            there.send(json.loads(json.dumps(out, default=str)))
-            os._exit(0)
-        there.close()
-
-    def receive(self, seconds: float):
-        try:
-            return self.pipe.recv() if self.pipe.poll(max(seconds, 0)) else [{"model": self.spec, "error": "out of time"}]
-        except (EOFError, OSError):
-            return [{"model": self.spec, "error": "the process died"}]
-
-    def end(self) -> None:
-        try:
-            os.kill(self.pid, 9)
-        except ProcessLookupError:
-            pass
-        os.waitpid(self.pid, 0)
 
 
 def summary(rows: list[dict]) -> str:
@@ -296,23 +261,14 @@ def main() -> None:
 
     batches = [int(b) for b in a.batch.split(",")]
     rows = []
-    for at in range(0, len(a.models), a.jobs):
-        if time.time() > end:
-            print(f"out of time: {' '.join(a.models[at:])}", flush=True)
-            break
-        wave = [Worker(spec, batches, a.freeze) for spec in a.models[at : at + a.jobs]]
-        first = [w.receive(end - time.time()) for w in wave]
-        print(f"compiled {len(wave)}: {end - time.time():.0f} s left", flush=True)
-        for w, word in zip(wave, first):  # alone on the GPU
-            if word == "compiled":
-                w.pipe.send("measure")
-                word = w.receive(60)
-            w.end()
-            for row in word:
-                rows.append(row)
-                with open(a.out, "a") as f:
-                    f.write(json.dumps(row) + "\n")
-                print(json.dumps(row), flush=True)
+    subjects = [(spec, lambda spec=spec: Compiled(spec, batches, a.freeze).measure) for spec in a.models]
+    for spec, measure in waves(subjects, a.jobs, end):
+        state, out = measure(None, 60) if callable(measure) else ("failed", measure)
+        for row in out if state == "measured" else [{"model": spec, "error": out}]:
+            rows.append(row)
+            with open(a.out, "a") as f:
+                f.write(json.dumps(row, default=str) + "\n")
+            print(json.dumps(row, default=str), flush=True)
     print(summary(rows))
     sys.stdout.flush()
     os._exit(0)

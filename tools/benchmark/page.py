@@ -3,6 +3,7 @@
 
     page.py                          writes the page
     page.py --take SECTION=FILE ...  takes the rows of a section from FILE first, and the machine and date with --machine, --date
+    page.py --merge FILE             takes the sections that `tools/gate --update FILE` has written
     page.py --check                  writes nothing; fails if the page is not what its data give
 
 SECTION is a key of the data. FILE is what the section's command writes: `tools/bench --json`, `gpu_models.py --json`,
@@ -53,8 +54,16 @@ def servers(rows):
     return [[r["server"], r["backend"], {k: r[k] for k in ("requests", "per_second", "p50_ms", "p99_ms", "max_ms", "errors", "lost", "reloads", "kills", "minutes", "clients")}] for r in rows]
 
 
+# "calls" (name, shapes, us, peers) comes from tools/gate alone.
 READERS = {"servers": servers, "kernels": kernels, "families": kernels, "sweep": sweep, "models": models, "torch": torch_models}
 NAMES = {"copy": "copy", "eager": "eager", "compile": "TorchInductor", "graphs": "TorchInductor", "cuda_graph": "eager in a CUDA graph", "onnxruntime": "ONNX Runtime"}
+
+
+def write_data(path, data):
+    """Writes data as docs/performance.json has them: one row a line."""
+    rows = lambda s: "[\n" + ",\n".join("    " + json.dumps(r, ensure_ascii=False) for r in s["rows"]) + "\n  ]"
+    entry = lambda s: "{\n" + "".join(f'  "{k}": {json.dumps(v, ensure_ascii=False)},\n' for k, v in s.items() if k != "rows") + f'  "rows": {rows(s)}\n}}'
+    with open(path, "w", encoding="utf-8") as f: f.write("{\n" + ",\n".join(f'"{k}": {entry(s)}' for k, s in data.items()) + "\n}\n")
 
 
 def ratio(us, other):
@@ -103,6 +112,9 @@ def lines(section):
         main = "compile" if "compile" in peers else peers[0]
         means = ", ".join(f"{f} {geometric_mean(r[2] / r[3][main] for r in g if r[3].get(main)):.2f}" for f, g in sorted(families.items()) if any(r[3].get(main) for r in g))
         return [f"{len(rows)} cases: " + mean_line(rows, peers), "", f"Over {NAMES[main]}, mean by family: {means}."]
+    if kind == "calls":
+        return [f"{len(rows)} measurements: " + mean_line(rows, peers), "",
+                table(["computation", "shapes", "µs"] + [f"over {NAMES[p]}" for p in peers], [[r[0], r[1], f"{r[2]:g}"] + [ratio(r[2], r[3].get(p)) for p in peers] for r in rows])]
     if kind == "torch":
         names = list(dict.fromkeys(r[0] for r in rows))
         return [f"{len(rows)} measurements: " + mean_line(rows, peers), "", "Over TorchInductor at batch " + " and ".join(dict.fromkeys(r[1] for r in rows)) + ": "
@@ -126,6 +138,7 @@ def page(data):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--take", action="append", default=[], metavar="SECTION=FILE")
+    p.add_argument("--merge", action="append", default=[], metavar="FILE")
     p.add_argument("--machine", help="card and versions of what is taken")
     p.add_argument("--date", default=datetime.date.today().isoformat(), help="when that was measured")
     p.add_argument("--check", action="store_true")
@@ -140,10 +153,9 @@ def main():
         with open(path, encoding="utf-8") as f: text = f.read()
         rows = [json.loads(line) for line in text.splitlines()] if path.endswith(".jsonl") else json.loads(text)
         data[key].update(rows=READERS[data[key]["kind"]](rows), machine=a.machine, date=a.date)
-    if a.take:
-        rows = lambda s: "[\n" + ",\n".join("    " + json.dumps(r, ensure_ascii=False) for r in s["rows"]) + "\n  ]"
-        entry = lambda s: "{\n" + "".join(f'  "{k}": {json.dumps(v, ensure_ascii=False)},\n' for k, v in s.items() if k != "rows") + f'  "rows": {rows(s)}\n}}'
-        with open(source, "w", encoding="utf-8") as f: f.write("{\n" + ",\n".join(f'"{k}": {entry(s)}' for k, s in data.items()) + "\n}\n")
+    for path in a.merge:
+        with open(path, encoding="utf-8") as f: data.update(json.load(f))
+    if a.take or a.merge: write_data(source, data)
     text = page(data)
     if a.check:
         with open(target, encoding="utf-8") as f: shown = f.read()
