@@ -3,6 +3,7 @@
 #include "graph/support/temporary_folder.h"
 #include "tests/fusion/harness.h"
 #include "tests/fusion/random_graph.h"
+#include "tests/support/seeds.h"
 #include <cmath>
 
 namespace tessera::accuracy {
@@ -61,7 +62,7 @@ private:
 
 TEST_F(Taps, RandomModelsKeepTheirBitsAndEveryTappedValueIsTheReferences) {
   int inner = 0, values = 0;
-  for (uint32_t seed = 0; seed < 40; ++seed) {
+  for (uint32_t seed = 0; seed < test::seeds(40); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Graph graph = RandomGraph(seed).make(6 + static_cast<int>(seed % 25));
     Model m = make(std::move(graph), {{"b", 2}, {"s", 3}}, options(cache()));
@@ -77,12 +78,12 @@ TEST_F(Taps, RandomModelsKeepTheirBitsAndEveryTappedValueIsTheReferences) {
     inner += report->inner;
     values += static_cast<int>(report->values.size());
   }
-  EXPECT_GT(inner, 100);
+  EXPECT_GT(inner, static_cast<int>(test::seeds(100)));
   EXPECT_GT(values, inner);
 }
 
 TEST_F(Taps, ListingValuesChangesNoPlanAndNoKernel) {
-  for (uint32_t seed = 100; seed < 120; ++seed) {
+  for (uint32_t seed = 100; seed < 100 + test::seeds(20); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Model with = make(RandomGraph(seed).make(20), {{"b", 2}, {"s", 3}}, options(cache()));
     Model without = make(RandomGraph(seed).make(20), {{"b", 2}, {"s", 3}}, options(cache(), false));

@@ -1,6 +1,7 @@
 // Plans of random small graphs compute what the reference computes.
 #include "tests/fusion/harness.h"
 #include "tests/fusion/random_graph.h"
+#include "tests/support/seeds.h"
 
 namespace tessera {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 using Sizes = std::vector<std::map<std::string, int64_t>>;
 
 TEST(RandomPlan, ComputesWhatTheReferenceComputes) {
-  for (uint32_t seed = 0; seed < 250; ++seed) {
+  for (uint32_t seed = 0; seed < test::seeds(250); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Graph g = RandomGraph(seed).make(6 + static_cast<int>(seed % 25));
     check_plan(g, {{{"b", 2}, {"s", 3}}, {{"b", 1}, {"s", 1}}}, generated(), 2e-4);
@@ -17,7 +18,7 @@ TEST(RandomPlan, ComputesWhatTheReferenceComputes) {
 }
 
 TEST(RandomPlan, LimitsAndOptionsKeepTheMeaning) {
-  for (uint32_t seed = 1000; seed < 1060; ++seed) {
+  for (uint32_t seed = 1000; seed < 1000 + test::seeds(60); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     for (int variant = 0; variant < 6; ++variant) {
       Graph g = RandomGraph(seed).make(20);
@@ -40,8 +41,8 @@ TEST(RandomPlan, LimitsAndOptionsKeepTheMeaning) {
 // Operators stay apart and breaks are breaks, whatever else is fused, and a pinned plan is repeated.
 TEST(RandomPlan, RequestsHoldAndPinnedPlansAreRepeated) {
   const Sizes sizes = {{{"b", 2}, {"s", 3}}};
-  int pinned_groups = 0;
-  for (uint32_t seed = 2000; seed < 2120; ++seed) {
+  uint32_t pinned_groups = 0;
+  for (uint32_t seed = 2000; seed < 2000 + test::seeds(120); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     auto make = [&] {
       Graph g = RandomGraph(seed).make(6 + static_cast<int>(seed % 25));
@@ -71,14 +72,14 @@ TEST(RandomPlan, RequestsHoldAndPinnedPlansAreRepeated) {
     Graph again = make();
     options.constraints = asked.constraints; // a plan file has them, too
     options.constraints.groups = pinned(g, plan);
-    pinned_groups += static_cast<int>(options.constraints.groups.size());
+    pinned_groups += static_cast<uint32_t>(options.constraints.groups.size());
     const FusionPlan repeated = check_plan(again, sizes, options, 2e-4);
     for (const auto& u : repeated.unmet)
       ADD_FAILURE() << options.constraints.groups[static_cast<size_t>(u.group)].name << ": " << u.why;
     EXPECT_EQ(groups_text(again, repeated), groups_text(g, plan));
     if (HasFailure()) return;
   }
-  EXPECT_GT(pinned_groups, 120);
+  EXPECT_GT(pinned_groups, test::seeds(120));
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // The emulator's blocks on thread functions written by hand: what threads do together works, and each wrong use of it
 // is found, in whichever order threads run.
 #include "codegen/emulate/grid.h"
+#include "tests/support/seeds.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -42,7 +43,7 @@ struct HandLaunch {
   }
   // The error with every seed; each must say all of `words`.
   void expect_error(EmulatedKernelFn function, const std::vector<std::string>& words) {
-    for (uint64_t seed = 0; seed < 12; ++seed) {
+    for (uint64_t seed = 0; seed < test::seeds(12); ++seed) {
       auto r = run(function, seed);
       ASSERT_FALSE(r.ok()) << "seed " << seed;
       EXPECT_EQ(r.error().code, ErrorCode::CodegenError);
@@ -91,7 +92,7 @@ TEST(EmulatedBlocks, ReduceByShufflesAndSharedMemory) {
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17);
   s.buffer("x", x);
   s.buffer("out", y);
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < test::seeds(20); ++seed) {
     s.data[1] = y;
     auto r = s.run(reduction, seed);
     ASSERT_TRUE(r.ok()) << r.error().str();
@@ -118,7 +119,7 @@ TEST(EmulatedBlocks, VoteWithinWarpsAndBlocks) {
     store(t, pointer(args, 0) + 2 * i, odd == 0xaaaaaaaau ? 1.0f : 0.0f);
     store(t, pointer(args, 0) + 2 * i + 1, static_cast<float>(any * 10 + none));
   };
-  for (uint64_t seed = 0; seed < 6; ++seed) {
+  for (uint64_t seed = 0; seed < test::seeds(6); ++seed) {
     auto r = s.run(votes, seed);
     ASSERT_TRUE(r.ok()) << r.error().str();
     for (size_t i = 0; i < 96; ++i) {
@@ -194,7 +195,7 @@ TEST(EmulatedBlocks, AWarpBarrierOrdersAWarpAlone) {
       tessera_emu_warp_barrier(t, 2);
     }
   };
-  for (uint64_t seed = 0; seed < 9; ++seed) {
+  for (uint64_t seed = 0; seed < test::seeds(9); ++seed) {
     auto r = s.run(within, seed);
     ASSERT_TRUE(r.ok()) << r.error().str();
     for (size_t i = 0; i < 64; ++i) EXPECT_EQ(s.data[0][i], static_cast<float>((i ^ 31) + 2));
@@ -246,7 +247,7 @@ TEST(EmulatedBlocks, GlobalMemoryRacesAreFound) {
     tessera_emu_barrier(t, 3);
     store(t, pointer(args, 0) + i / 2, v);
   };
-  for (uint64_t seed = 0; seed < 6; ++seed) {
+  for (uint64_t seed = 0; seed < test::seeds(6); ++seed) {
     auto r = s.run(exchanged, seed);
     EXPECT_TRUE(r.ok()) << r.error().str();
   }
@@ -337,7 +338,7 @@ TEST(EmulatedBlocks, TheFirstBlockThatFailsIsTold) {
   HandLaunch s;
   s.grid = 100;
   s.buffer("x", std::vector<float>(64));
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < test::seeds(20); ++seed) {
     auto r = s.run(
         [](void* t, void* const* args) {
           auto block = tessera_emu_block_index(t);

@@ -4,6 +4,7 @@
 #include "codegen/schedule/choose_blocks.h"
 #include "codegen/tile/cooperation.h"
 #include "tests/schedule/block_harness.h"
+#include "tests/support/seeds.h"
 #include <cmath>
 #include <tuple>
 
@@ -68,7 +69,7 @@ float total(int64_t n) {
 }
 
 TEST(GpuCooperation, TheLastBlockFinishes) {
-  for (uint64_t seed = 0; seed < 6; ++seed)
+  for (uint64_t seed = 0; seed < seeds(6); ++seed)
     for (int64_t n : {1, 2, 17}) {
       Ran r = run(last(), n, seed, n);
       EXPECT_EQ(r.error, "");
@@ -77,7 +78,7 @@ TEST(GpuCooperation, TheLastBlockFinishes) {
 }
 
 TEST(GpuCooperation, BlocksWaitForEachOther) {
-  for (uint64_t seed = 0; seed < 4; ++seed)
+  for (uint64_t seed = 0; seed < seeds(4); ++seed)
     for (int64_t n : {1, 3, 16}) {
       Ran r = run(all(), n, seed, n);
       EXPECT_EQ(r.error, "");
@@ -104,7 +105,7 @@ TEST(GpuCooperation, WhoNeverComesIsMissed) {
 TEST(GpuCooperation, RacesBetweenBlocksAreFound) {
   std::string text = sums(std::string("%l = arrive %c[0] rank=%p of=%n : bool") + kReadAll + "store %y[%p] = %sum");
   bool found = false;
-  for (uint64_t seed = 0; seed < 4; ++seed) {
+  for (uint64_t seed = 0; seed < seeds(4); ++seed) {
     Ran r = run(text, 4, seed, 4);
     found = found || r.error.find("no arrival or grid barrier lies between them") != std::string::npos;
   }
@@ -112,7 +113,7 @@ TEST(GpuCooperation, RacesBetweenBlocksAreFound) {
   // Two blocks that write one place.
   text = sums("%l = arrive %c[0] rank=%p of=%n : bool\nstore %y[0] = %s");
   found = false;
-  for (uint64_t seed = 0; seed < 4; ++seed)
+  for (uint64_t seed = 0; seed < seeds(4); ++seed)
     found = found || run(text, 4, seed, 4).error.find("is not ordered with an access by block") != std::string::npos;
   EXPECT_TRUE(found);
 }
@@ -151,7 +152,7 @@ TEST(GpuCooperation, BlocksExchangeNumbers) {
     for (size_t i = 0; i < count; ++i) x[i] = static_cast<float>(i % 5);
     std::vector<uint32_t> boxes(count * count * 12); // 7 words of numbers: three messages
     auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
-    for (uint64_t seed = 0; seed < 3; ++seed) {
+    for (uint64_t seed = 0; seed < seeds(3); ++seed) {
       std::vector<double> y(count * static_cast<size_t>(places), -1);
       std::vector<tile::Argument> args{{bytes(x), {}}, {bytes(y), {}}, {bytes(boxes), {}}, {{}, {0, n}}};
       auto r = emulate(*k, args, n, {}, {.seed = seed});

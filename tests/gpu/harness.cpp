@@ -1,5 +1,6 @@
 #include "harness.h"
 #include "runtime/cuda/assembler.h"
+#include "tests/support/seeds.h"
 #include <cstring>
 #include <random>
 
@@ -59,9 +60,9 @@ void expect_as_interpreted(tile::Kernel kernel, const GpuRun& run) {
     ASSERT_TRUE(program.ok()) << program.error().str() << tile::print(kernel);
     EXPECT_EQ(program->threads(), warps * 32);
     if (warps == run.warps.back()) expect_ptx(kernel);
-    for (int seed = 0; seed < run.seeds; ++seed) {
+    for (uint32_t seed = 0; seed < seeds(run.seeds); ++seed) {
       Memory actual = copy_of(kernel, run);
-      auto r = program->run(actual.args, run.grid, {.seed = static_cast<uint64_t>(seed)});
+      auto r = program->run(actual.args, run.grid, {.seed = seed});
       ASSERT_TRUE(r.ok()) << r.error().str() << "seed " << seed << "\n" << tile::print(kernel);
       EXPECT_EQ(r->report, meaning->report) << tile::print(kernel);
       size_t buffer = 0;

@@ -13,7 +13,7 @@ struct GpuRun {
   int64_t grid = 1;
   double tolerance = 0; // relative and absolute
   std::vector<int> warps = {1, 2, 4, 8};
-  int seeds = 3;
+  uint32_t seeds = 3;
   bool may_report = false; // else a report is a failure
 };
 void expect_as_interpreted(tile::Kernel kernel, const GpuRun& run);

@@ -2,13 +2,14 @@
 // every shape beside each other.
 #include "harness.h"
 #include "tests/layout/random_kernel.h"
+#include "tests/support/seeds.h"
 
 namespace tessera::test {
 namespace {
 
 TEST(RandomKernels, DoWhatTheInterpreterSays) {
   using layout::test::RandomKernel;
-  for (unsigned seed = 0; seed < 24 && !testing::Test::HasFatalFailure(); ++seed) {
+  for (unsigned seed = 0; seed < seeds(24) && !testing::Test::HasFatalFailure(); ++seed) {
     RandomKernel random(1000 + seed);
     GpuRun run;
     run.buffers = {filled(DType::F32, RandomKernel::kInputs, 0),

@@ -1,6 +1,7 @@
 // Every legal schedule of 200 random nests computes what the nest means: by the interpreter of tile kernels, and in
 // tests/gpu on the emulator. Schedules that lower to the same program (bounds on registers do not change it) are run once.
 #include "block_harness.h"
+#include "tests/support/seeds.h"
 #include <random>
 #include <set>
 
@@ -270,7 +271,7 @@ Meant eighths(const Case& c, uint32_t seed) {
 class EverySchedule : public testing::TestWithParam<RandomNest::Form> {};
 
 TEST_P(EverySchedule, OfFiftyRandomNestsMeansTheNest) {
-  for (uint32_t seed = 0; seed < 50; ++seed) {
+  for (uint32_t seed = 0; seed < test::seeds(50); ++seed) {
     const RandomNest nest(seed, GetParam());
     const Case c = nest.make();
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + print(c.problem.graph, c.problem.nest));

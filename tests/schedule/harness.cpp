@@ -273,7 +273,7 @@ void expect_golden(const std::string& name, const ScheduledKernel& k) {
   }
   for (size_t i = 0; i < k.sizes.size(); ++i) text += "// %n" + std::to_string(i) + " = " + k.sizes[i].str() + "\n";
   text += tile::print(k.kernel);
-  std::string path = std::string(TESSERA_TEST_DIR) + "/golden/" + name + ".tile";
+  std::string path = std::string(TESSERA_SOURCE_DIR) + "/tests/schedule/golden/" + name + ".tile";
   if (std::getenv("TESSERA_BLESS")) {
     std::ofstream(path) << text;
     return;

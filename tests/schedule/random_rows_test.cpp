@@ -2,6 +2,7 @@
 // (docs/schedules.md): on a GPU of one to three multiprocessors, so that few programs run at a time.
 #include "block_harness.h"
 #include "nests.h"
+#include "tests/support/seeds.h"
 #include <functional>
 #include <random>
 
@@ -23,7 +24,7 @@ private:
 void expect_same_of_some(uint32_t seed, const std::function<Problem(Lengths&)>& make) {
   Lengths any(seed);
   kernel_runner().blocks_only = true;
-  for (int i = 0; i < 2; ++i) {
+  for (uint32_t i = 0; i < seeds(2); ++i) {
     const Problem p = make(any);
     SCOPED_TRACE(print(p.graph, p.nest));
     expect_same(p, {{}}, {.tolerance = 2e-2, .multiprocessors = any.number(1, 3)});

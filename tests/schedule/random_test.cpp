@@ -1,6 +1,7 @@
 // Random nests: permuted, broadcast, shifted, strided and gathered accesses, chains of reductions, stores per point and
 // per row, in integers, so that every schedule must agree exactly with the nest.
 #include "nests.h"
+#include "tests/support/seeds.h"
 #include <random>
 
 namespace tessera::test {
@@ -126,7 +127,7 @@ private:
 };
 
 TEST(Random, SchedulesAgreeWithTheNest) {
-  for (uint32_t seed = 0; seed < 40; ++seed) {
+  for (uint32_t seed = 0; seed < test::seeds(40); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Problem p = Generator(seed).make();
     Status ok = verify(p.graph, p.nest);

@@ -238,8 +238,8 @@ def run_subjects(context, names):
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(max(1, len(os.sched_getaffinity(0)) // context.jobs)))
     for path in (BENCHMARKS, package()):
         if path not in sys.path: sys.path.insert(0, path)
-    import torch._dynamo, torch._inductor.compile_fx  # noqa: once, before the processes part
-    if {"models", "training"} & set(names): import timm, torchvision, transformers  # noqa
+    import torch._dynamo  # once, before the processes part; not what starts processes itself, as Inductor does
+    if {"models", "training"} & set(names): import timm, torchvision, transformers
     from turns import waves
     for subject, measure in waves(subjects(context, names), context.jobs, context.end - 30):
         keys, why = None, measure if isinstance(measure, str) else None
