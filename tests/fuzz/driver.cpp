@@ -1,4 +1,5 @@
 #include "driver.h"
+#include "tests/support/seeds.h"
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -114,6 +115,7 @@ int main(int argc, char** argv) {
     else
       paths.emplace_back(argv[i]);
   }
+  iterations = tessera::test::seeds(static_cast<uint32_t>(iterations));
   std::vector<Bytes> seeds = read_seeds(paths);
   if (seeds.empty()) {
     std::fprintf(stderr, "no seeds given\n");

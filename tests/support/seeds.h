@@ -10,7 +10,8 @@ namespace tessera::test {
 inline uint32_t seeds(uint32_t all) {
   const char* percent = std::getenv("TESSERA_TEST_SEEDS");
   if (percent == nullptr) return all;
-  return std::clamp(all * static_cast<uint32_t>(std::strtoul(percent, nullptr, 10)) / 100, 1u, all);
+  const uint64_t share = uint64_t{all} * std::strtoul(percent, nullptr, 10) / 100;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(share, std::min(all, 1u), all));
 }
 
 } // namespace tessera::test
