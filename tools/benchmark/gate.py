@@ -138,7 +138,8 @@ def section_data(judge, section, suite, machine, known):
         if s != section or not row.takes: continue
         second = known.get(key, key[1]) if about.kind in ("kernels", "families") else key[1]
         rows.append([key[0], second, round(row.us("tessera"), 1), {p: round(row.us(p), 1) for p in row.peers() if row.us(p)}])
-    return {"title": f"{about.title}, {machine['short']}", "kind": about.kind, "command": f"tools/gate {suite} --update FILE",
+    title = f"{about.title}, {machine['short']}" if gate_suites.SUITES[suite].device == "cuda" else about.title
+    return {"title": title, "kind": about.kind, "command": f"tools/gate {suite} --update FILE",
             "machine": machine["text"], "date": datetime.date.today().isoformat(), "rows": rows}
 
 
