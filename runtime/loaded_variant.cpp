@@ -184,8 +184,13 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
   }
   if (!plan) {
     const Stopwatch watch;
-    TESSERA_ASSIGN(auto made, plan_segment(v, segment, call, device_, *loaded_, arguments.wait_for_plans));
-    TESSERA_ASSIGN(plan, plans_.insert(segment, std::move(made)));
+    auto made = plan_segment(v, segment, call, device_, *loaded_, arguments.wait_for_plans);
+    // At the limit, plans of other shapes go first.
+    while (!made.ok() && made.error().code == ErrorCode::OutOfMemory && options_.memory->limit() != 0 &&
+           plans_.forget_oldest())
+      made = plan_segment(v, segment, call, device_, *loaded_, arguments.wait_for_plans);
+    if (!made.ok()) return std::move(made).take_error();
+    TESSERA_ASSIGN(plan, plans_.insert(segment, std::move(*made)));
     stats_->new_shape = true;
     stats_->plan_ms += watch.ms();
     TESSERA_LOGF(LogChannel::Memory, "new shape: arena " + std::to_string(plan->arena_bytes) + " bytes, scratch " +

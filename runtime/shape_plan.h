@@ -50,6 +50,7 @@ struct SegmentPlan {
   [[nodiscard]] bool leaves_out(size_t step) const { return !left_out.empty() && left_out[step]; }
   int64_t step_scratch = 0, worker_scratch = 0;
   int64_t packed_bytes = 0; // weights that this plan was the first to pack
+  int64_t code_bytes = 0;   // likewise of libraries' code; counted where it is, not in host_bytes()
   std::unique_ptr<DevicePlan> device;
 };
 
@@ -93,17 +94,22 @@ private:
   SymProgram::State state_;
 };
 
-// The plans of one executor for one variant, as many as fit into `most_bytes`; least recently used ones are thrown out.
+// The plans of one executor for one variant, as many as fit into `most_bytes` and have at most `most_code` bytes of code
+// of their own; least recently used ones are thrown out.
 class ShapePlanCache {
 public:
-  static constexpr int64_t kMostBytes = int64_t{64} << 20; // hundreds of plans of a hundred steps
-  explicit ShapePlanCache(std::shared_ptr<MemoryAccount> account, int64_t most_bytes = kMostBytes)
-      : account_(std::move(account)), most_bytes_(most_bytes) {}
+  static constexpr int64_t kMostBytes = int64_t{16} << 20; // about a hundred plans of a hundred steps
+  static constexpr int64_t kMostCode = int64_t{128} << 20;
+  explicit ShapePlanCache(std::shared_ptr<MemoryAccount> account, int64_t most_bytes = kMostBytes,
+                          int64_t most_code = kMostCode)
+      : account_(std::move(account)), most_bytes_(most_bytes), most_code_(most_code) {}
   // The plan for the current bindings, or null. It stays until the next call of insert() or clear().
   SegmentPlan* find(int segment, const Variant::CallState& call);
   // Plans that go are not the one given, nor the last one of any segment that find() or insert() gave.
   // Error OutOfMemory: the account has no room for it even without others.
   [[nodiscard]] Result<SegmentPlan*> insert(int segment, std::unique_ptr<SegmentPlan> plan);
+  // False: all plans that there are belong to the current run.
+  bool forget_oldest();
   void drop(SegmentPlan* plan); // given by find()
   void clear();
 
@@ -120,10 +126,9 @@ private:
   };
   using Entries = std::list<Entry>; // most recently used first
   void forget(Entries::iterator entry);
-  bool forget_oldest(); // false: all that there are belong to the current run
 
   std::shared_ptr<MemoryAccount> account_;
-  int64_t most_bytes_, bytes_ = 0;
+  int64_t most_bytes_, most_code_, bytes_ = 0, code_ = 0;
   Entries plans_;
   std::unordered_map<Key, Entries::iterator, KeyHash> by_key_;
   std::vector<SegmentPlan*> current_; // by segment

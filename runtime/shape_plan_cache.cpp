@@ -23,6 +23,7 @@ SegmentPlan* ShapePlanCache::find(int segment, const Variant::CallState& call) {
 void ShapePlanCache::forget(Entries::iterator entry) {
   std::replace(current_.begin(), current_.end(), entry->plan.get(), static_cast<SegmentPlan*>(nullptr));
   bytes_ -= entry->bytes;
+  code_ -= entry->plan->code_bytes;
   by_key_.erase(entry->key);
   plans_.erase(entry);
 }
@@ -36,7 +37,7 @@ void ShapePlanCache::clear() {
   by_key_.clear();
   plans_.clear();
   current_.clear();
-  bytes_ = 0;
+  bytes_ = code_ = 0;
 }
 
 bool ShapePlanCache::forget_oldest() {
@@ -57,7 +58,7 @@ Result<SegmentPlan*> ShapePlanCache::insert(int segment, std::unique_ptr<Segment
   fresh.plan = std::move(plan);
   if (current_.size() <= static_cast<size_t>(segment)) current_.resize(static_cast<size_t>(segment) + 1);
   current_[static_cast<size_t>(segment)] = nullptr;
-  while (bytes_ + fresh.bytes > most_bytes_ && forget_oldest()) {
+  while ((bytes_ + fresh.bytes > most_bytes_ || code_ + fresh.plan->code_bytes > most_code_) && forget_oldest()) {
   }
   auto counted = account_->hold(MemoryAccount::Where::Host, fresh.bytes, "the plan of a shape");
   while (!counted.ok() && forget_oldest())
@@ -71,6 +72,7 @@ Result<SegmentPlan*> ShapePlanCache::insert(int segment, std::unique_ptr<Segment
     throw;
   }
   bytes_ += plans_.front().bytes;
+  code_ += plans_.front().plan->code_bytes;
   return current_[static_cast<size_t>(segment)] = plans_.front().plan.get();
 }
 

@@ -4,10 +4,9 @@
 namespace tessera {
 
 int64_t CpuPlan::host_bytes() const {
-  constexpr int64_t kLibraryCall = 16384; // code that the library generates; equal calls share it
   int64_t total = static_cast<int64_t>(sizeof *this + steps.capacity() * sizeof(CpuStep));
   for (const CpuStep& step : steps) {
-    if (step.library) total += kLibraryCall + static_cast<int64_t>(step.library->boxes.capacity() * sizeof(int64_t));
+    if (step.library) total += step.library->host_bytes();
     if (step.epilogue)
       total +=
           static_cast<int64_t>((step.epilogue->sizes.capacity() + step.epilogue->grids.capacity()) * sizeof(int64_t));
@@ -88,6 +87,7 @@ Status plan_cpu_calls(const Variant& variant, int segment, const Variant::CallSt
   }
   for (auto& step : made->steps) {
     if (!step.library) continue;
+    plan.code_bytes += step.library->code_bytes;
     plan.step_scratch = std::max(plan.step_scratch, step.library->step_scratch);
     plan.worker_scratch = std::max(plan.worker_scratch,
                                    step.library->worker_scratch + (step.epilogue ? step.epilogue->scratch_bytes : 0));

@@ -1,5 +1,6 @@
 #include "runtime/library/blocks.h"
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace tessera {
@@ -39,6 +40,37 @@ std::vector<Block> cut_into_blocks(std::span<const int64_t> dims, int64_t target
       index[d] = 0;
     }
   }
+  return blocks;
+}
+
+std::vector<Block> cut_into_few_sizes(std::span<const int64_t> dims, int64_t target, int threads) {
+  for (int64_t d : dims)
+    if (d == 0) return {};
+  const auto image = dims.subspan(1);
+  int64_t elements = 1;
+  for (int64_t d : image) elements *= d;
+  std::vector<Block> blocks;
+  if (target >= elements) {
+    auto together = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::min(target / elements, dims[0]))));
+    for (int64_t at = 0; at < dims[0]; at += together) {
+      while (together > dims[0] - at) together /= 2;
+      Block b{at * elements, together * elements, Dims(dims.size(), 0), Dims(dims.begin(), dims.end())};
+      b.begin[0] = at;
+      b.count[0] = together;
+      blocks.push_back(std::move(b));
+    }
+    return blocks;
+  }
+  int64_t pieces = threads / std::gcd(dims[0], static_cast<int64_t>(threads));
+  while (pieces * target < elements) pieces *= 2;
+  const auto parts = cut_into_blocks(image, (elements + pieces - 1) / pieces, 1);
+  for (int64_t n = 0; n < dims[0]; ++n)
+    for (Block b : parts) {
+      b.flat_begin += n * elements;
+      b.begin.insert(b.begin.begin(), n);
+      b.count.insert(b.count.begin(), 1);
+      blocks.push_back(std::move(b));
+    }
   return blocks;
 }
 

@@ -17,4 +17,8 @@ struct Block {
 // dims.
 [[nodiscard]] std::vector<Block> cut_into_blocks(std::span<const int64_t> dims, int64_t target, int threads);
 
+// The same for [images, ...], where the number of images varies from call to call: blocks of 1, 2, 4... images, or
+// parts of one image, so that all calls together have few different blocks. `images` >= 1.
+[[nodiscard]] std::vector<Block> cut_into_few_sizes(std::span<const int64_t> dims, int64_t target, int threads);
+
 } // namespace tessera

@@ -52,7 +52,11 @@ class LibraryPlan {
 public:
   virtual ~LibraryPlan() = default;
   virtual void run(const LibraryRun& run) const = 0;
+  [[nodiscard]] virtual int64_t host_bytes() const { // that it takes, about; without generated code and weights
+    return static_cast<int64_t>(boxes.capacity() * sizeof(int64_t));
+  }
 
+  int64_t code_bytes = 0;                       // generated for this plan first; others may share it
   int64_t step_scratch = 0, worker_scratch = 0; // bytes, multiples of 64
   // Boxes of the result's index space that tasks compute one at a time: begin per dimension, then count per dimension.
   int rank = 0;

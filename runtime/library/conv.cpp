@@ -6,12 +6,9 @@
 // where rows do not divide evenly and the image is small, by output channels into a dense temporary. A 1x1 convolution
 // of stride 1 is a list of pixels and is cut anywhere.
 #include "runtime/library/blocks.h"
-#include "runtime/library/call.h"
-#include "runtime/library/onednn.h"
-#include "runtime/library/strided_copy.h"
-#include "runtime/library/widen.h"
+#include "runtime/library/conv_plan.h"
+#include "runtime/library/conv_weights.h"
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 namespace tessera {
@@ -27,18 +24,6 @@ int64_t count_of(const Dims& dims) {
   for (int64_t d : dims) n *= d;
   return n;
 }
-// Strides of logical dims [N, C, spatial...] laid out densely with channels last.
-Dims channels_last(const Dims& dims) {
-  Dims strides(dims.size());
-  int64_t at = std::max<int64_t>(dims[1], 1);
-  strides[1] = 1;
-  for (size_t d = dims.size(); d-- > 2;) {
-    strides[d] = at;
-    at *= std::max<int64_t>(dims[d], 1);
-  }
-  strides[0] = at;
-  return strides;
-}
 bool same_where_it_matters(const Dims& dims, const Dims& a, const Dims& b) {
   for (size_t d = 0; d < dims.size(); ++d)
     if (dims[d] > 1 && a[d] != b[d]) return false;
@@ -51,123 +36,6 @@ struct Config {
   Dims pads_begin, pads_end;
   int64_t o_begin = 0; // channels of the result [o_begin, o_begin + y[1])
   auto operator<=>(const Config&) const = default;
-};
-
-struct Primitive {
-  dnnl::primitive primitive;
-  Md x, w, y, scratchpad;
-  std::shared_ptr<const PackedWeight> weights; // of a constant
-  int64_t weights_at = -1;                     // step scratch, of weights that change
-  std::shared_ptr<dnnl::reorder> reorder;
-  Md w_plain;
-  int64_t w_offset = 0; // elements
-};
-
-struct Block {
-  size_t primitive = 0;
-  int64_t x_offset = 0; // elements
-  Dims begin, count;    // box of the result
-  int64_t y_offset = 0; // of the box's first element
-  bool direct = true;   // written where it belongs; otherwise through scratch
-  mutable dnnl::memory x, w, y, scratchpad;
-};
-
-class ConvPlan final : public LibraryPlan {
-public:
-  void run(const LibraryRun& r) const override {
-    struct Frame {
-      const ConvPlan* plan;
-      const LibraryRun* run;
-      const float* x;
-      const float* w;
-      float* y;
-    } frame{this, &r, nullptr, nullptr, nullptr};
-    frame.x = static_cast<const float*>(r.pointers[x_buffer]) + x_offset;
-    frame.w = static_cast<const float*>(r.pointers[w_buffer]) + w_offset;
-    frame.y = static_cast<float*>(r.pointers[y_buffer]) + y_offset;
-    if (zeros) {
-      for (const auto& b : blocks) plan_zero(b, frame.y);
-    } else {
-      if (pack_x) {
-        auto* packed = reinterpret_cast<float*>(r.step_scratch);
-        if (padded_count != count_of(x_dims)) std::memset(packed, 0, static_cast<size_t>(padded_count) * sizeof(float));
-        r.pool->parallel_for(x_dims[0] * x_dims[2], pack_grain, [&frame](int64_t begin, int64_t end, int) {
-          frame.plan->pack(frame.x, reinterpret_cast<float*>(frame.run->step_scratch), begin, end);
-        });
-        frame.x = packed;
-      }
-      for (const auto& p : primitives)
-        if (p.weights_at >= 0) reorder_weights(p, frame.w, r);
-    }
-    r.pool->parallel_for(static_cast<int64_t>(blocks.size()), 1, [&frame](int64_t begin, int64_t end, int worker) {
-      for (int64_t b = begin; b < end; ++b) {
-        if (!frame.plan->zeros)
-          frame.plan->block(frame.plan->blocks[static_cast<size_t>(b)], *frame.run, frame.x, frame.y, worker);
-        frame.plan->finish(*frame.run, b, worker);
-      }
-    });
-  }
-
-  void plan_zero(const Block& b, float* y) const {
-    static const float zero = 0;
-    Dims none(b.count.size(), 0);
-    strided_copy(y + b.y_offset, &zero, b.count, y_strides, none);
-  }
-
-  // Rows [begin, end) of (image, first spatial dimension) into dense channels-last, with room for pads.
-  void pack(const float* x, float* to, int64_t begin, int64_t end) const {
-    Dims dims = x_dims;
-    dims[0] = dims[2] = 1;
-    for (int64_t i = begin; i < end; ++i) {
-      int64_t n = i / x_dims[2], row = i % x_dims[2];
-      int64_t at = n * packed_strides[0] + (row + pad_first[0]) * packed_strides[2];
-      for (size_t d = 1; d < pad_first.size(); ++d) at += pad_first[d] * packed_strides[d + 2];
-      strided_copy(to + at, x + n * x_strides[0] + row * x_strides[2], dims, packed_strides, x_strides);
-    }
-  }
-
-  static void reorder_weights(const Primitive& p, const float* w, const LibraryRun& r) {
-    auto from = onednn_memory(p.w_plain), to = onednn_memory(p.w);
-    from.set_data_handle(const_cast<float*>(w + p.w_offset));
-    to.set_data_handle(r.step_scratch + p.weights_at);
-    p.reorder->execute(onednn_stream(), from, to);
-  }
-
-  void block(const Block& b, const LibraryRun& r, const float* x, float* y, int worker) const {
-    const auto& p = primitives[b.primitive];
-    auto stream = onednn_stream().get();
-    std::byte* scratch = r.worker_scratch[worker];
-    auto* out = b.direct ? y + b.y_offset : reinterpret_cast<float*>(scratch + stage_at);
-    auto status = dnnl_success;
-    auto set = [&](dnnl::memory& m, const void* data) {
-      if (m.get_data_handle() != data)
-        status = std::max(status, dnnl_memory_set_data_handle_v2(m.get(), const_cast<void*>(data), stream));
-    };
-    set(b.x, x + b.x_offset);
-    set(b.w, p.weights ? static_cast<const void*>(p.weights->data()) : r.step_scratch + p.weights_at);
-    set(b.y, out);
-    set(b.scratchpad, scratch);
-    dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, b.x.get()},
-                              {DNNL_ARG_WEIGHTS, b.w.get()},
-                              {DNNL_ARG_DST, b.y.get()},
-                              {DNNL_ARG_SCRATCHPAD, b.scratchpad.get()}};
-    if (status == dnnl_success) status = dnnl_primitive_execute(p.primitive.get(), stream, 4, args);
-    if (status != dnnl_success) r.failure->store(static_cast<int>(status), std::memory_order_relaxed);
-    if (!b.direct) {
-      Dims strides = channels_last(b.count);
-      strided_copy(y + b.y_offset, out, b.count, y_strides, strides);
-    }
-  }
-
-  BufferId x_buffer = -1, w_buffer = -1, y_buffer = -1;
-  int64_t x_offset = 0, w_offset = 0, y_offset = 0;
-  Dims x_dims, x_strides, y_strides;
-  bool zeros = false, pack_x = false;
-  Dims packed_strides, pad_first; // of the copy of x
-  int64_t padded_count = 0, pack_grain = 1;
-  std::vector<Primitive> primitives;
-  std::vector<Block> blocks; // block b computes box b
-  int64_t stage_at = 0;
 };
 
 // Makes one plan; tried with x as it is, then with a copy of x that holds its pads as zeros, when oneDNN has only a
@@ -183,14 +51,15 @@ public:
     if (count_of(y_.shape) == 0) return finished();
     if (count_of(x_.shape) == 0 || count_of(w_.shape) == 0) {
       plan_->zeros = true;
-      Block b;
-      b.begin.assign(rank_, 0);
-      b.count = y_.shape;
-      add(std::move(b));
+      add({Dims(rank_, 0), y_.shape, {}});
       return finished();
     }
     bool dense = same_where_it_matters(x_.shape, x_.strides, channels_last(x_.shape));
     bool fine = false;
+    if (const auto row = row_dimension(); row && sizes_vary()) {
+      TESSERA_ASSIGN(fine, attempt(!dense, false, row));
+    }
+    if (fine) return finished();
     if (!call_.transposed && reads_nothing_but_pads()) {
       TESSERA_ASSIGN(fine, attempt(true, true));
     } else {
@@ -266,11 +135,12 @@ private:
     plan_->y_strides = y_.strides;
     known_.clear();
     weights_at_.clear();
-    scratchpad_ = stage_ = 0;
+    scratchpad_ = stage_ = window_ = 0;
+    plan_->code_bytes = made_;
   }
 
-  // False: oneDNN has nothing good for this.
-  Result<bool> attempt(bool pack, bool padded) {
+  // False: oneDNN has nothing good for this. `row`: cut into blocks of few different sizes along that dimension.
+  Result<bool> attempt(bool pack, bool padded, std::optional<size_t> row = std::nullopt) {
     begin();
     pads_begin_ = call_.pads_begin;
     pads_end_.assign(spatial_, 0);
@@ -305,17 +175,12 @@ private:
         std::max<int64_t>(1, (16 << 10) * x_.shape[2] * x_.shape[0] / std::max<int64_t>(1, count_of(x_.shape)));
     x_strides_ = channels_last(x_dims_);
     y_dense_ = same_where_it_matters(y_.shape, y_.strides, channels_last(y_.shape));
-    TESSERA_ASSIGN(bool fine, cut());
+    TESSERA_ASSIGN(bool fine, row ? cut_rows(*row) : cut());
     if (!fine) return false;
     plan_->stage_at = round64(scratchpad_);
-    plan_->worker_scratch = plan_->stage_at + round64(stage_ * 4);
-    for (auto& b : plan_->blocks) {
-      const auto& p = plan_->primitives[b.primitive];
-      b.x = onednn_memory(p.x);
-      b.w = onednn_memory(p.w);
-      b.y = onednn_memory(p.y);
-      b.scratchpad = onednn_memory(p.scratchpad);
-    }
+    plan_->window_at = plan_->stage_at + round64(stage_ * 4);
+    plan_->worker_scratch = plan_->window_at + round64(window_ * 4);
+    plan_->make_memory(context_.threads);
     return true;
   }
 
@@ -324,6 +189,105 @@ private:
                    static_cast<double>(std::max<int64_t>(1, w_.shape[0]));
     double bytes = 4.0 * static_cast<double>(count_of(x_.shape) + count_of(y_.shape));
     return share * (flops / 1.5e5 + bytes / 1e4);
+  }
+
+  // Whether calls have other sizes than this one.
+  [[nodiscard]] bool sizes_vary() const {
+    return std::any_of(call_.y.shape.begin(), call_.y.shape.end(), [](const SymExpr& d) { return !d.is_const(); });
+  }
+
+  // The only dimension along which the convolution does something.
+  [[nodiscard]] std::optional<size_t> row_dimension() const {
+    std::optional<size_t> row;
+    if (call_.transposed) return row;
+    for (size_t d = 0; d < spatial_; ++d) {
+      if (y_.shape[d + 2] == 1 && x_.shape[d + 2] == 1 && w_.shape[d + 2] == 1 && call_.pads_begin[d] == 0) continue;
+      if (row) return std::nullopt;
+      row = d;
+    }
+    return row ? row : spatial_ - 1;
+  }
+
+  // Blocks of numbers of rows of which there are a few, so that a new length finds the primitives of others: code for each
+  // length would take some MB and tens of milliseconds. What a block reads beyond the ends of x is zeros in a copy of
+  // its rows, and what it computes beyond the result is left out.
+  Result<bool> cut_rows(size_t row) {
+    const size_t dim = row + 2;
+    ConvSizes sizes = sizes_of(x_dims_, y_.shape, Dims(spatial_, 0), Dims(spatial_, 0));
+    sizes.x[0] = sizes.y[0] = sizes.x[dim] = sizes.y[dim] = 1;
+    const Dims w_dims = sizes.w;
+    const auto blocks = ConvBlockRows::of(sizes, dim);
+    const auto chosen = choose_rows(*blocks, y_.shape[dim]);
+    if (!chosen) return false;
+    constexpr auto& kRows = ConvBlockRows::kRows;
+    const int64_t stride = call_.strides[row], in = x_.shape[dim], most = kRows[*chosen];
+    plan_->row_elements = x_dims_[1];
+    std::array<std::optional<size_t>, kRows.size()> primitives;
+    for (int64_t image = 0; image < y_.shape[0]; ++image)
+      for (int64_t from = 0; from < y_.shape[dim]; from += most) {
+        Box b{Dims(rank_, 0), y_.shape, {}};
+        b.begin[0] = image;
+        b.count[0] = 1;
+        b.begin[dim] = from;
+        const int64_t rows = b.count[dim] = std::min(most, y_.shape[dim] - from);
+        const size_t i = at_least(*blocks, rows, *chosen);
+        if (!primitives[i]) {
+          TESSERA_ASSIGN(auto code, blocks->primitive(i, context_.packs->account(), made_, context_.name));
+          if (!code) return false;
+          primitives[i] = plan_->primitives.size();
+          TESSERA_TRY(use(std::move(code), w_dims, 0));
+          plan_->holds.push_back(blocks);
+        }
+        b.block.primitive = *primitives[i];
+        const int64_t first = from * stride - pads_begin_[row], window = blocks->input_rows(kRows[i]);
+        const int64_t begin = std::clamp<int64_t>(first, 0, in), end = std::clamp<int64_t>(first + window, begin, in);
+        b.block.x_offset = image * x_strides_[0] + begin * x_strides_[dim];
+        if (end - begin < window) {
+          b.block.window = window;
+          b.block.zeros = std::min(begin - first, window);
+          b.block.rows = end - begin;
+          window_ = std::max(window_, window * x_dims_[1]);
+        }
+        b.block.direct = y_dense_ && rows == kRows[i];
+        if (!b.block.direct) stage_ = std::max(stage_, kRows[i] * y_.shape[1]);
+        add(std::move(b));
+      }
+    return true;
+  }
+
+  // The smallest number of rows among the usable ones that takes `rows`; `most` takes them.
+  static size_t at_least(ConvBlockRows& blocks, int64_t rows, size_t most) {
+    for (size_t i = 0; i < most; ++i)
+      if (ConvBlockRows::kRows[i] >= rows && blocks.usable(i)) return i;
+    return most;
+  }
+
+  // Index into kRows with which the slowest thread is done first: large blocks read the weights less often, small ones
+  // are even. Nothing: no size will do.
+  std::optional<size_t> choose_rows(ConvBlockRows& blocks, int64_t total) const {
+    constexpr auto& kRows = ConvBlockRows::kRows;
+    constexpr double kBlock = 1.0, kWeights = 5e4; // microseconds; bytes in one
+    const double per_block = kBlock + 4.0 * static_cast<double>(count_of(w_.shape)) / kWeights;
+    const double per_row = microseconds(1) / static_cast<double>(y_.shape[0] * total);
+    std::optional<size_t> best;
+    double least = 0;
+    for (size_t i = 0; i < kRows.size(); ++i) {
+      if (!blocks.usable(i)) continue;
+      if (best && context_.has_epilogue && kRows[i] * y_.shape[1] > kEpilogueBlock) break;
+      const int64_t per_image = (total + kRows[i] - 1) / kRows[i], count = y_.shape[0] * per_image;
+      const auto us = [&](int64_t rows) { return per_block + per_row * static_cast<double>(rows); };
+      const double last = us(kRows[at_least(blocks, total - (per_image - 1) * kRows[i], i)]);
+      const double all = static_cast<double>(y_.shape[0]) * (static_cast<double>(per_image - 1) * us(kRows[i]) + last);
+      const double rounds = static_cast<double>((count + context_.threads - 1) / context_.threads);
+      const double slowest =
+          std::max(all / context_.threads, per_image > 1 ? (rounds - 1) * us(kRows[i]) + last : last);
+      if (!best || slowest <= least) {
+        best = i;
+        least = slowest;
+      }
+      if (kRows[i] >= total) break;
+    }
+    return best;
   }
 
   Result<bool> cut() {
@@ -345,7 +309,8 @@ private:
     auto least = static_cast<int64_t>(4.0 / std::max(1e-9, microseconds(1.0 / static_cast<double>(total)))) + 1;
     int64_t target = std::max(per_thread, least);
     if (context_.has_epilogue) target = std::min(target, std::max<int64_t>(kEpilogueBlock / row_elements, least));
-    auto blocks = cut_into_blocks(dims, target, context_.threads);
+    auto blocks = sizes_vary() ? cut_into_few_sizes(dims, std::max<int64_t>(target, 1), context_.threads)
+                               : cut_into_blocks(dims, target, context_.threads);
     // Blocks go to threads in runs of neighbours.
     auto count = static_cast<int64_t>(blocks.size());
     int64_t longest = 0;
@@ -364,7 +329,7 @@ private:
 
     for (const auto& cut : blocks) {
       Config config;
-      Block b;
+      Box b;
       config.x = x_dims_;
       config.y = y_.shape;
       config.pads_begin = pads_begin_;
@@ -374,13 +339,13 @@ private:
       b.begin[0] = cut.begin[0];
       b.count[0] = cut.count[0];
       config.x[0] = config.y[0] = cut.count[0];
-      b.x_offset = cut.begin[0] * x_strides_[0];
+      b.block.x_offset = cut.begin[0] * x_strides_[0];
       if (pixels) {
         for (size_t d = 0; d < spatial_; ++d) {
           b.begin[d + 2] = cut.begin[d + 1];
           b.count[d + 2] = cut.count[d + 1];
         }
-        b.x_offset = cut.flat_begin * x_dims_[1];
+        b.block.x_offset = cut.flat_begin * x_dims_[1];
         config.x.assign(rank_, 1);
         config.x[1] = x_dims_[1];
         config.x[rank_ - 1] = cut.flat_count;
@@ -401,7 +366,7 @@ private:
         config.y[row + 2] = to - from;
         config.pads_begin[row] = top;
         config.pads_end[row] = bottom;
-        b.x_offset += first * x_strides_[row + 2];
+        b.block.x_offset += first * x_strides_[row + 2];
       }
       TESSERA_ASSIGN(bool fine, place(std::move(b), config, y_dense_));
       if (!fine) return false;
@@ -416,7 +381,7 @@ private:
       int64_t from = std::min(o, units * p / pieces * kUnit), to = std::min(o, units * (p + 1) / pieces * kUnit);
       Config config{x_dims_, y_.shape, pads_begin_, pads_end_, from};
       config.y[1] = to - from;
-      Block b;
+      Box b;
       b.begin.assign(rank_, 0);
       b.count = config.y;
       b.begin[1] = from;
@@ -427,118 +392,72 @@ private:
     return true;
   }
 
-  Result<bool> place(Block b, const Config& config, bool direct) {
+  // A part of the result and what computes it.
+  struct Box {
+    Dims begin, count;
+    ConvPlan::Block block;
+  };
+
+  Result<bool> place(Box b, const Config& config, bool direct) {
     auto [it, fresh] = known_.try_emplace(config, plan_->primitives.size());
     if (fresh) {
-      TESSERA_ASSIGN(bool fine, create(config));
-      if (!fine) return false;
+      const ConvSizes sizes = sizes_of(config.x, config.y, config.pads_begin, config.pads_end);
+      TESSERA_ASSIGN(auto code, conv_primitive(sizes, context_.packs->account(), made_, context_.name));
+      if (!code) return false;
+      TESSERA_TRY(use(std::move(code), sizes.w, config.o_begin));
     }
-    b.primitive = it->second;
-    b.direct = direct;
+    b.block.primitive = it->second;
+    b.block.direct = direct;
     if (!direct) stage_ = std::max(stage_, count_of(b.count));
     add(std::move(b));
     return true;
   }
 
-  void add(Block b) {
-    b.y_offset = 0;
-    for (size_t d = 0; d < rank_; ++d) b.y_offset += b.begin[d] * y_.strides[d];
+  void add(Box b) {
+    b.block.y_offset = 0;
+    for (size_t d = 0; d < rank_; ++d) b.block.y_offset += b.begin[d] * y_.strides[d];
     plan_->add_box(b.begin, b.count);
-    plan_->blocks.push_back(std::move(b));
+    plan_->blocks.push_back(b.block);
   }
 
-  Result<bool> create(const Config& config) {
-    using namespace dnnl;
-    int64_t g = call_.groups, outs = config.y[1];
-    // Weights as oneDNN numbers them: [g,] out, in, kernel.
-    Dims dims, strides;
+  // Weights as oneDNN numbers them: [g,] out, in, kernel.
+  [[nodiscard]] ConvSizes sizes_of(Dims x, Dims y, Dims pads_begin, Dims pads_end) const {
+    ConvSizes sizes{call_.transposed, call_.groups,          call_.strides,
+                    call_.dilations,  std::move(pads_begin), std::move(pads_end),
+                    std::move(x),     std::move(y),          {}};
+    if (call_.groups > 1) sizes.w.push_back(call_.groups);
+    sizes.w.push_back(sizes.y[1] / call_.groups);
+    sizes.w.push_back(x_.shape[1] / call_.groups);
+    sizes.w.insert(sizes.w.end(), w_.shape.begin() + 2, w_.shape.end());
+    return sizes;
+  }
+
+  // The plan has the primitive from now on, for channels from `o_begin` on.
+  Status use(std::shared_ptr<const ConvPrimitive> code, const Dims& w_dims, int64_t o_begin) {
     auto at = [&](size_t d) { return w_.strides[d]; };
-    if (g > 1) {
-      dims.push_back(g);
-      strides.push_back(w_.shape[0] / g * at(0));
-    }
-    dims.push_back(outs / g);
+    Dims strides;
+    if (call_.groups > 1) strides.push_back(w_.shape[0] / call_.groups * at(0));
     strides.push_back(call_.transposed ? at(1) : at(0));
-    dims.push_back(x_.shape[1] / g);
     strides.push_back(call_.transposed ? at(0) : at(1));
-    for (size_t d = 2; d < rank_; ++d) {
-      dims.push_back(w_.shape[d]);
-      strides.push_back(at(d));
-    }
-    Primitive p;
-    try {
-      Md x(config.x, kF32, channels_last(config.x)), y(config.y, kF32, channels_last(config.y)),
-          w(dims, kF32, memory::format_tag::any);
-      Dims dilations = call_.dilations;
-      for (auto& d : dilations) --d;
-      std::string implementation;
-      if (call_.transposed) {
-        deconvolution_forward::desc desc(prop_kind::forward_inference, algorithm::deconvolution_direct, x, w, y,
-                                         call_.strides, dilations, config.pads_begin, config.pads_end);
-        deconvolution_forward::primitive_desc pd(desc, onednn_attributes(), onednn_engine());
-        p.primitive = deconvolution_forward(pd);
-        p.w = pd.weights_desc();
-        p.scratchpad = pd.scratchpad_desc();
-      } else {
-        convolution_forward::desc desc(prop_kind::forward_inference, algorithm::convolution_direct, x, w, y,
-                                       call_.strides, dilations, config.pads_begin, config.pads_end);
-        convolution_forward::primitive_desc pd(desc, onednn_attributes(), onednn_engine());
-        implementation = pd.impl_info_str();
-        p.primitive = convolution_forward(pd);
-        p.w = pd.weights_desc();
-        p.scratchpad = pd.scratchpad_desc();
-      }
-      bool has_pads =
-          std::any_of(config.pads_begin.begin(), config.pads_begin.end(), [](int64_t v) { return v > 0; }) ||
-          std::any_of(config.pads_end.begin(), config.pads_end.end(), [](int64_t v) { return v > 0; });
-      if (implementation.starts_with("ref") && has_pads) return false;
-      p.x = x;
-      p.y = y;
-      p.w_plain = Md(dims, kF32, strides);
-      scratchpad_ = std::max(scratchpad_, static_cast<int64_t>(p.scratchpad.get_size()));
-      p.reorder = std::make_shared<reorder>(reorder::primitive_desc(onednn_engine(), p.w_plain, onednn_engine(), p.w));
-    } catch (const dnnl::error& e) {
-      if (e.status == dnnl_out_of_memory)
-        return Diagnostic(ErrorCode::OutOfMemory, "convolution '" + context_.name + "': " + e.what());
-      return false;
-    }
-    p.w_offset = config.o_begin * (call_.transposed ? at(1) : at(0));
-    TESSERA_TRY(want_weights(p));
-    plan_->primitives.push_back(std::move(p));
-    return true;
-  }
-
-  Status want_weights(Primitive& p) {
-    std::string layout(reinterpret_cast<const char*>(&p.w.data), sizeof p.w.data);
+    for (size_t d = 2; d < rank_; ++d) strides.push_back(at(d));
+    ConvPlan::Primitive p;
+    p.w_plain = Md(w_dims, kF32, strides);
+    p.w_offset = o_begin * (call_.transposed ? at(1) : at(0));
+    scratchpad_ = std::max(scratchpad_, static_cast<int64_t>(code->scratchpad.get_size()));
     if (w_.constant && w_.constant->defined()) {
-      PackRequests::Job job;
-      std::string plain(reinterpret_cast<const char*>(&p.w_plain.data), sizeof p.w_plain.data);
-      DType dtype = w_.constant->dtype();
-      job.key =
-          "conv " + std::string(name(dtype)) + " " + std::to_string(w_.offset + p.w_offset) + " " + plain + layout;
-      job.bytes = p.w.get_size();
-      job.fill = [reorder = p.reorder, from_md = p.w_plain, to_md = p.w, dtype,
-                  at = w_.offset + p.w_offset](std::byte* to, const std::byte* from, int) {
-        auto source = onednn_memory(from_md), target = onednn_memory(to_md);
-        std::vector<float> wide; // of half-precision weights, for the time of the reordering
-        if (dtype != DType::F32) {
-          wide.resize(from_md.get_size() / sizeof(float));
-          widen(wide.data(), reinterpret_cast<const uint16_t*>(from) + at, static_cast<int64_t>(wide.size()), dtype);
-          source.set_data_handle(wide.data());
-        } else {
-          source.set_data_handle(const_cast<std::byte*>(from) + at * 4);
-        }
-        target.set_data_handle(to);
-        dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, source.get()}, {DNNL_ARG_TO, target.get()}};
-        return dnnl_primitive_execute(reorder->get(), onednn_stream().get(), 2, args) == dnnl_success;
-      };
-      TESSERA_ASSIGN(p.weights, context_.packs->want(*w_.constant, std::move(job)));
-      return {};
+      TESSERA_ASSIGN(p.weights,
+                     want_conv_weights(*context_.packs, *w_.constant, w_.offset + p.w_offset, p.w_plain, code->w));
+    } else { // reordered on each run; blocks with the same format share them
+      const std::string format(reinterpret_cast<const char*>(&code->w.data), sizeof code->w.data);
+      auto [it, fresh] = weights_at_.try_emplace({format, p.w_offset}, plan_->step_scratch);
+      p.weights_at = it->second;
+      if (fresh) plan_->step_scratch += round64(static_cast<int64_t>(code->w.get_size()));
+      p.reorder = std::make_shared<dnnl::reorder>(
+          dnnl::reorder::primitive_desc(onednn_engine(), p.w_plain, onednn_engine(), code->w));
     }
-    // Weights that change are reordered on each run; blocks with the same format share them.
-    auto [it, fresh] = weights_at_.try_emplace({layout, p.w_offset}, plan_->step_scratch);
-    p.weights_at = it->second;
-    if (fresh) plan_->step_scratch += round64(static_cast<int64_t>(p.w.get_size()));
+    p.code = std::move(code);
+    plan_->primitives.push_back(std::move(p));
+    plan_->code_bytes = made_;
     return {};
   }
 
@@ -553,7 +472,8 @@ private:
   bool y_dense_ = false;
   std::map<Config, size_t> known_;
   std::map<std::pair<std::string, int64_t>, int64_t> weights_at_;
-  int64_t scratchpad_ = 0, stage_ = 0; // bytes, elements
+  int64_t scratchpad_ = 0, stage_ = 0, window_ = 0; // bytes, elements, elements
+  int64_t made_ = 0;                                // bytes of code that was generated for this plan
 };
 
 ErrorCode code_of(dnnl_status_t status) {

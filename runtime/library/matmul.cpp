@@ -80,6 +80,10 @@ public:
     });
   }
 
+  [[nodiscard]] int64_t host_bytes() const override {
+    return LibraryPlan::host_bytes() + static_cast<int64_t>(sizeof *this + tasks.capacity() * sizeof(Task));
+  }
+
   void block(const Task& t, const LibraryRun& r, const float* a, const std::byte* weights, float* c, int worker) const {
     a += t.a;
     const float* b = reinterpret_cast<const float*>(weights) + t.b;

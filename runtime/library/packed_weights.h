@@ -55,6 +55,7 @@ public:
   // read, and also when planning has failed: others may wait for what was requested. Error DeviceError.
   [[nodiscard]] Status build(ThreadPool& pool);
   [[nodiscard]] int64_t built_bytes() const { return built_bytes_; }
+  [[nodiscard]] MemoryAccount& account() const { return *account_; }
 
 private:
   struct Pending {

@@ -28,9 +28,10 @@ Layout layout(const Dims& shape, std::mt19937& rng) {
   l.elements = at + l.offset;
   return l;
 }
-StridedOperand operand(BufferId b, const Layout& l) {
+// `nothing`: 0, or a symbol that is 0, with which sizes vary from call to call.
+StridedOperand operand(BufferId b, const Layout& l, const SymExpr& nothing = 0) {
   StridedOperand o{b, {}, {}, l.offset};
-  for (auto d : l.shape) o.shape.emplace_back(d);
+  for (auto d : l.shape) o.shape.push_back(SymExpr(d) + nothing);
   for (auto s : l.strides) o.strides.emplace_back(s);
   return o;
 }
@@ -99,7 +100,7 @@ Window random_window(std::mt19937& rng) {
   w.spatial = 1 + rng() % 3;
   bool pixels = rng() % 4 == 0;
   for (size_t d = 0; d < w.spatial; ++d) {
-    w.in.push_back(w.spatial == 3 ? pick({1, 4, 7}) : w.spatial == 2 ? pick({1, 5, 9, 14}) : pick({1, 8, 33}));
+    w.in.push_back(w.spatial == 3 ? pick({1, 4, 7}) : w.spatial == 2 ? pick({1, 5, 9, 14}) : pick({1, 8, 33, 200}));
     w.kernel.push_back(pixels ? 1 : pick({1, 2, 3, 5}));
     w.strides.push_back(pixels ? 1 : pick({1, 1, 2, 3}));
     w.dilations.push_back(pick({1, 1, 2}));
@@ -124,7 +125,7 @@ bool check_conv(uint32_t seed, int threads) {
   std::mt19937 rng(seed);
   auto pick = [&](std::initializer_list<int64_t> of) { return *(of.begin() + rng() % of.size()); };
   auto w = random_window(rng);
-  bool transposed = rng() % 4 == 0, epilogue = rng() % 2, constant = rng() % 3 != 0;
+  bool transposed = rng() % 4 == 0, epilogue = rng() % 2, constant = rng() % 3 != 0, varies = rng() % 2;
   int64_t groups = pick({1, 1, 2, 3, 8}), cg = pick({1, 2, 5, 16}), og = pick({1, 3, 4, 16});
   if (groups == 1 && rng() % 3 == 0) og = 96;
   if (rng() % 3 == 0) {
@@ -158,8 +159,22 @@ bool check_conv(uint32_t seed, int threads) {
             : weight == DType::F32 ? b.constant("w", tk)
                                    : b.constant("w", narrowed(tk, weight));
   auto iy = b.output("y", {SymExpr(ly.elements)});
-  ConvCall call{operand(ix, lx), operand(ik, lk), operand(iy, ly), w.strides, w.pb,        w.pe,
-                w.dilations,     groups,          transposed,      {},        std::nullopt};
+  SymExpr nothing = 0;
+  if (varies) {
+    nothing = b.symbol("nothing");
+    b.input("sizes", {nothing});
+  }
+  ConvCall call{operand(ix, lx, nothing),
+                operand(ik, lk),
+                operand(iy, ly, nothing),
+                w.strides,
+                w.pb,
+                w.pe,
+                w.dilations,
+                groups,
+                transposed,
+                {},
+                std::nullopt};
   if (epilogue) call.epilogue = doubling(b, iy, ly);
   b.exe->steps.emplace_back(LibraryStep{"conv", call});
   ExecutorOptions options;
@@ -169,6 +184,7 @@ bool check_conv(uint32_t seed, int threads) {
   EXPECT_TRUE(executor.ok());
   std::map<std::string, Tensor> inputs{{"x", tx}};
   if (!constant) inputs.emplace("w", tk);
+  if (varies) inputs.emplace("sizes", random_tensor({0}, 0));
   std::vector<double> want(static_cast<size_t>(ly.elements), 0);
   Dims taps(k.begin() + 2, k.end());
   each(y, [&](const Dims& o) {
@@ -205,7 +221,7 @@ bool check_conv(uint32_t seed, int threads) {
       worst = std::max(worst, d == d ? d : 1e9);
     });
     EXPECT_LT(worst, 2e-4) << text(w, x, y, groups, seed) << (transposed ? " transposed" : "") << " threads " << threads
-                           << " epilogue " << epilogue;
+                           << " epilogue " << epilogue << " varies " << varies;
   }
   return true;
 }
