@@ -2,6 +2,7 @@
 #include "api/adaptive.h"
 #include "api/session_executor.h"
 #include "api/warm_up.h"
+#include "graph/support/blocks_of_bytes.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "runtime/cache/cache.h"
@@ -78,6 +79,11 @@ Session::Session() : impl_(std::make_shared<Impl>()) {}
 Session::~Session() {
   if (impl_->pool) impl_->pool->close();
   if (impl_->work) impl_->work->stop(); // executors that live on only count
+  // Free pages of the heap go back to the system where that is worth a walk over it.
+  constexpr int64_t kWorthReturning = int64_t{4} << 20; // bytes
+  const bool worth = impl_->pool && impl_->pool->options().executor.memory->peak() >= kWorthReturning;
+  impl_.reset();
+  if (worth) return_free_memory();
 }
 
 Result<std::unique_ptr<Session>> Session::open(const std::string& path, SessionOptions options) {

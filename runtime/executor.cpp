@@ -1,3 +1,4 @@
+#include "graph/support/blocks_of_bytes.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
@@ -122,7 +123,9 @@ public:
   Status trim() override {
     return inside("giving memory back", [&]() -> Status {
       TESSERA_ASSIGN(auto alone, use_alone());
-      return give_back();
+      TESSERA_TRY(give_back());
+      return_free_memory();
+      return {};
     });
   }
 

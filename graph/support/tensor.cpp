@@ -1,4 +1,5 @@
 #include "graph/support/tensor.h"
+#include "graph/support/blocks_of_bytes.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -118,13 +119,10 @@ Result<int64_t> element_count(std::span<const int64_t> dims) {
 }
 
 Result<std::shared_ptr<std::byte>> allocate_bytes(size_t bytes, bool zero) {
-  constexpr size_t kAlign = 64;
-  void* p = bytes > SIZE_MAX - kAlign
-                ? nullptr
-                : std::aligned_alloc(kAlign, std::max((bytes + kAlign - 1) / kAlign * kAlign, kAlign));
-  if (!p) return Diagnostic(ErrorCode::OutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes");
-  if (zero) std::memset(p, 0, bytes);
-  return std::shared_ptr<std::byte>(static_cast<std::byte*>(p), [](std::byte* b) { std::free(b); });
+  const BlockOfBytes block = take_block(bytes);
+  if (!block.data) return Diagnostic(ErrorCode::OutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes");
+  if (zero && !block.cleared) std::memset(block.data, 0, bytes);
+  return std::shared_ptr<std::byte>(block.data, [bytes](std::byte* b) { give_block(b, bytes); });
 }
 
 Tensor::Tensor() = default;
