@@ -89,8 +89,8 @@ public:
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
     const bool loads_ahead = account_->limit() == 0; // that takes memory for a moment
-    TESSERA_TRY(prepare_steps({context_, recorder_, variant, *l.code, l.table, l.reports, memory_.resting(),
-                               dependent_launch_, kernels_.get(), loads_ahead},
+    TESSERA_TRY(prepare_steps({context_, recorder_, graph_room_, variant, *l.code, l.table, l.reports,
+                               memory_.resting(), dependent_launch_, kernels_.get(), loads_ahead},
                               segment, call, plan, l.refused));
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
@@ -485,6 +485,7 @@ private:
   std::shared_ptr<MemoryAccount> account_;
   std::unique_ptr<Stream> own_stream_;
   std::shared_ptr<Recorder> recorder_;
+  const std::shared_ptr<GraphRoom> graph_room_ = std::make_shared<GraphRoom>(account_);
   std::shared_ptr<LibraryChoices> choices_;
   std::shared_ptr<ProductKernels> kernels_;
   RunMemory memory_;

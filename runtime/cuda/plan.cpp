@@ -7,8 +7,6 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr int64_t kGraphStep = 1024; // bytes of the host that a driver's graph takes for a step, about
-
 // A plan's steps with addresses that were kept, in the place of those that its launches look up: the variant's runs go
 // on meanwhile. `addresses`: as RunMemory::append_addresses() leaves them behind the table of pointers.
 class StepsElsewhere {
@@ -131,7 +129,7 @@ public:
     improve_products();
     if (replayable && put >= Replays::kFewestSteps)
       made->replays = std::make_unique<Replays>(
-          place_.context, place_.recorder,
+          place_.context, place_.recorder, place_.graphs, put,
           [this_plan = &plan_, made = made.get(), variant = &variant_, context = place_.context.get(),
            table = &place_.table, resting = &place_.resting](CUstream stream, std::span<void* const> addresses) {
             return StepsElsewhere(*context, *variant, *this_plan, *made, *table, *resting, addresses).put(stream);
@@ -329,9 +327,7 @@ int64_t CudaPlan::host_bytes() const {
         sizeof(void*) * (k.params.capacity() + k.sizes.capacity() + k.workspaces.capacity() + k.addresses.capacity()));
     if (step.library) total += kLibraryCall;
   }
-  // Room for the graphs that it may get, so that a plan counts the same whenever it is asked.
-  if (replays) total += static_cast<int64_t>(Replays::kKept * steps.size()) * kGraphStep;
-  return total;
+  return total; // graphs are counted where they are made (graph_room.h)
 }
 
 } // namespace tessera::cuda

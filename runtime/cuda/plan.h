@@ -58,6 +58,7 @@ struct Started {
 struct PlanPlace {
   const std::shared_ptr<Context>& context;
   const std::shared_ptr<Recorder>& recorder;
+  const std::shared_ptr<GraphRoom>& graphs;
   const Variant& variant;
   LoadedExecutable& code;
   BufferTable& table; // of all runs of the variant, as are `reports`

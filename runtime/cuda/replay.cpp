@@ -12,40 +12,49 @@ void drop(const Context& context, Recording& recording) {
 
 } // namespace
 
-Replays::Replays(std::shared_ptr<Context> context, std::shared_ptr<Recorder> recorder, Recorder::Put put)
-    : context_(std::move(context)), recorder_(std::move(recorder)), put_(std::move(put)) {}
+Replays::Replays(std::shared_ptr<Context> context, std::shared_ptr<Recorder> recorder, std::shared_ptr<GraphRoom> room,
+                 size_t steps, Recorder::Put put)
+    : context_(std::move(context)), recorder_(std::move(recorder)), room_(std::move(room)), steps_(steps),
+      put_(std::move(put)) {}
 
 Replays::~Replays() { drop_all(); }
 
 void Replays::drop_all() {
   recorder_->forget(this);
   Context::Current current(*context_);
-  for (auto& kept : kept_) drop(*context_, *kept);
+  for (auto& kept : kept_) drop(*context_, *kept.recording);
   kept_.clear();
+  room_->leave(*this);
 }
 
 Result<bool> Replays::run(std::span<void* const> addresses, CUstream stream, double submit_ms, bool wait) {
   using State = Recording::State;
   if (refused_) return false;
   auto same = [&](const auto& k) {
-    return std::equal(k->addresses.begin(), k->addresses.end(), addresses.begin(), addresses.end());
+    const auto& its = k.recording->addresses;
+    return std::equal(its.begin(), its.end(), addresses.begin(), addresses.end());
   };
   const auto it = std::find_if(kept_.begin(), kept_.end(), same);
   if (it == kept_.end()) {
-    auto fresh = std::make_shared<Recording>();
+    Kept fresh{std::make_shared<Recording>(), nullptr};
     if (kept_.size() == kKept) {
-      if (kept_.back()->state == State::Waiting) return false;
-      fresh->graph = std::exchange(kept_.back()->graph, nullptr);
+      Recording& last = *kept_.back().recording;
+      if (last.state == State::Waiting) return false;
+      fresh.recording->graph = std::exchange(last.graph, nullptr);
+      fresh.room = std::move(kept_.back().room);
       kept_.pop_back();
     }
-    fresh->addresses.assign(addresses.begin(), addresses.end());
+    fresh.recording->addresses.assign(addresses.begin(), addresses.end());
     kept_.insert(kept_.begin(), std::move(fresh));
     return false;
   }
   std::rotate(kept_.begin(), it, it + 1);
-  Recording& kept = *kept_.front();
+  Recording& kept = *kept_.front().recording;
   if (kept.state == State::New && (wait || submit_ms >= recorder_->mean_ms())) {
-    recorder_->add(kept_.front(), this, put_, wait);
+    auto& room = kept_.front().room;
+    if (!room) room = room_->take(*this, steps_);
+    if (!room) return false;
+    recorder_->add(kept_.front().recording, this, put_, wait);
     if (wait) recorder_->wait(this);
   }
   switch (kept.state.load()) {
@@ -54,6 +63,7 @@ Result<bool> Replays::run(std::span<void* const> addresses, CUstream stream, dou
   case State::Refused: return give_up(std::move(*kept.why));
   case State::Ready: break;
   }
+  room_->used(*this);
   if (auto result = context_->driver().cuGraphLaunch(kept.graph, stream); result != CUDA_SUCCESS)
     return give_up(context_->error(result, "cuGraphLaunch", "starting the steps of a run"));
   return true;

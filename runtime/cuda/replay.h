@@ -12,8 +12,10 @@
 //
 // The arena, constants and copied inputs and outputs stay where they are; only memory that the caller gives, and blocks
 // that grow, make new addresses; the graph of those that were not used for longest is changed to them. A plan whose steps a
-// driver or library does not let be captured goes on without.
+// driver or library does not let be captured goes on without, and graphs of shapes that come no more make room for others
+// (graph_room.h).
 #pragma once
+#include "runtime/cuda/graph_room.h"
 #include "runtime/cuda/recorder.h"
 
 namespace tessera::cuda {
@@ -23,8 +25,9 @@ public:
   static constexpr size_t kKept = 4;
   static constexpr size_t kFewestSteps = 6; // starting a graph costs the host as much as two or three launches
 
-  // `put` puts the steps on a stream.
-  Replays(std::shared_ptr<Context> context, std::shared_ptr<Recorder> recorder, Recorder::Put put);
+  // `put` puts the steps on a stream, so many of them.
+  Replays(std::shared_ptr<Context> context, std::shared_ptr<Recorder> recorder, std::shared_ptr<GraphRoom> room,
+          size_t steps, Recorder::Put put);
   ~Replays();
   Replays(const Replays&) = delete;
   Replays& operator=(const Replays&) = delete;
@@ -33,16 +36,23 @@ public:
   // work depends on. `submit_ms`: that launching them singly has taken so far. `wait`: until they are recorded, if
   // addresses come again. The context is current. Errors: those that the context does not survive.
   [[nodiscard]] Result<bool> run(std::span<void* const> addresses, CUstream stream, double submit_ms, bool wait);
+  // All graphs; addresses that come again are recorded again.
+  void drop_all();
 
 private:
   // The error where the context is lost; otherwise this plan does without graphs from now on.
   [[nodiscard]] Result<bool> give_up(Diagnostic why);
-  void drop_all();
 
   std::shared_ptr<Context> context_;
   std::shared_ptr<Recorder> recorder_;
+  std::shared_ptr<GraphRoom> room_;
+  const size_t steps_;
   const Recorder::Put put_;
-  std::vector<std::shared_ptr<Recording>> kept_; // most recently used first
+  struct Kept {
+    std::shared_ptr<Recording> recording;
+    std::shared_ptr<const void> room; // of its graph, from when it is to be recorded
+  };
+  std::vector<Kept> kept_; // most recently used first
   bool refused_ = false;
 };
 

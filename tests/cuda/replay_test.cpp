@@ -134,6 +134,39 @@ TEST_F(Repeated, MemoryOfTheCallerIsPartOfIt) {
   EXPECT_EQ(call(5), 0);
 }
 
+TEST_F(Repeated, GraphsOfShapesThatComeNoMoreMakeRoomForOthers) {
+  constexpr int kShapes = 3 * cuda::GraphRoom::kMostBytes / (cuda::GraphRoom::kGraph + kSteps * cuda::GraphRoom::kStep);
+  options.memory = std::make_shared<MemoryAccount>(0);
+  auto e = executor();
+  run(*e, 2000); // the largest: memory stays where it is
+  size_t most = 0;
+  int64_t counted = 0;
+  for (int n = 1; n <= kShapes; ++n) {
+    for (int round = 0; round < 3; ++round) run(*e, n);
+    most = std::max(most, gpu.live_graphs());
+    counted = std::max(counted, options.memory->held(MemoryAccount::Where::Host));
+  }
+  EXPECT_LE(most, static_cast<size_t>(kShapes) / 3 + 1);
+  EXPECT_GE(most, static_cast<size_t>(kShapes) / 4);
+  EXPECT_GE(counted, cuda::GraphRoom::kMostBytes / 4 * 3);
+  EXPECT_EQ(run(*e, kShapes)["cuGraphLaunch"], 1) << "the last shapes have theirs";
+  for (int round = 0; round < 3; ++round) run(*e, 1);
+  EXPECT_EQ(run(*e, 1)["cuGraphLaunch"], 1) << "one that comes again gets another";
+  ASSERT_TRUE(e->trim().ok());
+  EXPECT_EQ(gpu.live_graphs(), 0u);
+  EXPECT_EQ(options.memory->held(MemoryAccount::Where::Host), 0);
+}
+
+TEST_F(Repeated, GraphsCountForTheMemoryLimit) {
+  options.memory = std::make_shared<MemoryAccount>(1 << 20);
+  auto e = executor();
+  for (int n = 1; n <= 40; ++n)
+    for (int round = 0; round < 3; ++round) run(*e, n);
+  EXPECT_LE(options.memory->peak(), 1 << 20);
+  EXPECT_GE(gpu.live_graphs(), 1u);
+  EXPECT_LE(gpu.live_graphs(), 6u);
+}
+
 TEST_F(Repeated, AGraphThatCannotBeChangedIsMadeAnew) {
   auto e = executor();
   for (int round = 0; round < 3; ++round) run(*e, 50);
