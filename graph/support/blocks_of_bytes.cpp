@@ -30,7 +30,7 @@ size_t rounded(size_t bytes) {
   return round_up(bytes, std::bit_floor(bytes) / kPerOctave);
 }
 
-// From the heap. aligned_alloc() would not do: glibc's asks for more than it gives back, so that a block that was freed
+// From the heap. aligned_alloc() would not do: glibc's takes more than it gives back, so that a block that was freed
 // never fits the next one of its size.
 std::byte* allocate_small(size_t size) noexcept {
   auto* whole = static_cast<std::byte*>(::operator new(size + kAlign, std::nothrow));

@@ -111,9 +111,9 @@ TEST(NewSizes, GrowingSizesDoNotFillTheHeap) {
   auto session = api_test::open(m, options);
   ASSERT_TRUE(session);
   const double start = resident_mb();
-  constexpr int64_t kCalls = 600;
+  constexpr int64_t kCalls = 400;
   for (int64_t i = 1; i <= kCalls; ++i) {
-    auto result = session->run({{"x", Tensor::create(DType::F32, {i * 16, 64}, true).value()}});
+    auto result = session->run({{"x", Tensor::create(DType::F32, {i * 24, 64}, true).value()}});
     ASSERT_TRUE(result.ok()) << result.error().str();
   }
   EXPECT_LT(resident_mb() - start, 120); // the last call takes 23 MB

@@ -36,6 +36,8 @@ ALLOWED = {  # "path name": reason; name: of the constant, or the literal itself
     "runtime/shape_plan.cpp kElementsPerChunk": "what one task of a pool takes of a pointwise kernel",
     "runtime/library/conv.cpp 1.5e5": "a core's share of work, roughly: tasks are not made smaller than some microseconds",
     "runtime/library/conv.cpp 1e4": "the same, of memory",
+    "runtime/library/conv.cpp kBlock": "what starting a primitive costs, roughly: blocks are not made smaller than pays",
+    "runtime/library/conv.cpp kWeights": "the same, of reading the weights again",
 }
 
 def value(text):
