@@ -34,7 +34,8 @@ def _(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = 
 ATEN_NAMES = {torch.ops.tessera.scaled_dot_product_attention.default: "aten.scaled_dot_product_attention.default"}
 
 
-def _needs_gradients(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
+def needs_gradients(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    """True if a call of Dynamo's graph `gm` is followed by a backward pass."""
     tensors = (*inputs, *gm.parameters())
     return torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors)
 
@@ -53,7 +54,7 @@ def _is_plain(node: torch.fx.Node) -> bool:
 
 def keep(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
     """Replaces what is to reach the importer whole in Dynamo's graph `gm`."""
-    if _needs_gradients(gm, inputs):
+    if needs_gradients(gm, inputs):
         return
     changed = False
     for node in gm.graph.find_nodes(op="call_function", target=_SDPA):

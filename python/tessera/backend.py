@@ -19,31 +19,16 @@ from typing import Any
 
 import sympy
 import torch
-from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from . import _composites, _partition, _program
+from . import _composites, _decompositions, _partition, _program
 from ._options import Options, statistics
 from ._program import value_bytes
 from ._subgraph import Sizes, Subgraph
 
 log = logging.getLogger("tessera")
 Node = torch.fx.Node
-
-# Composites whose meaning is worth more than their parts: the importer takes them whole.
-_KEPT = (
-    "aten.silu.default", "aten.hardswish.default", "aten.hardsigmoid.default", "aten._fused_rms_norm.default",
-    "aten._scaled_dot_product_flash_attention_for_cpu.default",
-)  # fmt: skip
-
-
-@functools.cache
-def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
-    """What AOTAutograd takes apart before Tessera sees a graph."""
-    return {op: f for op, f in core_aten_decompositions().items() if str(op) not in _KEPT}
-
 
 @dataclasses.dataclass
 class CompiledGraph:
@@ -405,8 +390,8 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
-        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
-        decompositions=decompositions(),
+        partition_fn=_decompositions.partition,
+        decompositions=_decompositions.training() if _composites.needs_gradients(gm, example_inputs) else _decompositions.inference(),
     )(gm, example_inputs)
 
 

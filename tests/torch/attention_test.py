@@ -8,6 +8,8 @@ from collections.abc import Callable
 import support  # noqa: F401
 import torch
 from tessera import _composites, _partition
+from tessera._options import Options, statistics
+from tessera._subgraph import Subgraph
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -39,6 +41,81 @@ class OperatorsOfGpus(unittest.TestCase):
     def test_whole_attention_is_that_of_pytorch(self) -> None:
         whole = torch.ops.tessera.scaled_dot_product_attention
         self.assertEqual(refused(lambda q, k, v, m: whole(q, k, v, m, 0.0, False, 0.3), mask=True), {})
+
+
+Training = Callable[..., tuple[torch.Tensor, ...]]  # of q, k, v, the result's gradient and maybe a bias
+
+
+def flash(causal: bool) -> Training:
+    def fn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y, sums, cum_q, cum_k, max_q, max_k, seed, offset, _ = ATEN._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)
+        more = (cum_q, cum_k, max_q, max_k, 0.0, causal, seed, offset)
+        return (y, *ATEN._scaled_dot_product_flash_attention_backward(grad, q, k, v, y, sums, *more))
+
+    return fn
+
+
+def cudnn(causal: bool) -> Training:
+    def fn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grad: torch.Tensor, *bias: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        b = bias[0] if bias else None
+        y, sums, cum_q, cum_k, max_q, max_k, seed, offset, _ = ATEN._scaled_dot_product_cudnn_attention(q, k, v, b, True, 0.0, causal)
+        more = (seed, offset, b, cum_q, cum_k, max_q, max_k, 0.0, causal)
+        return (y, *ATEN._scaled_dot_product_cudnn_attention_backward(grad, q, k, v, y, sums, *more))
+
+    return fn
+
+
+def efficient(causal: bool) -> Training:
+    def fn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grad: torch.Tensor, *bias: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        b = bias[0] if bias else None
+        y, sums, seed, offset = ATEN._scaled_dot_product_efficient_attention(q, k, v, b, True, 0.0, causal)
+        more = (seed, offset, 0.0, [True, True, True, b is not None], causal)
+        found = ATEN._scaled_dot_product_efficient_attention_backward(grad, q, k, v, b, y, sums, *more)
+        return (y, *found[: 3 + len(bias)])
+
+    return fn
+
+
+class TrainingOnGpus(unittest.TestCase):
+    """The operators that Autograd calls on a GPU, forward and backward: whether they are taken, and their values on the CPU."""
+
+    HEADS = ((4, 4), (16, 8), (6, 2), (8, 1))  # of queries, of keys and values
+
+    def check(self, fn: Training, causal: bool, heads: tuple[int, int], queries: int, keys: int, bias: bool, symbolic: bool) -> None:
+        q, grad = (torch.randn(2, heads[0], queries, 16) for _ in range(2))
+        k, v = (torch.randn(2, heads[1], keys, 16) for _ in range(2))
+        inputs = [q, k, v, grad, *([torch.randn(2, heads[0], queries, keys)] if bias else [])]
+        with FakeTensorMode():
+            there = make_fx(fn)(*(torch.empty(t.shape, dtype=torch.half, device=GPU) for t in inputs))
+            self.assertEqual(_partition.refusals(there.graph, GPU, {}), {})
+        graph = make_fx(fn, tracing_mode="symbolic" if symbolic else "fake")(*inputs).graph
+        graph.eliminate_dead_code()
+        calls = [n for n in graph.nodes if n.op == "call_function" and not isinstance(n.meta["val"], (int, torch.SymInt))]
+        results = list(graph.output_node().args[0])
+        program = Subgraph("attention", calls, graph.find_nodes(op="placeholder"), results, {}, torch.device("cpu"), Options(strict=True), statistics)
+        got = program(*inputs)
+        wide = [t.double().requires_grad_() for t in inputs]
+        q, k, v, grad, *b = wide
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, *b, is_causal=causal, enable_gqa=True)
+        want = (y, *torch.autograd.grad(y, (q, k, v, *b), grad))
+        for g, w in zip(got, want):  # cuDNN's has no gradient of the bias
+            torch.testing.assert_close(g.double(), w, rtol=1e-4, atol=1e-5)
+
+    def test_groups(self) -> None:
+        for heads in self.HEADS:
+            with self.subTest(heads=heads):
+                self.check(flash(True), True, heads, 9, 9, False, False)
+        self.check(flash(False), False, (16, 8), 9, 7, False, False)
+        self.check(cudnn(True), True, (16, 8), 9, 9, False, False)
+
+    def test_lengths_that_libraries_pad(self) -> None:
+        for fn, queries, keys in ((efficient(False), 1, 33), (efficient(False), 31, 7), (efficient(False), 32, 32), (cudnn(False), 1, 1)):
+            with self.subTest(queries=queries, keys=keys):
+                self.check(fn, False, (4, 4), queries, keys, True, False)
+
+    def test_symbolic(self) -> None:
+        for fn, heads in ((flash(False), (6, 2)), (cudnn(False), (6, 2)), (efficient(False), (4, 4))):
+            self.check(fn, False, heads, 7, 9, False, True)
 
 
 class Kept(unittest.TestCase):

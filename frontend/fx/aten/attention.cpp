@@ -115,9 +115,8 @@ std::optional<Heads> heads_of(Call& c, Products products = Products::Stored) {
   };
   // Queries that share keys in groups: by the flag, or, of operators without one, by numbers of heads that differ.
   const bool four = lq.size() == 2 && lk.size() == 2;
-  const bool grouped = c.schema().argument("enable_gqa")
-                           ? c.in.flag("enable_gqa")
-                           : four && !lk[1].is_const(1) && !c.b.env().known_equal(lq[1], lk[1]);
+  const bool grouped =
+      c.schema().argument("enable_gqa") ? c.in.flag("enable_gqa") : four && !c.b.env().known_equal(lq[1], lk[1]);
   if (grouped && four) {
     SymExpr heads = broadcast({lk[1]}, {lv[1]})[0];
     SymExpr batch = broadcast(broadcast({lq[0]}, {lk[0]}), {lv[0]})[0];
@@ -168,7 +167,24 @@ ValueId times_scale(Call& c, const Heads& h, ValueId v) {
   return cast(c.b, mul(c.b, wide, rsqrt(c.b, c.b.size(width, c.b.dtype(wide)))), c.b.dtype(v));
 }
 
-ValueId attention(Call& c, const Heads& h) {
+// Heads of keys and values repeated as grouped queries need them.
+void spread_groups(Call& c, Heads& h) {
+  if (!c.b.ok()) return;
+  const SymExpr q = c.b.dim(h.q, 1), k = c.b.dim(h.k, 1);
+  if (c.b.env().known_equal(q, k)) return;
+  const SymExpr group = c.b.env().simplify(floordiv(q, k));
+  auto spread = [&](ValueId v) {
+    SymShape s = c.b.shape(v);
+    ValueId wide = expand(c.b, unsqueeze(c.b, v, {2}), {s[0], s[1], group, s[2], s[3]});
+    return reshape(c.b, wide, {s[0], q, s[2], s[3]});
+  };
+  h.k = spread(h.k);
+  h.v = spread(h.v);
+}
+
+ValueId attention(Call& c, Heads h) {
+  // The composite divides the queries' heads by a number.
+  if (c.b.ok() && !c.b.dim(h.k, 1).as_const()) spread_groups(c, h);
   std::vector<ValueId> operands = {h.q, h.k, h.v};
   if (h.mask.valid()) operands.push_back(h.mask);
   Attributes a = {{"is_causal", int64_t{h.causal}}};
@@ -197,21 +213,6 @@ ValueId masked_scores(Call& c, const Heads& h) {
   return s;
 }
 
-// Heads of keys and values repeated as grouped queries need them.
-void spread_groups(Call& c, Heads& h) {
-  if (!c.b.ok()) return;
-  const SymExpr q = c.b.dim(h.q, 1), k = c.b.dim(h.k, 1);
-  if (c.b.env().known_equal(q, k)) return;
-  const SymExpr group = c.b.env().simplify(floordiv(q, k));
-  auto spread = [&](ValueId v) {
-    SymShape s = c.b.shape(v);
-    ValueId wide = expand(c.b, unsqueeze(c.b, v, {2}), {s[0], s[1], group, s[2], s[3]});
-    return reshape(c.b, wide, {s[0], q, s[2], s[3]});
-  };
-  h.k = spread(h.k);
-  h.v = spread(h.v);
-}
-
 ValueId log_sum(Call& c, Heads h) {
   spread_groups(c, h);
   ValueId s = masked_scores(c, h);
@@ -220,6 +221,25 @@ ValueId log_sum(Call& c, Heads h) {
   high = select(c.b, eq(c.b, high, -kInfinity), 0.0, high);
   ValueId sum = log(c.b, ops::sum(c.b, exp(c.b, sub(c.b, s, high)), {3}, true));
   return squeeze(c.b, add(c.b, sum, high), {3});
+}
+
+// Sums [batch, heads, rows] as the program states them: some libraries pad the rows, some have them as columns.
+ValueId stated_sums(Call& c, ValueId sums, const SymShape& stated) {
+  if (!c.b.ok()) return {};
+  if (stated.size() < 3 || stated[2].is_const(0)) return zeros(c, c.b.dtype(sums), stated); // not wanted
+  const SymExpr more = c.b.env().simplify(stated[2] - c.b.dim(sums, 2));
+  if (!more.is_const(0)) {
+    const SymShape none(3, SymExpr(0));
+    sums = pad(c.b, sums, none, {0, 0, more}, c.b.scalar(c.b.dtype(sums), kInfinity));
+  }
+  return stated.size() == 4 ? unsqueeze(c.b, sums, {3}) : sums;
+}
+
+// Sums [batch, heads, rows] of what a forward operator stated.
+ValueId read_sums(Call& c, ValueId sums, const SymExpr& rows) {
+  if (!c.b.ok()) return {};
+  if (c.b.rank(sums) == 4) sums = squeeze(c.b, sums, {3});
+  return !c.b.ok() || c.b.env().known_equal(c.b.dim(sums, 2), rows) ? sums : slice(c.b, sums, 2, 0, rows);
 }
 
 // The dtype and shape that the program states, where that is what there is.
@@ -235,7 +255,8 @@ void attention_results(Call& c, int sums, Products products = Products::Stored) 
     }
     if (i == sums) {
       const DType d = c.result_dtype(i);
-      c.result(cast(c.b, log_sum(c, *h), d));
+      const SymShape stated = c.result_shape(i);
+      c.result(cast(c.b, stated_sums(c, log_sum(c, *h), stated), d));
       continue;
     }
     // Seeds and offsets of a dropout that there is not, cumulative sizes of sequences of one size.
@@ -283,9 +304,7 @@ void translate_attention_backward(Call& c) {
   spread_groups(c, *h);
   ValueId s = masked_scores(c, *h);
   if (!c.b.ok()) return;
-  // Libraries pad the sums' rows.
-  const SymExpr rows = c.b.dim(h->q, 2);
-  if (!c.b.env().known_equal(c.b.dim(sums, 2), rows)) sums = slice(c.b, sums, 2, 0, rows);
+  sums = read_sums(c, sums, c.b.dim(h->q, 2));
   ValueId p = exp(c.b, sub(c.b, s, unsqueeze(c.b, cast(c.b, sums, wide), {3})));
   // A row without keys has the sum -inf, and no weights.
   p = select(c.b, eq(c.b, s, -kInfinity), 0.0, p);
