@@ -96,10 +96,37 @@ Status ControlRun::check_dims(const Slot& slot, const Dims& dims, size_t from) c
                variant_.exe->buffers[static_cast<size_t>(slot.buffer)].name + "', which has " + text_of(there));
 }
 
+class ControlRun::OtherBlocks {
+public:
+  explicit OtherBlocks(ControlRun& run) : run_(run), slots_(run.slots_.size()) { exchange(); }
+  ~OtherBlocks() { exchange(); }
+  OtherBlocks(const OtherBlocks&) = delete;
+  OtherBlocks& operator=(const OtherBlocks&) = delete;
+
+private:
+  void exchange() {
+    for (size_t s = 0; s < slots_.size(); ++s) std::swap(run_.slots_[s].own, slots_[s].own);
+    std::swap(run_.iteration_, iteration_);
+    std::swap(run_.condition_, condition_);
+    std::swap(run_.unused_, unused_);
+  }
+  ControlRun& run_;
+  std::vector<Slot> slots_;
+  Block iteration_, condition_, unused_;
+};
+
+bool decided_by_sizes(const ControlStep& step) {
+  const bool loop = step.kind == ControlStep::Kind::Loop;
+  return step.condition < 0 && step.trips < 0 && !step.continues && step.defines.empty() &&
+         (loop ? step.trip_count.has_value() : step.decided.has_value());
+}
+
 Status ControlRun::run(std::span<const int64_t> numbers, const std::unordered_map<uint64_t, int64_t>& symbols,
-                       RunStats& stats) {
+                       RunStats& stats, bool captured) {
   stats_ = &stats;
   missed_.reset();
+  std::optional<OtherBlocks> of_the_graph;
+  if (captured) of_the_graph.emplace(*this);
   return step_.kind == ControlStep::Kind::If ? run_if(numbers) : run_loop(numbers, symbols);
 }
 

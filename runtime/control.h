@@ -16,9 +16,10 @@ public:
   // `index`: of the step. Errors: those of Executor::create. Variant, device and table outlive it.
   [[nodiscard]] static Result<std::unique_ptr<ControlRun>> create(const Variant& variant, int index, Device& device,
                                                                   BufferTable& table, const ExecutorOptions& options);
-  // `numbers`: those of control_numbers(). Adds what the bodies did to `stats`. Errors: those of bodies' runs.
+  // `numbers`: those of control_numbers(). Adds what the bodies did to `stats`. `captured`: as Device::captures() says; only
+  // where decided_by_sizes(). Errors: those of bodies' runs.
   [[nodiscard]] Status run(std::span<const int64_t> numbers, const std::unordered_map<uint64_t, int64_t>& symbols,
-                           RunStats& stats);
+                           RunStats& stats, bool captured);
   [[nodiscard]] const Dims& dims(size_t result) const { return results_[result].dims; }
   // Moves results whose sizes run() has defined to their buffers.
   [[nodiscard]] Status place();
@@ -47,6 +48,8 @@ private:
     int next = 0;         // of own
   };
 
+  // While it lives, a run has other blocks than those that are kept for the next one.
+  class OtherBlocks;
   [[nodiscard]] Status run_if(std::span<const int64_t> numbers);
   [[nodiscard]] Status run_loop(std::span<const int64_t> numbers, const std::unordered_map<uint64_t, int64_t>& symbols);
   [[nodiscard]] Status iterate(int64_t i, int64_t trips, std::span<const int64_t> sizes);
@@ -77,6 +80,8 @@ private:
 // What a step computes from sizes: the decision of an If or the beginning of a loop, the trip count, then the sizes that
 // are arguments, by body.
 [[nodiscard]] std::vector<SymExpr> control_numbers(const ControlStep& step);
+// Which bodies run, and how often, follows from sizes, as do all sizes of results: no value is read back.
+[[nodiscard]] bool decided_by_sizes(const ControlStep& step);
 // Bodies and buffers fit each other. Error Internal.
 [[nodiscard]] Status verify_control(const Executable& executable, const ControlStep& step);
 

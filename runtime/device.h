@@ -42,7 +42,9 @@ struct DeviceCall {
   bool on_device = false;                // inputs and outputs are memory of the device
   void* stream = nullptr;                // on_device: the caller's
   RunStats& stats;
-  const Variant::CallState& sizes; // of symbols, as far as the run has bound them
+  const Variant::CallState& sizes;           // of symbols, as far as the run has bound them
+  bool captured = false;                     // Device::captures()
+  const ScratchAllocator* scratch = nullptr; // of the caller; null: none
 };
 
 // What control steps, whose bodies run in executors of their own, get from the device of the run that they are part of.
@@ -123,6 +125,10 @@ public:
 
   // Everything below is called from inside of `body`. Error: the device cannot be used.
   [[nodiscard]] virtual Status around(const std::function<void()>& body) = 0;
+  // Whether the caller captures `stream` into a graph of its own. Such a run puts its steps on the stream and does nothing
+  // else there: no plan is made, nothing is waited for or read back, and no memory is used that another call uses.
+  // Error Usage: the stream cannot be used at present.
+  [[nodiscard]] virtual Result<bool> captures(void* /*stream*/) { return false; }
   // Sets the addresses of constants and inputs.
   [[nodiscard]] virtual Status begin(const DeviceCall& call) = 0;
   // Makes room for the plan's arena and scratch, and sets the addresses of the segment's temporaries. Error

@@ -33,18 +33,22 @@ public:
       TESSERA_ASSIGN(auto alone, use_alone());
       std::vector<const Tensor*> ordered;
       TESSERA_TRY(in_order(inputs, ordered));
-      return use_variant(alone, ordered, Running{*this, {outputs, nullptr, false, nullptr, profiles(stats), waits()}},
-                         stats);
+      CallArguments arguments = on_stream(nullptr, stats);
+      arguments.outputs = outputs;
+      return use_variant(alone, ordered, Running{*this, arguments}, stats);
     });
   }
 
-  Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,
-              RunStats* stats) override {
+  Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream, RunStats* stats,
+              const ScratchAllocator* scratch) override {
     return guarded("running the model", [&]() -> Status {
       TESSERA_ASSIGN(auto alone, use_alone());
       TESSERA_TRY(show_inputs(inputs));
-      TESSERA_TRY(use_variant(alone, shown_inputs_,
-                              Running{*this, {nullptr, &outputs, on_gpu_, stream, profiles(stats), waits()}}, stats));
+      CallArguments arguments = on_stream(stream, stats);
+      arguments.on_device = on_gpu_;
+      arguments.allocator = &outputs;
+      arguments.scratch = scratch;
+      TESSERA_TRY(use_variant(alone, shown_inputs_, Running{*this, arguments}, stats, &stream));
       return {};
     });
   }
@@ -61,8 +65,10 @@ public:
       TESSERA_ASSIGN(auto alone, use_alone());
       std::vector<const Tensor*> ordered;
       TESSERA_TRY(in_order(in, ordered));
-      TESSERA_TRY(
-          use_variant(alone, ordered, Running{*this, {&out, nullptr, true, stream, profiles(stats), waits()}}, stats));
+      CallArguments arguments = on_stream(stream, stats);
+      arguments.on_device = true;
+      arguments.outputs = &out;
+      TESSERA_TRY(use_variant(alone, ordered, Running{*this, arguments}, stats, &stream));
       return {};
     });
   }
@@ -148,6 +154,14 @@ public:
     all.erase(found);
     return arrange(all, list_.generic - (at < list_.generic ? 1 : 0));
   }
+  bool captures(void* stream) override {
+    bool captured = false;
+    const Status known = inside("looking at a stream", [&]() -> Status {
+      TESSERA_ASSIGN(captured, device_->captures(stream));
+      return {};
+    });
+    return known.ok() && captured;
+  }
   Status arrange(std::span<const std::shared_ptr<const Executable>> wanted, size_t generic) override {
     if (generic >= wanted.size() || std::find(wanted.begin(), wanted.end(), nullptr) != wanted.end())
       return Diagnostic(ErrorCode::Usage, "an executor needs a generic variant, and no executable may be missing");
@@ -203,6 +217,14 @@ private:
   [[nodiscard]] bool waits() const { return options_.wait_for_plans || warming_up_; }
   [[nodiscard]] bool profiles(const RunStats* stats) const { return options_.profile && stats != nullptr; }
 
+  [[nodiscard]] CallArguments on_stream(void* stream, const RunStats* stats) const {
+    CallArguments arguments;
+    arguments.stream = stream;
+    arguments.profile = profiles(stats);
+    arguments.wait_for_plans = waits();
+    return arguments;
+  }
+
   Result<InUse::Guard> use_alone() {
     return in_use_.begin("the executor", "each thread takes an executor of its own: Session::new_executor()");
   }
@@ -210,13 +232,15 @@ private:
   // What use_variant() does with the variant that fits.
   struct Running {
     ExecutorImpl& self;
-    CallArguments arguments;
+    CallArguments given;
     LoadedVariant::Outcome operator()(LoadedVariant& l) const {
       const NamedRange range(self.options_.ranges.get(), l.variant().exe->model_name);
+      CallArguments arguments = given;
+      arguments.captured = self.captured_;
       auto done = l.run(arguments, *self.stats_);
       // What other shapes left behind goes before a call is refused; not where that would request the caller's memory twice.
-      if (self.options_.memory->limit() != 0 && arguments.allocator == nullptr && lacks_memory(done) &&
-          self.give_back().ok())
+      if (self.options_.memory->limit() != 0 && arguments.allocator == nullptr && !arguments.captured &&
+          lacks_memory(done) && self.give_back().ok())
         done = l.run(arguments, *self.stats_);
       self.ran_ = &l;
       self.arena_bytes_ = l.arena_bytes();
@@ -245,9 +269,10 @@ private:
     return list_.loaded[list_.generic].variant->variant().in_order(inputs, ordered);
   }
 
+  // `stream`: of the caller's, where it gives one.
   template <class Use>
   Result<std::vector<Tensor>> use_variant(const InUse::Guard&, std::span<const Tensor* const> inputs, const Use& use,
-                                          RunStats* stats) {
+                                          RunStats* stats, void* const* stream = nullptr) {
     RunStats local;
     stats_ = stats ? stats : &local;
     *stats_ = RunStats{};
@@ -264,14 +289,23 @@ private:
       VariantChoice& choice;
       std::vector<Tensor>& outputs;
       bool renews;
+      void* const* stream;
       Status run() const {
-        if (renews) self->renew();
+        self->captured_ = false;
+        if (stream) {
+          TESSERA_ASSIGN(self->captured_, self->device_->captures(*stream));
+        }
+        if (renews && !self->captured_) self->renew();
         TESSERA_ASSIGN(outputs, choice.run(inputs, use));
         return {};
       }
     };
-    Frame frame{this, inputs, by_reference, choice, outputs, options_.observer != nullptr};
+    Frame frame{this, inputs, by_reference, choice, outputs, options_.observer != nullptr, stream};
     Status outcome = inside("running the model", [&frame] { return frame.run(); });
+    if (outcome.ok() && captured_ && choice.wanted())
+      outcome = Diagnostic(ErrorCode::Usage,
+                           "a call with these sizes is captured before there was one: it needs another variant")
+                    .note("call it once before capturing, with inputs of the same sizes");
     while (outcome.ok() && choice.wanted()) {
       // Outside of around(): a compile must keep neither the thread pool nor the device from other executors.
       auto compiled = recompile(inputs, *choice.wanted());
@@ -462,6 +496,7 @@ private:
   // Of the current call:
   RunStats* stats_ = nullptr;
   LoadedVariant* ran_ = nullptr;
+  bool captured_ = false;                   // into a graph of the caller
   std::vector<Tensor> views_;               // inputs of the last call by position; the memory is the caller's
   std::vector<const Tensor*> shown_inputs_; // to views_
 };

@@ -28,14 +28,16 @@ Result<std::unique_ptr<LoadedVariant>> LoadedVariant::create(std::shared_ptr<con
 LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunStats& stats) {
   stats_ = &stats;
   on_device_ = arguments.on_device;
-  profile_ = arguments.profile;
+  profile_ = arguments.profile && !arguments.captured;
+  begun_ = false;
+  captured_ = arguments.captured;
   stats.steps.clear(); // of a variant that was given up
   arena_bytes_ = 0;
   std::optional<MidRunMiss> miss;
   Status status = guarded("running the model", [&] { return steps(arguments, miss); });
   stats.arena_bytes = arena_bytes_;
   if (miss || !status.ok()) {
-    device_.abandon();
+    if (begun_) device_.abandon();
     given_.clear();
     if (miss) return *miss;
     if (auto missed = std::exchange(body_miss_, std::nullopt)) {
@@ -79,6 +81,25 @@ void LoadedVariant::trim() {
   for (auto& spare : spare_outputs_) spare = {};
 }
 
+// What a call that is captured needs: a plan, since making one loads kernels and asks libraries, and steps that need no
+// host.
+Status LoadedVariant::check_captured() {
+  for (const Step& step : variant_->exe->steps) {
+    const auto* control = std::get_if<ControlStep>(&step);
+    const auto* copy = std::get_if<CopyStep>(&step);
+    const bool on_host = std::holds_alternative<HostStep>(step) ||
+                         (copy && !has_bytes(variant_->exe->buffers[static_cast<size_t>(copy->source)].dtype));
+    if (!on_host && !(control && !decided_by_sizes(*control))) continue;
+    return Diagnostic(ErrorCode::UnsupportedFeature, "'" + name_of(step) + "' " +
+                                                         (control ? "is decided by a value" : "runs on the host") +
+                                                         ", so that no CUDA graph can have the call in it");
+  }
+  if (plans_.find(0, call)) return {};
+  return Diagnostic(ErrorCode::Usage,
+                    "a call with these sizes is captured before there was one: its kernels are not loaded")
+      .note("call it once before capturing, with inputs of the same sizes");
+}
+
 // `miss`: a guard that was missed, which ends the run.
 Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss) {
   const auto& v = *variant_;
@@ -88,11 +109,13 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
                                                " output tensors were given, the model has " +
                                                std::to_string(exe.outputs.size()));
   let_go();
+  if (arguments.captured) TESSERA_TRY(check_captured());
   if (arguments.outputs) TESSERA_TRY(check_overlaps(*arguments.outputs));
   {
     const PhaseTimer timer(phases(), "inputs");
-    TESSERA_TRY(
-        device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_, call}));
+    begun_ = true;
+    TESSERA_TRY(device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_, call,
+                               arguments.captured, arguments.scratch}));
   }
   given_.assign(exe.outputs.size(), Tensor());
   entered_.clear();
@@ -177,7 +200,9 @@ bool LoadedVariant::improve(SegmentPlan& plan, bool wait) const {
 Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& arguments) {
   const auto& v = *variant_;
   SegmentPlan* plan = plans_.find(segment, call);
-  if (plan && !plan->improvements.empty() && improve(*plan, arguments.wait_for_plans)) {
+  if (arguments.captured) {
+    if (plan->captured) plan = plan->captured.get();
+  } else if (plan && !plan->improvements.empty() && improve(*plan, arguments.wait_for_plans)) {
     plans_.drop(plan);
     plan = nullptr;
     ++stats_->replans;
@@ -198,7 +223,7 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
                                          " bytes, packed weights " + std::to_string(plan->packed_bytes) + " bytes");
   }
   arena_bytes_ += plan->arena_bytes + plan->step_scratch;
-  if (options_.memory->limit() != 0) {
+  if (options_.memory->limit() != 0 && !arguments.scratch) {
     int64_t outputs = 0; // that are allocated here
     if (!arguments.outputs && !arguments.allocator)
       for (const auto& o : v.exe->outputs)
@@ -394,7 +419,7 @@ Status LoadedVariant::control(const StepPlan& step, const SegmentPlan& plan, int
   }
   const auto& numbers = variant_->steps[static_cast<size_t>(index)].control;
   Status done = run->run(std::span(plan.numbers).subspan(numbers.empty() ? 0 : step.sizes, numbers.size()),
-                         variant_->symbol_values(call.values, call.bound), *stats_);
+                         variant_->symbol_values(call.values, call.bound), *stats_, captured_);
   if (!done.ok()) body_miss_ = run->take_miss();
   return done;
 }

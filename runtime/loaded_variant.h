@@ -28,6 +28,8 @@ struct CallArguments {
   const OutputAllocator* allocator = nullptr; // of the caller's memory for outputs, or null
   bool on_device = false;                     // inputs and outputs show memory of the device
   void* stream = nullptr;                     // on_device: the caller's
+  const ScratchAllocator* scratch = nullptr;  // of the caller's memory for what lies between, or null
+  bool captured = false;                      // on_device: into a graph of the caller (Device::captures())
   bool profile = false;
   bool wait_for_plans = false; // until what is made in the background for these sizes is there
 };
@@ -58,6 +60,7 @@ public:
 private:
   LoadedVariant(Device& device, const ExecutorOptions& options)
       : device_(device), options_(options), plans_(options.memory) {}
+  [[nodiscard]] Status check_captured();
   [[nodiscard]] Status steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss);
   [[nodiscard]] bool improve(SegmentPlan& plan, bool wait) const;
   [[nodiscard]] Result<SegmentPlan*> enter(int segment, const CallArguments& arguments);
@@ -92,6 +95,8 @@ private:
   // Of the current run.
   RunStats* stats_ = nullptr;
   bool on_device_ = false, profile_ = false;
+  bool begun_ = false;       // on the device
+  bool captured_ = false;    // CallArguments::captured
   std::vector<Tensor> held_; // results of host steps, and strings
   std::vector<bool> is_held_;
   bool holding_ = false;

@@ -152,6 +152,11 @@ struct DeviceTensor {
 // aligned to the element, that overlap no input.
 using OutputAllocator = std::function<Result<void*>(size_t output, DType dtype, const Dims& dims)>;
 
+// Memory of the GPU for what a call computes in between: at least `bytes`, aligned to 256, which nothing else uses until
+// the call has returned and its stream has got to the end of what the call has put on it. A call asks once or a few
+// times. On the host it does not ask.
+using ScratchAllocator = std::function<Result<void*>(int64_t bytes)>;
+
 class Executor {
 public:
   // `variants`: tried in order; the last one should be generic. All are for the same device: the host, or a GPU, which
@@ -173,14 +178,16 @@ public:
   // that is not aligned to 16 bytes is copied. Inputs and outputs stay the caller's and must live until the stream is
   // there. Errors: as for run(), and Usage for an executable that is not for a GPU. What goes wrong on the GPU later, a
   // bounds violation included, is reported by wait(), or by a later call that finds it.
+  // A stream that the caller captures gets the call's kernels and library calls, and nothing else happens: docs/runtime.md,
+  // "Graphs of the caller". Error Usage where there was no call of such sizes before, UnsupportedFeature where a step needs the host.
   [[nodiscard]] virtual Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
                                              std::span<const DeviceTensor> outputs, void* stream,
                                              RunStats* stats = nullptr) = 0;
   // The same for callers that count: inputs by position, in the model's order, and memory of outputs requested when
   // their sizes are known, those that depend on values included. On a GPU as run_on_device(); on the host, in its
-  // memory.
+  // memory. `scratch`: null: memory that the executor keeps from call to call.
   [[nodiscard]] virtual Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,
-                                    RunStats* stats = nullptr) = 0;
+                                    RunStats* stats = nullptr, const ScratchAllocator* scratch = nullptr) = 0;
   // The type and sizes of every output, in model order, that inputs of these types and sizes lead to (no data is looked
   // at or given): what run_on_device() wants memory for. Guards are checked as in a run, and a variant is compiled
   // where one is missing. Errors: UnknownInput, MissingInput, BadInput, GuardFailed, SizeOverflow; UnsupportedFeature

@@ -51,14 +51,15 @@ bool holds(const KernelForm& form, const SymProgram::State& state) {
 // or the kernel itself. They may where the GPU runs all at the same time, or twice the blocks of one row: programs
 // begin in the order of their numbers, so those that have begun and wait for some that have not belong to one row, fewer
 // than it has, and there is room for others. Twice as many, as a kernel that is cooperative may be waiting on another
-// stream; of those that are not, one is launched at a time (Context::launch_alone).
+// stream; of those that are not, one is launched at a time (Context::launch_alone), and none where `captured`: a graph of
+// the caller is not ordered with what else runs.
 struct Chosen {
   const KernelLaunch* kernel;
   const KernelForm* form;
   bool at_once = false;
 };
 Result<Chosen> choose(const KernelLaunch& kernel, const KernelForm& form, const SymProgram::State& state,
-                      const std::function<Result<int64_t>(const KernelLaunch&)>& resident) {
+                      const std::function<Result<int64_t>(const KernelLaunch&)>& resident, bool captured) {
   for (size_t a = 0; a < form.alternatives.size(); ++a) {
     const auto& other = form.alternatives[a];
     if (!holds(other, state)) continue;
@@ -68,6 +69,7 @@ Result<Chosen> choose(const KernelLaunch& kernel, const KernelForm& form, const 
       if (state.fault[grid] != SymFault::None || state.fault[team] != SymFault::None) continue;
       TESSERA_ASSIGN(int64_t most, resident(kernel.alternatives[a]));
       at_once = state.value[grid] <= most;
+      if (!at_once && captured) continue;
       if (!at_once && state.value[team] > most / 2) {
         TESSERA_LOGF(LogChannel::Perf, "'" + kernel.name + "': " + std::to_string(state.value[team]) +
                                            " programs would have to wait for each other, and of all " +
@@ -122,8 +124,9 @@ int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment -
 
 class Planner {
 public:
-  Planner(const Variant& v, int segment, Variant::CallState& call, Device& device, DeviceVariant& loaded, bool wait)
-      : v_(v), segment_(segment), call_(call), device_(device), loaded_(loaded), wait_(wait),
+  Planner(const Variant& v, int segment, Variant::CallState& call, Device& device, DeviceVariant& loaded, bool wait,
+          bool captured)
+      : v_(v), segment_(segment), call_(call), device_(device), loaded_(loaded), wait_(wait), captured_(captured),
         plan_(std::make_unique<SegmentPlan>()) {}
 
   Result<std::unique_ptr<SegmentPlan>> run() {
@@ -135,6 +138,11 @@ public:
     TESSERA_TRY(arena());
     TESSERA_TRY(steps());
     TESSERA_TRY(device_.plan(v_, loaded_, segment_, call_, *plan_));
+    if (alone_) {
+      // Now, so that capturing loads no kernel.
+      TESSERA_ASSIGN(plan_->captured, Planner(v_, segment_, call_, device_, loaded_, wait_, true).run());
+      plan_->captured->improvements.clear();
+    }
     return std::move(plan_);
   }
 
@@ -211,8 +219,9 @@ private:
         auto resident = [&](const KernelLaunch& alternative) {
           return device_.resident_programs(loaded_, alternative);
         };
-        TESSERA_ASSIGN(auto chosen, choose(*k, form.kernel, call_.sizes, resident));
+        TESSERA_ASSIGN(auto chosen, choose(*k, form.kernel, call_.sizes, resident, captured_));
         step.at_once = chosen.at_once;
+        alone_ = alone_ || (!chosen.at_once && !chosen.kernel->team.is_const(0));
         TESSERA_TRY(kernel(*chosen.kernel, *chosen.form, step));
       }
       if (form.control.empty()) continue;
@@ -269,7 +278,8 @@ private:
   Variant::CallState& call_;
   Device& device_;
   DeviceVariant& loaded_;
-  bool wait_;
+  bool wait_, captured_;
+  bool alone_ = false; // some launch is by Context::launch_alone
   std::unique_ptr<SegmentPlan> plan_;
 };
 
@@ -300,7 +310,7 @@ Result<Dims> dims_of(const Variant& variant, const Variant::CallState& call, Buf
 
 Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment, Variant::CallState& call,
                                                   Device& device, DeviceVariant& loaded, bool wait) {
-  return Planner(variant, segment, call, device, loaded, wait).run();
+  return Planner(variant, segment, call, device, loaded, wait, false).run();
 }
 
 namespace {
@@ -392,7 +402,7 @@ Result<EpilogueSizes::Launch> EpilogueSizes::at(std::span<const int64_t> box, co
     return state_.value[static_cast<size_t>(reg)];
   };
   auto none_run = [](const KernelLaunch&) -> Result<int64_t> { return 0; };
-  TESSERA_ASSIGN(auto chosen, choose(form_.source->kernel, form_.kernel, state_, none_run));
+  TESSERA_ASSIGN(auto chosen, choose(form_.source->kernel, form_.kernel, state_, none_run, true));
   const auto* kernel = chosen.kernel;
   const auto* form = chosen.form;
   Launch launch;
@@ -417,7 +427,7 @@ int64_t SegmentPlan::host_bytes() const {
       static_cast<int64_t>(sizeof *this) + of(key) + of(shapes) + of(bytes) + of(offsets) + of(numbers) + of(steps);
   for (const Dims& d : shapes) total += of(d);
   for (const StepPlan& step : steps) total += of(step.workspaces);
-  return total + (device ? device->host_bytes() : 0);
+  return total + (device ? device->host_bytes() : 0) + (captured ? captured->host_bytes() : 0);
 }
 
 } // namespace tessera

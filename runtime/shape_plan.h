@@ -51,6 +51,9 @@ struct SegmentPlan {
   int64_t step_scratch = 0, worker_scratch = 0;
   int64_t packed_bytes = 0; // weights that this plan was the first to pack
   int64_t code_bytes = 0;   // likewise of libraries' code; counted where it is, not in host_bytes()
+  // The same for calls that the caller captures, where some launch of this plan is ordered with launches of other
+  // streams, which a graph cannot be (Context::launch_alone). Null: this plan serves.
+  std::unique_ptr<SegmentPlan> captured;
   std::unique_ptr<DevicePlan> device;
 };
 
@@ -62,6 +65,7 @@ void evaluate_sizes(const Variant& variant, Variant::CallState& call);
 // Evaluates and plans segment `segment` of the variant; call.values and call.bound hold what is bound. `wait`: as in
 // Device::choose(). Errors:
 // SizeOverflow, BadInput (a size that comes out negative), OutOfMemory, DeviceError, UnsupportedFeature, Internal.
+// SegmentPlan::captured is planned with it.
 [[nodiscard]] Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment,
                                                                 Variant::CallState& call, Device& device,
                                                                 DeviceVariant& loaded, bool wait);

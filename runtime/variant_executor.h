@@ -21,6 +21,8 @@ public:
   // has stay loaded, and those that it gives up end first. Between calls only. One that cannot be loaded is left out,
   // and logged. Error Usage: an executable is missing; those of loading the generic one.
   [[nodiscard]] virtual Status arrange(std::span<const std::shared_ptr<const Executable>> variants, size_t generic) = 0;
+  // Whether the caller captures `stream`: a call on it takes the variants as they are. False also where that is unknown.
+  [[nodiscard]] virtual bool captures(void* stream) = 0;
 };
 
 } // namespace tessera

@@ -13,8 +13,14 @@ int64_t rounded(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * 
 
 } // namespace
 
+Context::Current::Current(Context& context)
+    : context_(context), result_(context.driver().cuCtxPushCurrent(context.handle())) {
+  (void)context.driver().cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
 Context::Current::~Current() {
   CUcontext popped = nullptr;
+  (void)context_.driver().cuThreadExchangeStreamCaptureMode(&mode_);
   if (result_ == CUDA_SUCCESS) context_.driver().cuCtxPopCurrent(&popped);
 }
 
@@ -181,9 +187,46 @@ void Context::release(CUdeviceptr address, int64_t bytes, CUstream stream) {
     TESSERA_LOGF(LogChannel::Memory, error(result, pool_ ? "cuMemFreeAsync" : "cuMemFree", "freeing memory").str());
 }
 
-void Context::keep_out_of_captures() const {
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  (void)driver_->cuThreadExchangeStreamCaptureMode(&mode);
+Result<CUdeviceptr> Context::allocate_unordered(int64_t bytes, const std::string& what) {
+  const auto wanted = static_cast<size_t>(rounded(std::max<int64_t>(bytes, 1)));
+  CUdeviceptr address = 0;
+  auto result = driver_->cuMemAlloc(&address, wanted);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && pool_) {
+    TESSERA_CUDA_TRY(*this, "giving memory back", cuMemPoolTrimTo, pool_, 0);
+    result = driver_->cuMemAlloc(&address, wanted);
+  }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) return out_of_memory(bytes, what);
+  if (result != CUDA_SUCCESS) return error(result, "cuMemAlloc", "allocating memory for " + what);
+  held_.fetch_add(static_cast<int64_t>(wanted), std::memory_order_relaxed);
+  return address;
+}
+
+void Context::release_unordered(CUdeviceptr address, int64_t bytes) {
+  held_.fetch_sub(rounded(std::max<int64_t>(bytes, 1)), std::memory_order_relaxed);
+  if (const auto result = driver_->cuMemFree(address); result != CUDA_SUCCESS)
+    TESSERA_LOGF(LogChannel::Memory, error(result, "cuMemFree", "freeing memory").str());
+}
+
+Result<std::optional<Context::Capture>> Context::capture_of(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  auto result = driver_->cuStreamIsCapturing(stream, &status);
+  if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE) [[likely]]
+    return std::optional<Capture>();
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    return Diagnostic(ErrorCode::Usage,
+                      "the default stream cannot be used while a stream that waits for it is captured")
+        .note("capture a stream that was made with CU_STREAM_NON_BLOCKING, or call on another stream");
+  Capture capture;
+  if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    cuuint64_t id = 0;
+    result = driver_->capture_info(stream, &status, &id, &capture.graph, nullptr, nullptr);
+    capture.id = id;
+  }
+  if (result != CUDA_SUCCESS) return error(result, "cuStreamGetCaptureInfo");
+  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    return Diagnostic(ErrorCode::Usage, "the capture of the call's stream has failed before")
+        .note("end it with cuStreamEndCapture");
+  return std::optional<Capture>(capture);
 }
 
 Status Context::launch_alone(CUstream stream, const std::function<Status()>& launch) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 
 namespace tessera::cuda {
 
@@ -40,10 +41,13 @@ public:
   [[nodiscard]] CUcontext handle() const { return handle_; }
 
   // Makes the context current on this thread for a scope, and the thread's former one again at its end.
+  //
+  // Meanwhile no call of this thread is forbidden because a stream is captured, on this thread or another, and none ends
+  // a capture: allocating, loading code and waiting for streams are all right where they have nothing to do with what is
+  // captured (cuThreadExchangeStreamCaptureMode). What is put on a stream that is captured is checked by its caller.
   class Current {
   public:
-    explicit Current(Context& context)
-        : context_(context), result_(context.driver().cuCtxPushCurrent(context.handle())) {}
+    explicit Current(Context& context);
     ~Current();
     Current(const Current&) = delete;
     Current& operator=(const Current&) = delete;
@@ -52,6 +56,7 @@ public:
   private:
     Context& context_;
     CUresult result_;
+    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED; // the thread's former one
   };
 
   // Driver::error(); and where `result` is one that the context does not survive, the context is lost from then on.
@@ -70,14 +75,25 @@ public:
   [[nodiscard]] Status trim(CUstream stream);
   [[nodiscard]] int64_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
 
+  // Device memory that no stream orders, for what is used on any: `bytes`, aligned to 256. Otherwise as allocate().
+  [[nodiscard]] Result<CUdeviceptr> allocate_unordered(int64_t bytes, const std::string& what);
+  // Once nothing uses it.
+  void release_unordered(CUdeviceptr address, int64_t bytes);
+
+  // What a stream is captured into: the graph, which lives until the capture ends, and a number that no other capture of
+  // the process has.
+  struct Capture {
+    uint64_t id = 0;
+    CUgraph graph = nullptr;
+  };
+  // Nothing where the stream is not captured. Errors: DeviceError; Usage where the stream cannot be used, since the
+  // capture has failed, or it is the default stream and one that waits for it is captured.
+  [[nodiscard]] Result<std::optional<Capture>> capture_of(CUstream stream);
+
   // For a grid that is larger than the GPU and whose blocks wait for neighbours (runtime.md, "Kernels whose programs
   // meet"): of all streams one such launch runs at a time. Blocks of several could fill the GPU, all of them
   // waiting for some that have not begun. `launch` puts it on `stream`, behind the one before. The context is current.
   [[nodiscard]] Status launch_alone(CUstream stream, const std::function<Status()>& launch);
-
-  // For a thread of our own: captures of streams by other threads of the process, PyTorch's say, forbid it no call, and none
-  // of its calls ends them.
-  void keep_out_of_captures() const;
 
   // What a library or a cache keeps with the context, such as a handle of cuBLASLt: made by `make` (with the context
   // current) at the first request of the name, destroyed before the context is let go.

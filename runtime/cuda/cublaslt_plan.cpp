@@ -98,7 +98,7 @@ private:
     BufferId last = 0;
     for (const Operand& o : operands_) last = std::max(last, o.buffer);
     const std::vector<void*> pointers(static_cast<size_t>(last) + 1, reinterpret_cast<void*>(block));
-    Status ran = made->run(stream, pointers.data(), reinterpret_cast<std::byte*>(block) + bytes(columns));
+    Status ran = made->run(stream, pointers.data(), reinterpret_cast<std::byte*>(block) + bytes(columns), false);
     context_.context.release(block, room, stream);
     TESSERA_TRY(std::move(ran));
     return true;

@@ -79,7 +79,7 @@ public:
   explicit MatmulPlan(Context& context) : context_(context) {}
   std::shared_ptr<PinnedArrays> arrays; // by_pointers
 
-  Status run(CUstream stream, void* const* pointers, void* workspace) const override;
+  Status run(CUstream stream, void* const* pointers, void* workspace, bool captured) const override;
 
   std::string name; // of the call
   std::shared_ptr<const PreparedProduct> product;

@@ -4,7 +4,7 @@
 
 namespace tessera::cuda {
 
-Status MatmulPlan::run(CUstream stream, void* const* pointers, void* workspace) const {
+Status MatmulPlan::run(CUstream stream, void* const* pointers, void* workspace, bool captured) const {
   const GemmProblem& problem = product->problem;
   const ProductTypes& types = product->types;
   if (problem.empty()) return {};
@@ -54,6 +54,10 @@ Status MatmulPlan::run(CUstream stream, void* const* pointers, void* workspace) 
   }
   // Without pinned memory a graph cannot hold the copy, and capturing it fails; bytes of pageable memory have been
   // read when the copy returns.
+  if (captured && !pinned_)
+    return Diagnostic(ErrorCode::OutOfMemory,
+                      doing() + ": no pinned memory is left for the addresses of its matrices, which a graph reads")
+        .note("graphs that were captured before have taken " + std::to_string(PinnedArrays::kMostBytes) + " bytes");
   TESSERA_CUDA_TRY(context_, doing(), cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(work),
                    pinned_ ? pinned_ : addresses_.data(), addresses_.size() * sizeof(std::byte*), stream);
   auto* there = reinterpret_cast<std::byte**>(work);

@@ -131,7 +131,8 @@ class AttentionPlan final : public CudaLibraryPlan {
 public:
   explicit AttentionPlan(std::shared_ptr<Cudnn> library) : library_(std::move(library)) {}
 
-  Status run(CUstream stream, void* const* pointers, void* workspace) const override {
+  [[nodiscard]] std::shared_ptr<const void> used_by_graphs() const override { return engine; } // and its kernels
+  Status run(CUstream stream, void* const* pointers, void* workspace, bool) const override {
     if (!engine) return {}; // no results
     std::vector<int64_t> ids;
     std::vector<void*> data;
@@ -264,7 +265,6 @@ void AttentionEngines::finish() {
 void AttentionEngines::work() {
   // A handle of its own: one may not be used by two threads at once.
   Context::Current current(context_);
-  context_.keep_out_of_captures();
   cudnnHandle_t handle = nullptr;
   if (!current.status().ok() || library_->cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS) handle = nullptr;
   std::unique_lock lock(mutex_);

@@ -136,7 +136,8 @@ class ConvPlan final : public CudaLibraryPlan {
 public:
   ConvPlan(Context& context, std::shared_ptr<Cudnn> library) : context_(context), library_(std::move(library)) {}
 
-  Status run(CUstream stream, void* const* pointers, void* workspace) const override {
+  [[nodiscard]] std::shared_ptr<const void> used_by_graphs() const override { return engine; } // and its kernels
+  Status run(CUstream stream, void* const* pointers, void* workspace, bool) const override {
     if (zero_bytes > 0) {
       auto at = reinterpret_cast<CUdeviceptr>(pointers[zero_buffer]) + static_cast<CUdeviceptr>(zero_offset);
       TESSERA_CUDA_TRY(context_, name, cuMemsetD8Async, at, 0, static_cast<size_t>(zero_bytes), stream);

@@ -13,7 +13,7 @@ public:
     if (window) library_->cudnnDestroyPoolingDescriptor(window);
   }
 
-  Status run(CUstream stream, void* const* pointers, void*) const override {
+  Status run(CUstream stream, void* const* pointers, void*, bool) const override {
     if (empty) return {};
     const float one = 1, zero = 0;
     std::lock_guard lock(library_->running);

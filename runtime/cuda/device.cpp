@@ -33,8 +33,25 @@ struct CudaVariant final : DeviceVariant {
   BufferTable& table;
   std::shared_ptr<LoadedExecutable> code;
   Reports reports;
-  // Of the first run on.
-  std::unique_ptr<DeviceConstants> constants;
+  // Of the first run on. Graphs of the caller keep them, too.
+  std::shared_ptr<DeviceConstants> constants;
+  std::shared_ptr<IndexReport> report_memory;
+};
+
+// Memory that the caller gives for a call.
+class GivenMemory final : public CallMemory {
+public:
+  const ScratchAllocator* from = nullptr;
+  Result<std::byte*> take(int64_t bytes, const char* what) override {
+    TESSERA_ASSIGN(void* memory, (*from)(bytes));
+    if (memory == nullptr)
+      return Diagnostic(ErrorCode::OutOfMemory, "the caller has no memory for " + std::string(what) + " of " +
+                                                    std::to_string(bytes) + " bytes");
+    if (reinterpret_cast<uintptr_t>(memory) % kBlockAlignment != 0)
+      return Diagnostic(ErrorCode::Usage, "the memory given for " + std::string(what) + " is not aligned to " +
+                                              std::to_string(kBlockAlignment) + " bytes");
+    return static_cast<std::byte*>(memory);
+  }
 };
 
 class CudaDevice final : public Device {
@@ -57,6 +74,7 @@ public:
     TESSERA_ASSIGN(device->kernels_, ProductKernels::of(*context));
     device->kernels_->enter();
     TESSERA_ASSIGN(device->recorder_, Recorder::of(*context));
+    TESSERA_ASSIGN(device->captured_calls_, CapturedCalls::of(*context));
     TESSERA_ASSIGN(device->choices_, LibraryChoices::of(*context));
     device->choices_->keep_in(options.cache);
     return std::unique_ptr<Device>(std::move(device));
@@ -69,6 +87,7 @@ public:
     if (choices_) choices_->flush();
     inner_.release(stream());
     memory_.release(stream());
+    if (captured_calls_) captured_calls_->free_unused();
   }
 
   Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable& table) override {
@@ -116,6 +135,11 @@ public:
     return {};
   }
 
+  Result<bool> captures(void* stream) override {
+    TESSERA_ASSIGN(capture_, context_->capture_of(static_cast<CUstream>(stream)));
+    return capture_.has_value();
+  }
+
   Status begin(const DeviceCall& call) override {
     auto& l = static_cast<CudaVariant&>(call.loaded);
     run_ = {&call.variant,
@@ -124,23 +148,43 @@ public:
             &call.stats,
             call.on_device ? static_cast<CUstream>(call.stream) : own_stream_->handle(),
             call.on_device,
+            call.captured,
             &call.sizes};
     times_.clear();
     first_step_ = last_step_ = -1;
+    given_.from = call.scratch;
+    memory_.begin(call.scratch ? &given_ : nullptr, call.captured);
+    inner_.begin(nullptr);
+    if (call.captured) {
+      TESSERA_CHECK(l.constants && capture_, "a variant that is captured has run before");
+      TESSERA_ASSIGN(holding_, captured_calls_->holding(*capture_, run_.stream, this, account_));
+      holding_->begin({l.code, l.constants, l.report_memory});
+      if (!call.scratch) memory_.begin(holding_.get(), true);
+      inner_.begin(call.scratch ? static_cast<CallMemory*>(&given_) : holding_.get());
+      return place_inputs(call.inputs);
+    }
+    captured_calls_->free_unused();
     // What was started before used the same memory. A call that waits anyway reports it first.
     if (!call.on_device) TESSERA_TRY(pending_.wait());
     TESSERA_TRY(tell_earlier());
     TESSERA_TRY(attributed(pending_.follow(run_.stream)));
     inner_.release(run_.stream);
     if (!l.constants) TESSERA_TRY(first_run(l));
-    if (l.reports.stale) TESSERA_TRY(clear_reports(l));
+    if (l.reports.stale) { // once nothing runs that may write them
+      TESSERA_TRY(pending_.wait());
+      l.reports.clear();
+    }
     return place_inputs(call.inputs);
   }
 
   Status enter(int segment, const SegmentPlan& plan) override {
-    TESSERA_ASSIGN(auto* arena, memory_.arena(segment, plan.arena_bytes, run_.stream));
-    TESSERA_TRY(memory_.reserve_scratch(plan.step_scratch, run_.stream));
-    TESSERA_TRY(attributed(memory_.place_resting(static_cast<const CudaPlan&>(*plan.device), run_.stream)));
+    const auto& steps = static_cast<const CudaPlan&>(*plan.device);
+    auto entered = memory_.enter(segment, plan.arena_bytes, plan.step_scratch, steps, run_.stream);
+    if (!entered.ok()) return attributed(std::move(entered).take_error());
+    std::byte* const arena = *entered;
+    if (run_.captured)
+      for (const PreparedStep& step : steps.steps)
+        if (step.library) holding_->keep(step.library->used_by_graphs());
     for (auto [id, offset] : plan.offsets) pointer(id) = arena + offset;
     return poison(arena, plan.arena_bytes);
   }
@@ -170,7 +214,7 @@ public:
 
   Result<bool> replay(const SegmentPlan& segment, bool wait) override {
     auto& plan = static_cast<CudaPlan&>(*segment.device);
-    if (!plan.replays || !graphs_ || synchronize_launches_) return false;
+    if (!plan.replays || !graphs_ || synchronize_launches_ || run_.captured) return false;
     // Everything else that the steps read stays where it is as long as the plan.
     addresses_.assign(run_.table->pointers.begin(), run_.table->pointers.end());
     memory_.append_addresses(addresses_);
@@ -189,7 +233,7 @@ public:
     if (first_step_ < 0) first_step_ = index;
     last_step_ = index;
     TESSERA_TRY(put_step(index, *form.step, device));
-    if (!synchronize_launches_) return {};
+    if (!synchronize_launches_ || run_.captured) return {};
     first_step_ = last_step_ = -1;
     TESSERA_CUDA_TRY(*this, "step '" + name_of(run_.variant->exe->steps[static_cast<size_t>(index)]) + "'",
                      cuStreamSynchronize, run_.stream);
@@ -205,7 +249,8 @@ public:
       auto& plan = static_cast<CudaPlan&>(*device);
       auto& step = plan.steps[static_cast<size_t>(index - plan.first_step)];
       if (step.library)
-        if (auto s = step.library->run(run_.stream, run_.table->pointers.data(), memory_.scratch()); !s.ok())
+        if (auto s = step.library->run(run_.stream, run_.table->pointers.data(), memory_.scratch(), run_.captured);
+            !s.ok())
           return attributed(std::move(s).take_error());
       if (step.kernel.grid > 0) TESSERA_TRY(launch(step.kernel, index));
     }
@@ -221,7 +266,7 @@ public:
       return attributed(std::move(s).take_error());
     // No host step works on what a violation left.
     TESSERA_TRY(synchronize(doing));
-    TESSERA_TRY(violation(*run_.loaded));
+    TESSERA_TRY(violation(run_.loaded->reports));
     run_.stats->host_bytes += static_cast<int64_t>(value.bytes());
     return value;
   }
@@ -262,6 +307,10 @@ public:
       TESSERA_LOGF(LogChannel::Perf, std::to_string(run_.stats->host_steps) + " steps ran on the host, " +
                                          std::to_string(run_.stats->host_bytes) +
                                          " bytes were copied between it and the GPU for them");
+    if (run_.captured) {
+      unread_.note(l.reports, *run_.sizes, true);
+      return {};
+    }
     if (run_.on_device) {
       TESSERA_TRY(leave_pending());
       if (times_.empty()) return staging_.wait(); // nothing is in flight there unless a host step made it
@@ -273,11 +322,12 @@ public:
     TESSERA_TRY(synchronize("waiting for the results"));
     const double ended_ms = host_clock_ms();
     pending_.settled();
-    TESSERA_TRY(violation(l));
+    TESSERA_TRY(violation(l.reports));
     return times_.read(ended_ms, run_.stats->steps);
   }
 
   void abandon() override {
+    if (run_.captured) return; // what is recorded of it never runs, or is a part of a graph that the caller gives up
     staging_.abandon();
     if (run_.loaded) run_.loaded->reports.stale = true;
     // Steps may still be running: the next run comes after them. If even this fails, it will fail, too.
@@ -297,6 +347,7 @@ public:
   Status trim() override {
     inner_.release(stream());
     memory_.release(stream());
+    captured_calls_->free_unused();
     addresses_.clear();
     return context_->trim(stream());
   }
@@ -305,8 +356,8 @@ public:
   void variant_goes(CudaVariant& l) {
     Context::Current current(*context_);
     quiesce();
-    if (l.reports.memory()) driver().cuMemFreeHost(l.reports.memory());
-    std::erase(unread_, &l);
+    l.report_memory = nullptr;
+    unread_.forget(l.reports);
     if (run_.loaded == &l) run_ = {};
   }
   [[nodiscard]] const Driver& driver() const { return context_->driver(); }
@@ -325,7 +376,7 @@ private:
             context_, options.memory, staging_, [this] { return run_.stream; },
             [this](const std::string& doing) -> Status {
               TESSERA_TRY(synchronize(doing));
-              return violation(*run_.loaded);
+              return violation(run_.loaded->reports);
             }),
         poison_(options.poison), synchronize_launches_(options.synchronize_launches) {
     const char* text = std::getenv("TESSERA_CUDA_SYNC");
@@ -353,7 +404,12 @@ private:
       void* reports = nullptr;
       TESSERA_CUDA_TRY(*this, "", cuMemHostAlloc, &reports, l.reports.count() * sizeof(IndexReport),
                        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-      l.reports.place(static_cast<IndexReport*>(reports), 0);
+      l.report_memory =
+          std::shared_ptr<IndexReport>(static_cast<IndexReport*>(reports), [context = context_](IndexReport* memory) {
+            const Context::Current current(*context);
+            (void)context->driver().cuMemFreeHost(memory);
+          });
+      l.reports.place(l.report_memory.get(), 0);
     }
     CUdeviceptr seen_by_gpu = 0;
     TESSERA_CUDA_TRY(*this, "", cuMemHostGetDevicePointer, &seen_by_gpu, l.reports.memory(), 0);
@@ -445,36 +501,25 @@ private:
   Status leave_pending() {
     if (!run_.loaded) return {};
     TESSERA_TRY(attributed(pending_.leave(run_.stream)));
-    if (run_.on_device) {
-      const bool fresh = std::find(unread_.begin(), unread_.end(), run_.loaded) == unread_.end();
-      if (fresh) unread_.push_back(run_.loaded);
-      run_.loaded->reports.note(*run_.sizes, fresh);
-    }
-    return {};
-  }
-
-  // Once nothing runs that may write them.
-  Status clear_reports(CudaVariant& l) {
-    TESSERA_TRY(pending_.wait());
-    l.reports.clear();
+    if (run_.on_device) unread_.note(run_.loaded->reports, *run_.sizes, false);
     return {};
   }
 
   // The first of the bad indices that have been reported, in the run or, `earlier`, in calls on the device. The reports
   // are then cleared.
-  Status violation(CudaVariant& l, bool earlier = false) {
-    if (!l.reports.any()) return {};
+  Status violation(Reports& reports, bool earlier = false) {
+    if (!reports.any()) return {};
     TESSERA_TRY(pending_.wait());
     Diagnostic error =
-        earlier ? l.reports.first_noted().note("in an earlier call on the GPU") : l.reports.first(*run_.sizes);
-    l.reports.clear();
+        earlier ? reports.first_noted().note("in an earlier call on the GPU") : reports.first(*run_.sizes);
+    reports.clear();
     return error;
   }
 
-  // Violations of earlier calls on the device, as far as they have come back.
+  // Violations of earlier calls on the device, and of the caller's graphs, as far as they have come back.
   Status tell_earlier() {
-    for (auto* l : unread_) TESSERA_TRY(violation(*l, true));
-    if (!pending_.any()) unread_.clear();
+    if (Reports* bad = unread_.bad()) TESSERA_TRY(violation(*bad, true));
+    if (!pending_.any()) unread_.arrived();
     return {};
   }
 
@@ -486,6 +531,7 @@ private:
   std::unique_ptr<Stream> own_stream_;
   std::shared_ptr<Recorder> recorder_;
   const std::shared_ptr<GraphRoom> graph_room_ = std::make_shared<GraphRoom>(account_);
+  std::shared_ptr<CapturedCalls> captured_calls_;
   std::shared_ptr<LibraryChoices> choices_;
   std::shared_ptr<ProductKernels> kernels_;
   RunMemory memory_;
@@ -493,12 +539,15 @@ private:
   StepTimes times_;
   Staging staging_;
   CudaInnerRuns inner_;
+  GivenMemory given_;
+  std::optional<Context::Capture> capture_;         // of the present call's stream
+  std::shared_ptr<CapturedCalls::Holding> holding_; // of the last call that was captured
   bool poison_, synchronize_launches_;
-  bool graphs_ = true;               // replay what repeats
-  bool dependent_launch_ = true;     // where it is possible
-  std::vector<void*> addresses_;     // of a replay
-  bool plans_are_made_ = false;      // in the background, for some shape
-  std::vector<CudaVariant*> unread_; // whose reports of calls on the device have not all been looked at
+  bool graphs_ = true;           // replay what repeats
+  bool dependent_launch_ = true; // where it is possible
+  std::vector<void*> addresses_; // of a replay
+  bool plans_are_made_ = false;  // in the background, for some shape
+  UnreadReports unread_;
 
   struct Run {
     const Variant* variant = nullptr;
@@ -506,7 +555,7 @@ private:
     BufferTable* table = nullptr;
     RunStats* stats = nullptr;
     CUstream stream = nullptr;
-    bool on_device = false;
+    bool on_device = false, captured = false;
     const Variant::CallState* sizes = nullptr;
   };
   Run run_;

@@ -106,6 +106,7 @@ Result<Driver> Driver::open() {
 #define TESSERA_CUDA_LOOK_UP(function, interface_version) look_up(driver.function, #function, interface_version);
   TESSERA_CUDA_DRIVER_FUNCTIONS(TESSERA_CUDA_LOOK_UP)
 #undef TESSERA_CUDA_LOOK_UP
+  look_up(driver.capture_info, "cuStreamGetCaptureInfo", 11030);
   if (missing) return too_old("it supports CUDA " + version_text(driver.version) + " and has no function " + missing);
   return driver;
 }

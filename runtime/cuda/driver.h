@@ -45,6 +45,7 @@ namespace tessera::cuda {
   X(cuStreamGetId, 12000)                                                                                              \
   X(cuStreamWaitEvent, 3020)                                                                                           \
   X(cuLaunchHostFunc, 10000)                                                                                           \
+  X(cuStreamIsCapturing, 10000)                                                                                        \
   X(cuStreamBeginCapture, 10010)                                                                                       \
   X(cuThreadExchangeStreamCaptureMode, 10010)                                                                          \
   X(cuStreamEndCapture, 10000)                                                                                         \
@@ -52,6 +53,9 @@ namespace tessera::cuda {
   X(cuGraphExecUpdate, 12000)                                                                                          \
   X(cuGraphLaunch, 10000)                                                                                              \
   X(cuGraphDestroy, 10000)                                                                                             \
+  X(cuUserObjectCreate, 11030)                                                                                         \
+  X(cuUserObjectRelease, 11030)                                                                                        \
+  X(cuGraphRetainUserObject, 11030)                                                                                    \
   X(cuGraphExecDestroy, 10000)                                                                                         \
   X(cuEventCreate, 2000)                                                                                               \
   X(cuEventDestroy, 4000)                                                                                              \
@@ -74,6 +78,9 @@ struct Driver {
 #define TESSERA_CUDA_FIELD(function, interface_version) decltype(&::function) function = nullptr;
   TESSERA_CUDA_DRIVER_FUNCTIONS(TESSERA_CUDA_FIELD)
 #undef TESSERA_CUDA_FIELD
+  // cuStreamGetCaptureInfo_v2, which every driver has; headers declare it under this name or not at all.
+  CUresult (*capture_info)(CUstream, CUstreamCaptureStatus*, cuuint64_t* id, CUgraph*, const CUgraphNode**,
+                           size_t*) = nullptr;
   int version = 0; // the newest CUDA that it supports: 13000 is 13.0
 
   // The driver of this machine, opened and initialised once per process; a failure is remembered, too. Errors, reported

@@ -12,8 +12,12 @@ ExecutorOptions CudaInnerRuns::options(ExecutorOptions outer) const {
 }
 
 Result<std::shared_ptr<std::byte>> CudaInnerRuns::allocate(int64_t bytes) {
-  auto block = std::make_unique<DeviceBlock>();
   constexpr const char* kWhat = "values of control flow";
+  if (own_) {
+    TESSERA_ASSIGN(std::byte * at, own_->take(bytes, kWhat));
+    return std::shared_ptr<std::byte>(at, [](std::byte*) {}); // it is the call's
+  }
+  auto block = std::make_unique<DeviceBlock>();
   const int64_t room = DeviceBlock::room_for(rounded_bytes(bytes));
   TESSERA_TRY(account_->take(MemoryAccount::Where::Device, room, kWhat));
   if (auto reserved = block->reserve(*context_, room, stream_(), kWhat); !reserved.ok()) {
@@ -37,11 +41,19 @@ Status CudaInnerRuns::move(void* to, const void* from, int64_t bytes) {
 
 Status CudaInnerRuns::read(void* to, const void* from, int64_t bytes) {
   const std::string doing = "reading a condition or a count";
+  TESSERA_CHECK(!own_, "a run that is captured reads nothing back");
   TESSERA_TRY(staging_.download(to, address(from), static_cast<size_t>(bytes), stream_(), doing));
   return arrive_(doing);
 }
 
 Status CudaInnerRuns::write(void* to, const void* from, int64_t bytes) {
+  if (own_) { // the graph has the bytes in it: memory of the host would have to stay
+    for (int64_t i = 0; i < bytes; ++i)
+      TESSERA_CUDA_TRY(*context_, "writing the number of an iteration", cuMemsetD8Async,
+                       address(static_cast<std::byte*>(to) + i), static_cast<const unsigned char*>(from)[i], 1,
+                       stream_());
+    return {};
+  }
   return staging_.upload(address(to), from, static_cast<size_t>(bytes), stream_(),
                          "writing the number of an iteration");
 }

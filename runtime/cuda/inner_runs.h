@@ -1,6 +1,6 @@
 // What control steps get from a GPU: memory in the order of the run's stream, and copies on it.
 #pragma once
-#include "runtime/cuda/memory.h"
+#include "runtime/cuda/captured_calls.h"
 #include "runtime/device.h"
 #include "runtime/memory_account.h"
 
@@ -23,6 +23,9 @@ public:
   [[nodiscard]] Status move(void* to, const void* from, int64_t bytes) override;
   [[nodiscard]] Status read(void* to, const void* from, int64_t bytes) override;
   [[nodiscard]] Status write(void* to, const void* from, int64_t bytes) override;
+  // Of each run. `own`: where memory comes from in a run that is captured, which then nothing is copied from the host in;
+  // else null.
+  void begin(CallMemory* own) { own_ = own; }
   // Gives memory back whose owners are gone; what used it comes before on `stream`.
   void release(CUstream stream);
 
@@ -32,6 +35,7 @@ private:
   Staging& staging_;
   std::function<CUstream()> stream_;
   std::function<Status(const std::string& doing)> arrive_;
+  CallMemory* own_ = nullptr;
   std::vector<DeviceBlock> retired_;
 };
 

@@ -15,9 +15,11 @@ public:
   // Puts the call on the stream and returns; the context is current. `pointers` are device addresses by BufferId (an
   // operand's offset is the plan's to add), each aligned to 16 bytes or more; `workspace` has workspace_bytes, aligned
   // to 256 and shared with the steps before and after on the same stream. What it puts there depends on these alone and
-  // may be part of a CUDA graph (replay.h): memory of the host that it reads later stays as it is. Does not
-  // synchronise. Errors: DeviceError, OutOfMemory.
-  [[nodiscard]] virtual Status run(CUstream stream, void* const* pointers, void* workspace) const = 0;
+  // may be part of a CUDA graph (replay.h): memory of the host that it reads later stays as it is. `captured`: into a
+  // graph of the caller, which outlives the plan. Does not synchronise. Errors: DeviceError, OutOfMemory.
+  [[nodiscard]] virtual Status run(CUstream stream, void* const* pointers, void* workspace, bool captured) const = 0;
+  // What a graph of the caller that has the call in it needs as long as it can run; may be null.
+  [[nodiscard]] virtual std::shared_ptr<const void> used_by_graphs() const { return nullptr; }
 
   int64_t workspace_bytes = 0;
   int calls = 1; // of the library in one run: batches that it takes only singly repeat the call

@@ -58,7 +58,6 @@ bool claim(Context& context, const Library& library) {
 Status start(Context& context, const Library& library) {
   const Context::Current current(context);
   TESSERA_TRY(current.status());
-  context.keep_out_of_captures();
   return library.start(context);
 }
 

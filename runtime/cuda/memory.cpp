@@ -36,12 +36,22 @@ Result<std::unique_ptr<SharedBlock>> SharedBlock::create(std::shared_ptr<Context
   std::unique_ptr<SharedBlock> shared(new SharedBlock(std::move(context), known(stream)));
   Context::Current current(*shared->context_);
   TESSERA_TRY(current.status());
-  TESSERA_TRY(shared->block_.reserve(*shared->context_, bytes, stream, what));
+  TESSERA_ASSIGN(const auto capture, shared->context_->capture_of(stream));
+  if (capture) {
+    TESSERA_ASSIGN(shared->unordered_, shared->context_->allocate_unordered(bytes, what));
+    shared->unordered_bytes_ = bytes;
+  } else {
+    TESSERA_TRY(shared->block_.reserve(*shared->context_, bytes, stream, what));
+  }
   return shared;
 }
 
 SharedBlock::~SharedBlock() {
   Context::Current current(*context_);
+  if (unordered_) {
+    context_->release_unordered(unordered_, unordered_bytes_);
+    return;
+  }
   for (CUstream other : others_) {
     auto ordered = order(context_, other, stream_);
     if (!ordered.ok()) TESSERA_LOGF(LogChannel::Memory, ordered.error().str()); // the stream is gone, and its work done

@@ -42,7 +42,8 @@ private:
 // that they use.
 class SharedBlock {
 public:
-  // To be used on `stream`, and on others after wait_on(). Errors: those of Context::allocate.
+  // To be used on `stream`, and on others after wait_on(). Where the stream is captured, memory that no stream orders: that
+  // of the graph would live as long as one run of it. Errors: those of Context::allocate.
   [[nodiscard]] static Result<std::unique_ptr<SharedBlock>> create(std::shared_ptr<Context> context, int64_t bytes,
                                                                    CUstream stream, const std::string& what);
   // Given back after what was put on all of its streams before.
@@ -52,12 +53,16 @@ public:
   // What is put on `stream` from now on comes after what was put on the block's first stream before. Errors:
   // DeviceError.
   [[nodiscard]] Status wait_on(CUstream stream);
-  [[nodiscard]] std::byte* data() const { return block_.data(); }
+  [[nodiscard]] std::byte* data() const {
+    return unordered_ ? reinterpret_cast<std::byte*>(unordered_) : block_.data();
+  }
 
 private:
   SharedBlock(std::shared_ptr<Context> context, CUstream stream) : context_(std::move(context)), stream_(stream) {}
   std::shared_ptr<Context> context_;
   DeviceBlock block_;
+  CUdeviceptr unordered_ = 0;
+  int64_t unordered_bytes_ = 0;
   CUstream stream_;
   std::vector<CUstream> others_; // each once
 };

@@ -25,7 +25,7 @@ public:
         continue;
       }
       const PreparedStep& step = plan_.steps[s];
-      if (step.library) TESSERA_TRY(step.library->run(stream, addresses_.data(), kept_[RunMemory::kScratch]));
+      if (step.library) TESSERA_TRY(step.library->run(stream, addresses_.data(), kept_[RunMemory::kScratch], false));
       if (step.kernel.grid > 0) TESSERA_TRY(put(step.kernel, stream));
     }
     return {};

@@ -74,7 +74,6 @@ void ProductKernels::start_thread() {
 
 void ProductKernels::work() {
   Context::Current current(context_);
-  context_.keep_out_of_captures();
   std::unique_lock lock(mutex_);
   while (true) {
     more_.wait(lock, [&] { return stop_ || !walks_.empty() || !questions_.empty(); });

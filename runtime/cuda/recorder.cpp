@@ -90,7 +90,6 @@ void Recorder::forget(const void* owner) {
 
 void Recorder::work() {
   Context::Current current(context_);
-  context_.keep_out_of_captures();
   std::unique_lock lock(mutex_);
   while (true) {
     more_.wait(lock, [&] { return stop_ || !jobs_.empty(); });

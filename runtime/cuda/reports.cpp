@@ -40,6 +40,19 @@ bool Reports::any() const {
   return false;
 }
 
+bool Reports::complete() const {
+  bool some = false;
+  for (size_t r = 1; r < count(); ++r) {
+    const auto* words = reinterpret_cast<const volatile uint64_t*>(memory_ + r);
+    const uint64_t key = words[0] >> IndexReport::kValueBits; // until all are of one bad index, their keys differ
+    if (key == 0) continue;
+    for (int w = 1; w < IndexReport::kWords; ++w)
+      if (words[w] >> IndexReport::kValueBits != key) return false;
+    some = true;
+  }
+  return some;
+}
+
 void Reports::clear() {
   std::fill_n(memory_, count(), IndexReport());
   stale = false;
@@ -60,6 +73,26 @@ void Reports::note(const Variant::CallState& call, bool alone) {
   } else if (values_ != call.values || bound_ != call.bound) {
     bound_.assign(call.bound.size(), false);
   }
+}
+
+void UnreadReports::note(Reports& reports, const Variant::CallState& call, bool captured) {
+  auto known = [&](const auto& in) { return std::find(in.begin(), in.end(), &reports) != in.end(); };
+  reports.note(call, !known(calls_) && !known(graphs_));
+  auto& in = captured ? graphs_ : calls_;
+  if (!known(in)) in.push_back(&reports);
+}
+
+void UnreadReports::forget(Reports& reports) {
+  std::erase(calls_, &reports);
+  std::erase(graphs_, &reports);
+}
+
+Reports* UnreadReports::bad() const {
+  for (Reports* r : calls_)
+    if (r->any()) return r;
+  for (Reports* r : graphs_)
+    if (r->complete()) return r;
+  return nullptr;
 }
 
 } // namespace tessera::cuda

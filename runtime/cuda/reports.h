@@ -18,6 +18,8 @@ public:
   [[nodiscard]] CUdeviceptr* argument(int step) { return &arguments_[static_cast<size_t>(step)]; }
 
   [[nodiscard]] bool any() const; // kernels may be writing
+  // There are some, and all words of them have come: no kernel need have ended.
+  [[nodiscard]] bool complete() const;
   void clear();
   // The first one by step, in a call of these sizes (CallState). There is one, and no kernel is running.
   [[nodiscard]] Diagnostic first(const Variant::CallState& call) const;
@@ -40,6 +42,19 @@ private:
   std::vector<CUdeviceptr> arguments_; // by step
   std::vector<int64_t> values_;        // of the calls that were noted, as in their CallState
   std::vector<bool> bound_;
+};
+
+// Reports of calls on the device, which later calls look at.
+class UnreadReports {
+public:
+  // Of a call of these sizes. `captured`: into a graph, which may report at any time from now on.
+  void note(Reports& reports, const Variant::CallState& call, bool captured);
+  void forget(Reports& reports);      // which go
+  void arrived() { calls_.clear(); }  // no call is in flight
+  [[nodiscard]] Reports* bad() const; // some with a bad index; null: none
+
+private:
+  std::vector<Reports*> calls_, graphs_; // each once
 };
 
 } // namespace tessera::cuda

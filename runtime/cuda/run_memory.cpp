@@ -1,6 +1,9 @@
 #include "runtime/cuda/run_memory.h"
 
 namespace tessera::cuda {
+namespace {
+constexpr int64_t kWordBytes = sizeof(int32_t); // of counters and boxes
+}
 
 void RunMemory::add_segments(size_t count) {
   while (arenas_.size() < count) {
@@ -17,7 +20,14 @@ void RunMemory::release(CUstream stream) {
   for (auto* blocks : {&arenas_, &outputs_})
     for (auto& block : *blocks) one(block);
   for (auto* block : {&scratch_, &inputs_, &counters_, &boxes_}) one(*block);
-  resting_ = {};
+  kept_resting_ = resting_ = {};
+  scratch_at_ = nullptr;
+}
+
+void RunMemory::begin(CallMemory* own, bool captured) {
+  own_ = own;
+  captured_ = captured;
+  resting_ = kept_resting_;
 }
 
 // A block that cannot grow keeps what it has where the account refuses, and is empty where the GPU does.
@@ -34,25 +44,53 @@ Result<std::byte*> RunMemory::reserve(DeviceBlock& block, int64_t bytes, CUstrea
   TESSERA_TRY(grow(block, bytes, stream, what));
   return block.data();
 }
-Result<std::byte*> RunMemory::arena(int segment, int64_t bytes, CUstream stream) {
-  return reserve(arenas_[static_cast<size_t>(segment)], bytes, stream, "intermediate results");
-}
 Result<std::byte*> RunMemory::outputs(int segment, int64_t bytes, CUstream stream) {
+  if (own_) return bytes > 0 ? own_->take(bytes, "outputs") : nullptr;
   return reserve(outputs_[static_cast<size_t>(segment)], bytes, stream, "outputs");
 }
 Result<std::byte*> RunMemory::inputs(int64_t bytes, CUstream stream) {
+  if (own_) return bytes > 0 ? own_->take(bytes, "inputs") : nullptr;
   return reserve(inputs_, bytes, stream, "inputs");
 }
-Status RunMemory::reserve_scratch(int64_t bytes, CUstream stream) {
-  return grow(scratch_, bytes, stream, "the workspace of library calls");
+
+Result<std::byte*> RunMemory::enter(int segment, int64_t arena_bytes, int64_t scratch_bytes, const CudaPlan& plan,
+                                    CUstream stream) {
+  constexpr const char* kArena = "intermediate results";
+  if (!own_) {
+    TESSERA_ASSIGN(auto* arena, reserve(arenas_[static_cast<size_t>(segment)], arena_bytes, stream, kArena));
+    TESSERA_TRY(grow(scratch_, scratch_bytes, stream, "the workspace of library calls"));
+    scratch_at_ = scratch_.data();
+    TESSERA_TRY(place_resting(plan, stream));
+    return arena;
+  }
+  // One request for all: arena, scratch memory, counters and boxes.
+  const int64_t scratch = rounded_bytes(arena_bytes), counters = scratch + rounded_bytes(scratch_bytes);
+  const int64_t boxes = counters + (captured_ ? rounded_bytes(plan.counters * kWordBytes) : 0);
+  const int64_t total = boxes + (captured_ ? rounded_bytes(plan.boxes * kWordBytes) : 0);
+  std::byte* at = nullptr;
+  if (total > 0) {
+    TESSERA_ASSIGN(at, own_->take(total, kArena));
+  }
+  scratch_at_ = scratch_bytes > 0 ? at + scratch : nullptr;
+  if (!captured_) {
+    TESSERA_TRY(place_resting(plan, stream));
+    return at;
+  }
+  resting_ = {reinterpret_cast<CUdeviceptr>(at + counters), reinterpret_cast<CUdeviceptr>(at + boxes)};
+  if (total > counters)
+    TESSERA_CUDA_TRY(*context_, "", cuMemsetD8Async, resting_.counters, 0, static_cast<size_t>(total - counters),
+                     stream);
+  return at;
 }
 
 Status RunMemory::place_resting(const CudaPlan& plan, CUstream stream) {
-  TESSERA_TRY(rest(counters_, resting_.counters, plan.counters, stream, "counters of grid barriers"));
-  return rest(boxes_, resting_.boxes, plan.boxes, stream, "mailboxes of partial results");
+  TESSERA_TRY(rest(counters_, kept_resting_.counters, plan.counters, stream, "counters of grid barriers"));
+  TESSERA_TRY(rest(boxes_, kept_resting_.boxes, plan.boxes, stream, "mailboxes of partial results"));
+  resting_ = kept_resting_;
+  return {};
 }
 Status RunMemory::rest(DeviceBlock& block, CUdeviceptr& where, int64_t words, CUstream stream, const char* what) {
-  const auto bytes = words * static_cast<int64_t>(sizeof(int32_t));
+  const int64_t bytes = words * kWordBytes;
   if (bytes == 0 || (where != 0 && bytes <= block.bytes())) return {};
   where = 0;
   TESSERA_TRY(grow(block, rounded_bytes(bytes), stream, what));
@@ -63,7 +101,8 @@ Status RunMemory::rest(DeviceBlock& block, CUdeviceptr& where, int64_t words, CU
 }
 
 void RunMemory::append_addresses(std::vector<void*>& to) const {
-  for (const DeviceBlock* block : {&scratch_, &counters_, &boxes_}) to.push_back(block->data());
+  to.push_back(scratch_at_);
+  for (CUdeviceptr resting : {resting_.counters, resting_.boxes}) to.push_back(reinterpret_cast<void*>(resting));
 }
 
 } // namespace tessera::cuda

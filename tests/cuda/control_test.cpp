@@ -76,6 +76,54 @@ TEST_F(ControlOnGpu, ALoopOfAKnownCountStaysOnTheDevice) {
     EXPECT_EQ(at_address(all + static_cast<uint64_t>(i) * 256, n), after(values(in), i + 1)) << i;
 }
 
+// A loop whose count is known is captured: its iterations one after the other, with memory that is the graph's.
+TEST_F(ControlOnGpu, ALoopOfAKnownCountIsCaptured) {
+  options.poison = false;
+  auto e = executor(loop(false));
+  const int64_t n = 64;
+  auto x = gpu.allocate(256), y = gpu.allocate(256), all = gpu.allocate(768);
+  auto* stream = reinterpret_cast<void*>(uintptr_t{0x77});
+  auto call = [&] {
+    const DeviceTensor given[] = {device(y, n), {DType::F32, {3, n}, reinterpret_cast<void*>(all)}};
+    const Status done = e->run_on_device({{"x", device(x, n)}}, given, stream);
+    EXPECT_TRUE(done.ok()) << done.error().str();
+  };
+  auto check = [&](float from, const std::function<void()>& run) {
+    auto in = ramp(n, from);
+    std::memcpy(reinterpret_cast<void*>(x), in.data(), 256);
+    std::memset(reinterpret_cast<void*>(y), 0, 256);
+    run();
+    gpu.run_all();
+    EXPECT_EQ(at_address(y, n), after(values(in), 3));
+    for (int64_t i = 0; i < 3; ++i)
+      EXPECT_EQ(at_address(all + static_cast<uint64_t>(i) * 256, n), after(values(in), i + 1)) << i;
+  };
+  check(1, call);
+  gpu.begin_capture(stream);
+  call();
+  auto* graph = gpu.end_capture(stream);
+  ASSERT_NE(graph, nullptr);
+  for (float from : {2.0f, 3.0f}) {
+    check(from, [&] { gpu.replay(graph, nullptr); });
+    check(from + 10, call);
+  }
+  gpu.drop(graph);
+  check(4, call);
+
+  auto counted = executor(loop(true));
+  const auto trips = gpu.allocate(8);
+  *reinterpret_cast<int64_t*>(trips) = 3;
+  gpu.begin_capture(stream);
+  const DeviceTensor given[] = {device(y, n), {DType::F32, {3, n}, reinterpret_cast<void*>(all)}};
+  const Status refused = counted->run_on_device(
+      {{"x", device(x, n)}, {"trips", {DType::I64, {}, reinterpret_cast<void*>(trips)}}}, given, stream);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("'loop' is decided by a value"), std::string::npos) << refused.error().str();
+  auto* empty = gpu.end_capture(stream);
+  EXPECT_NE(empty, nullptr);
+  gpu.drop(empty);
+}
+
 TEST_F(ControlOnGpu, ACountIsReadAndSizesAreDefined) {
   auto e = executor(loop(true));
   for (int64_t trips : {3, 0, 6, 1}) {

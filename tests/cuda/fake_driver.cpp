@@ -7,6 +7,7 @@ namespace {
 
 FakeGpu* gpu = nullptr; // the driver's functions have no argument to find it by
 thread_local std::vector<CUcontext> current;
+thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 int context_object, pool_object;
 uintptr_t next_graph = 0x2000000;
 
@@ -29,13 +30,77 @@ CUresult FakeGpu::enter(const char* function, bool needs_context) {
 }
 
 CUresult FakeGpu::put(CUstream stream, Work body) {
-  if (auto capture = captures_.find(stream); capture != captures_.end()) {
-    capture->second.push_back(std::move(body));
+  if (const Capture* capture = capture_of(stream)) {
+    if (capture->failed) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    graphs_.at(capture->graph).work.push_back(std::move(body));
     return CUDA_SUCCESS;
   }
   streams_[stream].push_back({std::move(body), nullptr, 0});
   return CUDA_SUCCESS;
 }
+
+FakeGpu::Capture* FakeGpu::capture_of(void* stream) {
+  const auto found = captures_.find(stream);
+  return found == captures_.end() ? nullptr : found->second.get();
+}
+
+CUresult FakeGpu::conflict(void* stream) {
+  Capture* capture = capture_of(stream);
+  if (!capture) return CUDA_SUCCESS;
+  capture->failed = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult FakeGpu::unsafe() {
+  CUresult result = CUDA_SUCCESS;
+  for (auto& [stream, capture] : captures_) {
+    const bool own = capture->thread == std::this_thread::get_id() && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool other = capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (mode == CU_STREAM_CAPTURE_MODE_RELAXED || (!own && !other)) continue;
+    capture->failed = true;
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return result;
+}
+
+namespace {
+// The caller's own.
+class WithContext {
+public:
+  explicit WithContext(const cuda::Driver& driver) : driver_(driver) { (void)driver_.cuCtxPushCurrent(nullptr); }
+  ~WithContext() {
+    CUcontext popped = nullptr;
+    (void)driver_.cuCtxPopCurrent(&popped);
+  }
+  WithContext(const WithContext&) = delete;
+  WithContext& operator=(const WithContext&) = delete;
+
+private:
+  const cuda::Driver& driver_;
+};
+} // namespace
+
+void FakeGpu::begin_capture(void* stream, CUstreamCaptureMode how) {
+  const WithContext context(*driver_);
+  EXPECT_EQ(driver_->cuStreamBeginCapture(static_cast<CUstream>(stream), how), CUDA_SUCCESS);
+}
+
+CUgraphExec FakeGpu::end_capture(void* stream) {
+  const WithContext context(*driver_);
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  if (driver_->cuStreamEndCapture(static_cast<CUstream>(stream), &graph) != CUDA_SUCCESS) return nullptr;
+  EXPECT_EQ(driver_->cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver_->cuGraphDestroy(graph), CUDA_SUCCESS);
+  return exec;
+}
+
+void FakeGpu::replay(CUgraphExec graph, void* stream) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& work : graphs_.at(graph).work) put(static_cast<CUstream>(stream), work);
+}
+
+void FakeGpu::drop(CUgraphExec graph) { EXPECT_EQ(driver_->cuGraphExecDestroy(graph), CUDA_SUCCESS); }
 
 CUresult FakeGpu::run(void* stream, const Event* until, uint64_t sequence) {
   while (broken_ == CUDA_SUCCESS && !(until && until->passed >= sequence)) {
@@ -128,6 +193,14 @@ struct FakeCalls {
 #define ENTER(function)                                                                                                \
   const std::lock_guard one_call(gpu->mutex_);                                                                         \
   if (auto r = gpu->enter(#function); r != CUDA_SUCCESS) return r
+// Of a call that captures forbid.
+#define ENTER_UNSAFE(function)                                                                                         \
+  const std::lock_guard one_call(gpu->mutex_);                                                                         \
+  if (auto r = gpu->enter(#function); r != CUDA_SUCCESS) return r;                                                     \
+  if (auto r = gpu->unsafe(); r != CUDA_SUCCESS) return r
+// Of one that a stream which is captured does not take.
+#define REFUSE_CAPTURED(stream)                                                                                        \
+  if (auto r = gpu->conflict(stream); r != CUDA_SUCCESS) return r
 #define ENTER_WITHOUT_CONTEXT(function)                                                                                \
   const std::lock_guard one_call(gpu->mutex_);                                                                         \
   if (auto r = gpu->enter(#function, false); r != CUDA_SUCCESS) return r
@@ -210,16 +283,16 @@ struct FakeCalls {
     return CUDA_SUCCESS;
   }
   static CUresult MemAlloc(CUdeviceptr* p, size_t bytes) {
-    ENTER(cuMemAlloc);
+    ENTER_UNSAFE(cuMemAlloc);
     return gpu->allocate_for(p, bytes);
   }
   static CUresult MemFree(CUdeviceptr p) {
-    ENTER(cuMemFree);
+    ENTER_UNSAFE(cuMemFree);
     gpu->run_all(); // as the driver does
     return gpu->release(p);
   }
   static CUresult MemHostAlloc(void** p, size_t bytes, unsigned) {
-    ENTER(cuMemHostAlloc);
+    ENTER_UNSAFE(cuMemHostAlloc);
     *p = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     std::memset(*p, 0xCE, bytes);
     gpu->pinned_[reinterpret_cast<uint64_t>(*p)] = bytes;
@@ -231,13 +304,13 @@ struct FakeCalls {
     return CUDA_SUCCESS;
   }
   static CUresult MemFreeHost(void* p) {
-    ENTER(cuMemFreeHost);
+    ENTER_UNSAFE(cuMemFreeHost);
     EXPECT_EQ(gpu->pinned_.erase(reinterpret_cast<uint64_t>(p)), 1u);
     std::free(p);
     return CUDA_SUCCESS;
   }
   static CUresult MemPoolCreate(CUmemoryPool* p, const CUmemPoolProps*) {
-    ENTER(cuMemPoolCreate);
+    ENTER_UNSAFE(cuMemPoolCreate);
     *p = reinterpret_cast<CUmemoryPool>(&pool_object);
     return CUDA_SUCCESS;
   }
@@ -247,19 +320,22 @@ struct FakeCalls {
     return CUDA_SUCCESS;
   }
   static CUresult MemPoolTrimTo(CUmemoryPool, size_t) {
-    ENTER(cuMemPoolTrimTo);
+    ENTER_UNSAFE(cuMemPoolTrimTo);
     return CUDA_SUCCESS;
   }
-  static CUresult MemAllocFromPoolAsync(CUdeviceptr* p, size_t bytes, CUmemoryPool, CUstream) {
+  static CUresult MemAllocFromPoolAsync(CUdeviceptr* p, size_t bytes, CUmemoryPool, CUstream s) {
     ENTER(cuMemAllocFromPoolAsync);
+    EXPECT_FALSE(gpu->capture_of(s)) << "memory of a graph, which lives as long as one run of it";
     return gpu->allocate_for(p, bytes);
   }
   static CUresult MemFreeAsync(CUdeviceptr p, CUstream s) {
     ENTER(cuMemFreeAsync);
+    EXPECT_FALSE(gpu->capture_of(s)) << "a graph frees memory that is not its own";
     return gpu->put(s, [p] { return gpu->release(p); });
   }
   static CUresult MemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream s) {
     ENTER(cuMemcpyHtoDAsync);
+    EXPECT_TRUE(!gpu->capture_of(s) || gpu->pinned(from)) << "a graph reads memory of the host that may be gone";
     return gpu->put(s, [=] {
       EXPECT_TRUE(gpu->alive(to, bytes)) << "a copy outside of device memory";
       std::memcpy(reinterpret_cast<void*>(to), from, bytes);
@@ -268,6 +344,7 @@ struct FakeCalls {
   }
   static CUresult MemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream s) {
     ENTER(cuMemcpyDtoHAsync);
+    EXPECT_TRUE(!gpu->capture_of(s) || gpu->pinned(to)) << "a graph writes memory of the host that may be gone";
     return gpu->put(s, [=] {
       EXPECT_TRUE(gpu->alive(from, bytes)) << "a copy outside of device memory";
       std::memcpy(to, reinterpret_cast<void*>(from), bytes);
@@ -305,17 +382,32 @@ struct FakeCalls {
     return CUDA_SUCCESS;
   }
   static CUresult StreamSynchronize(CUstream s) {
-    ENTER(cuStreamSynchronize);
+    ENTER_UNSAFE(cuStreamSynchronize);
+    REFUSE_CAPTURED(s);
     return gpu->run(s);
   }
   static CUresult StreamGetId(CUstream s, unsigned long long* id) {
     ENTER(cuStreamGetId);
+    REFUSE_CAPTURED(s);
     *id = reinterpret_cast<uintptr_t>(s);
     return CUDA_SUCCESS;
   }
   static CUresult StreamWaitEvent(CUstream s, CUevent e, unsigned) {
     ENTER(cuStreamWaitEvent);
     auto* event = reinterpret_cast<FakeGpu::Event*>(e);
+    const auto capture = gpu->captures_.find(s);
+    if (event->capture != 0) { // the stream joins the capture
+      for (auto& [from, its] : gpu->captures_)
+        if (its->id == event->capture) {
+          gpu->captures_[s] = its;
+          return its->failed ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+        }
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (capture != gpu->captures_.end() && event->recorded != 0) {
+      capture->second->failed = true;
+      return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
     return gpu->put(
         s, [event, from = event->stream, sequence = event->recorded] { return gpu->run(from, event, sequence); });
   }
@@ -326,21 +418,55 @@ struct FakeCalls {
       return CUDA_SUCCESS;
     });
   }
-  static CUresult StreamBeginCapture(CUstream s, CUstreamCaptureMode) {
+  static CUresult StreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
+    ENTER(cuStreamIsCapturing);
+    const auto* capture = gpu->capture_of(s);
+    *status = !capture          ? CU_STREAM_CAPTURE_STATUS_NONE
+              : capture->failed ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    return CUDA_SUCCESS;
+  }
+  static CUresult CaptureInfo(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                              const CUgraphNode**, size_t*) {
+    if (auto r = StreamIsCapturing(s, status); r != CUDA_SUCCESS || *status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+      return r;
+    *id = gpu->capture_of(s)->id;
+    *graph = gpu->capture_of(s)->graph;
+    return CUDA_SUCCESS;
+  }
+  static CUresult ThreadExchangeStreamCaptureMode(CUstreamCaptureMode* exchanged) {
+    std::swap(*exchanged, mode);
+    return CUDA_SUCCESS;
+  }
+  static CUresult StreamBeginCapture(CUstream s, CUstreamCaptureMode how) {
     ENTER(cuStreamBeginCapture);
-    return gpu->captures_.try_emplace(s).second ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+    if (gpu->capture_of(s)) return CUDA_ERROR_ILLEGAL_STATE;
+    auto capture = std::make_shared<FakeGpu::Capture>();
+    capture->id = ++gpu->last_capture_;
+    capture->mode = how;
+    capture->thread = std::this_thread::get_id();
+    capture->graph = graph_of<CUgraph>({});
+    gpu->captures_[s] = std::move(capture);
+    return CUDA_SUCCESS;
   }
   template <class Handle>
-  static Handle graph_of(std::vector<FakeGpu::Work> work) {
+  static Handle graph_of(FakeGpu::Graph graph) {
     auto* handle = reinterpret_cast<Handle>(next_graph += 0x10);
-    gpu->graphs_[handle] = std::move(work);
+    gpu->graphs_[handle] = std::move(graph);
     return handle;
   }
   static CUresult StreamEndCapture(CUstream s, CUgraph* graph) {
-    auto capture = gpu->captures_.extract(s); // also where it then fails
-    ENTER(cuStreamEndCapture);
+    const auto capture = gpu->captures_.extract(s); // also where it then fails
+    if (!capture.empty()) std::erase_if(gpu->captures_, [&](const auto& c) { return c.second == capture.mapped(); });
+    auto fails = [&](CUresult result) {
+      if (!capture.empty()) gpu->graphs_.erase(capture.mapped()->graph);
+      return result;
+    };
+    const std::lock_guard one_call(gpu->mutex_);
+    if (const auto r = gpu->enter("cuStreamEndCapture"); r != CUDA_SUCCESS) return fails(r);
     if (capture.empty()) return CUDA_ERROR_ILLEGAL_STATE;
-    *graph = graph_of<CUgraph>(std::move(capture.mapped()));
+    if (capture.mapped()->failed) return fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    *graph = capture.mapped()->graph;
     return CUDA_SUCCESS;
   }
   static CUresult GraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
@@ -350,18 +476,40 @@ struct FakeCalls {
   }
   static CUresult GraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo*) {
     ENTER(cuGraphExecUpdate);
-    if (gpu->graphs_.at(exec).size() != gpu->graphs_.at(graph).size()) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    if (gpu->graphs_.at(exec).work.size() != gpu->graphs_.at(graph).work.size())
+      return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     gpu->graphs_.at(exec) = gpu->graphs_.at(graph);
     return CUDA_SUCCESS;
   }
   static CUresult GraphLaunch(CUgraphExec exec, CUstream s) {
     ENTER(cuGraphLaunch);
-    for (const auto& work : gpu->graphs_.at(exec)) gpu->put(s, work);
+    REFUSE_CAPTURED(s);
+    for (const auto& work : gpu->graphs_.at(exec).work) gpu->put(s, work);
     return CUDA_SUCCESS;
   }
   template <class Handle>
   static CUresult GraphGone(Handle graph) {
     EXPECT_EQ(gpu->graphs_.erase(graph), 1u);
+    return CUDA_SUCCESS;
+  }
+  static CUresult UserObjectCreate(CUuserObject* object, void* data, CUhostFn destroy, unsigned count, unsigned flags) {
+    ENTER(cuUserObjectCreate);
+    EXPECT_EQ(count, 1u);
+    EXPECT_EQ(flags, static_cast<unsigned>(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    *object = reinterpret_cast<CUuserObject>(next_graph += 0x10);
+    gpu->objects_[*object] = {destroy, data};
+    return CUDA_SUCCESS;
+  }
+  static CUresult UserObjectRelease(CUuserObject object, unsigned) {
+    auto released = gpu->objects_.extract(object);
+    released.mapped().first(released.mapped().second);
+    return CUDA_SUCCESS;
+  }
+  static CUresult GraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count, unsigned flags) {
+    ENTER(cuGraphRetainUserObject);
+    EXPECT_EQ(count, 1u);
+    EXPECT_EQ(flags, static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE));
+    gpu->graphs_.at(graph).owned->objects.push_back(gpu->objects_.extract(object).mapped());
     return CUDA_SUCCESS;
   }
   static CUresult EventCreate(CUevent* e, unsigned) {
@@ -376,13 +524,23 @@ struct FakeCalls {
     ENTER(cuEventRecord);
     auto* event = reinterpret_cast<FakeGpu::Event*>(e);
     event->stream = s;
+    event->capture = 0;
+    if (const auto* capture = gpu->capture_of(s)) {
+      event->capture = capture->id;
+      return capture->failed ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+    }
     event->recorded = ++gpu->sequence_;
     gpu->streams_[s].push_back({nullptr, event, event->recorded});
     return CUDA_SUCCESS;
   }
   static CUresult EventSynchronize(CUevent e) {
-    ENTER(cuEventSynchronize);
+    ENTER_UNSAFE(cuEventSynchronize);
     auto* event = reinterpret_cast<FakeGpu::Event*>(e);
+    if (event->capture != 0) {
+      for (auto& [stream, capture] : gpu->captures_)
+        if (capture->id == event->capture) capture->failed = true;
+      return CUDA_ERROR_CAPTURED_EVENT;
+    }
     return gpu->run(event->stream, event, event->recorded);
   }
   static CUresult EventElapsedTime(float* ms, CUevent a, CUevent b) {
@@ -394,7 +552,7 @@ struct FakeCalls {
   }
   static CUresult ModuleLoadDataEx(CUmodule* m, const void* image, unsigned options, CUjit_option* names,
                                    void** values) {
-    ENTER(cuModuleLoadDataEx);
+    ENTER_UNSAFE(cuModuleLoadDataEx);
     bool cubin = std::memcmp(image, "cubin", 5) == 0;
     if (cubin && gpu->cubins_refused) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (!cubin && gpu->ptx_result != CUDA_SUCCESS) {
@@ -408,7 +566,7 @@ struct FakeCalls {
     return CUDA_SUCCESS;
   }
   static CUresult ModuleUnload(CUmodule) {
-    ENTER(cuModuleUnload);
+    ENTER_UNSAFE(cuModuleUnload);
     return CUDA_SUCCESS;
   }
   static CUresult ModuleGetFunction(CUfunction* f, CUmodule, const char* name) {
@@ -513,7 +671,12 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuStreamWaitEvent = FakeCalls::StreamWaitEvent;
   d.cuLaunchHostFunc = FakeCalls::LaunchHostFunc;
   d.cuStreamBeginCapture = FakeCalls::StreamBeginCapture;
-  d.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
+  d.cuStreamIsCapturing = FakeCalls::StreamIsCapturing;
+  d.capture_info = FakeCalls::CaptureInfo;
+  d.cuThreadExchangeStreamCaptureMode = FakeCalls::ThreadExchangeStreamCaptureMode;
+  d.cuUserObjectCreate = FakeCalls::UserObjectCreate;
+  d.cuUserObjectRelease = FakeCalls::UserObjectRelease;
+  d.cuGraphRetainUserObject = FakeCalls::GraphRetainUserObject;
   d.cuStreamEndCapture = FakeCalls::StreamEndCapture;
   d.cuGraphInstantiateWithFlags = FakeCalls::GraphInstantiateWithFlags;
   d.cuGraphExecUpdate = FakeCalls::GraphExecUpdate;

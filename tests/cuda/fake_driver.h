@@ -4,11 +4,16 @@
 // stream's waiting reaches it), so that a missing wait, a staging buffer filled too early or memory freed too soon
 // show. Device memory is checked: copies and kernels (through at()) must stay inside of what is allocated. Calls that
 // need a current context fail without one.
+//
+// Streams are captured as CUDA's documentation says: what waits for a captured stream or event, and what asks for the
+// stream's id, fails and ends the capture; so does an event from outside of it; and calls that a capture forbids, unless
+// the thread has relaxed its mode. What is put on the stream becomes the graph's.
 #pragma once
 #include "runtime/cuda/context.h"
 #include <deque>
 #include <gtest/gtest.h>
 #include <set>
+#include <thread>
 
 namespace tessera::test {
 
@@ -44,7 +49,13 @@ public:
   uint64_t allocate(size_t bytes);
   void take(double ms) { clock_ += ms; } // of a kernel that runs: so much more time goes by
   void run_all();                        // everything on all streams
-  void repair();                         // a new process: what broke the context is forgotten
+  // Graphs of the caller. end_capture() returns one that can be launched by replay() until drop() destroys it; null where
+  // the capture failed.
+  void begin_capture(void* stream, CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL);
+  [[nodiscard]] CUgraphExec end_capture(void* stream);
+  void replay(CUgraphExec graph, void* stream);
+  void drop(CUgraphExec graph);
+  void repair(); // a new process: what broke the context is forgotten
 
   // What the GPU is. Set before context().
   int devices = 1, major = 9, minor = 0, pools = 1;
@@ -82,6 +93,7 @@ private:
     uint64_t recorded = 0, passed = 0;
     void* stream = nullptr;
     double at = 0;
+    uint64_t capture = 0; // that it was recorded in
   };
   struct Operation {
     std::function<CUresult()> body;
@@ -94,6 +106,32 @@ private:
   };
   CUresult enter(const char* function, bool needs_context = true);
   using Work = std::function<CUresult()>;
+  // What the graph and what is instantiated from it own together: user objects with their functions.
+  struct Owned {
+    std::vector<std::pair<CUhostFn, void*>> objects;
+    ~Owned() {
+      for (auto [destroy, data] : objects) destroy(data);
+    }
+  };
+  struct Graph {
+    std::vector<Work> work;
+    std::shared_ptr<Owned> owned = std::make_shared<Owned>();
+  };
+  struct Capture {
+    uint64_t id = 0;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    std::thread::id thread;
+    bool failed = false;
+    CUgraph graph = nullptr;
+  };
+  // The result of a call that captures forbid, or that conflicts with that of `stream`.
+  CUresult unsafe();
+  CUresult conflict(void* stream);
+  Capture* capture_of(void* stream);
+  [[nodiscard]] bool pinned(const void* p) const {
+    const auto at = pinned_.upper_bound(reinterpret_cast<uint64_t>(p));
+    return at != pinned_.begin() && reinterpret_cast<uint64_t>(p) < std::prev(at)->first + std::prev(at)->second;
+  }
   CUresult put(CUstream stream, Work body); // on the stream, or into the graph that it is captured for
   CUresult run(void* stream, const Event* until = nullptr, uint64_t sequence = 0);
   CUresult allocate_for(CUdeviceptr* out, size_t bytes);
@@ -111,10 +149,12 @@ private:
   std::map<uint64_t, Allocation> allocations_;
   std::map<void*, std::deque<Operation>> streams_; // the null stream, too
   std::set<std::unique_ptr<Event>> events_;
-  std::map<void*, std::vector<Work>> captures_; // by stream
-  std::map<void*, std::vector<Work>> graphs_;   // of both kinds, by handle
-  std::map<uint64_t, size_t> pinned_;           // bytes; the GPU sees it, too
-  std::vector<void*> graveyard_;                // freed memory keeps its address, so that a late access is noticed
+  std::map<void*, std::shared_ptr<Capture>> captures_;  // by stream; several may be of one
+  std::map<void*, Graph> graphs_;                       // of both kinds, by handle
+  std::map<void*, std::pair<CUhostFn, void*>> objects_; // of the caller's
+  uint64_t last_capture_ = 0;
+  std::map<uint64_t, size_t> pinned_; // bytes; the GPU sees it, too
+  std::vector<void*> graveyard_;      // freed memory keeps its address, so that a late access is noticed
   CUresult broken_ = CUDA_SUCCESS;
   uint64_t sequence_ = 0;
   double clock_ = 0;

@@ -127,7 +127,7 @@ Result<Tensor> Gpu::run(const CudaLibraryPlan& plan, std::vector<DeviceOperand*>
     pointers.push_back(reinterpret_cast<void*>(base + static_cast<CUdeviceptr>(begin[i])));
   }
   auto* work = reinterpret_cast<void*>(base + static_cast<CUdeviceptr>(workspace));
-  for (int round = 0; round < 2; ++round) TESSERA_TRY(plan.run(stream, pointers.data(), work));
+  for (int round = 0; round < 2; ++round) TESSERA_TRY(plan.run(stream, pointers.data(), work, false));
   std::vector<unsigned char> all(static_cast<size_t>(total));
   TESSERA_CUDA_TRY(*context_, "a test", cuMemcpyDtoHAsync, all.data(), base, all.size(), stream);
   TESSERA_CUDA_TRY(*context_, "a test", cuStreamSynchronize, stream);
