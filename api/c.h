@@ -204,7 +204,14 @@ const char* tessera_run_fresh(tessera_session* session, const tessera_tensor* in
                               const tessera_tensor** outputs, int32_t* output_count);
 
 /* The same in a GPU's memory, put on `stream` (a CUstream of the primary context, null for the default one). Does not
- * wait; what goes wrong on the GPU later is reported by a later call, or by tessera_run(). */
+ * wait; what goes wrong on the GPU later is reported by a later call, or by tessera_run().
+ *
+ * `stream` may be one that the caller captures into a CUDA graph, in any mode, here and in tessera_call() and
+ * tessera_run_bound(). The context must have made a call of these sizes before (tessera_warmup() does), else that is an
+ * error, "call it once before capturing" (TES-1001); no step may need the host (TES-2003). The capture is then as it was. The graph has memory of its own, counted in
+ * tessera_metrics.device_bytes and free again when the graph and what was instantiated from it are destroyed; it may run
+ * any number of times, on any stream, next to calls of the session, and needs the memory of inputs and outputs. Bad indices
+ * that it finds are reported by the next call that is not captured. */
 const char* tessera_run_on_device(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                   const tessera_tensor* outputs, int32_t output_count, void* stream);
 
@@ -303,6 +310,23 @@ typedef void* (*tessera_allocate)(void* context, int32_t output, int32_t dtype, 
  * memory that `allocate` gives, those whose sizes depend on values included. `stream` as above, null on the host. */
 const char* tessera_call(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                          tessera_allocate allocate, void* context, void* stream);
+
+/* Memory of the GPU for what a call computes in between: at least `bytes`, aligned to 256. It is the call's until this has
+ * returned and `stream` has got to the end of what it put there. A call asks once or a few times, from its own thread;
+ * null: there is none, which ends the call. Not called by sessions on the host. */
+typedef void* (*tessera_allocate_scratch)(void* context, size_t bytes);
+/* What tessera_call_with() takes. */
+typedef struct {
+  size_t struct_size;        /* sizeof(tessera_call_options) */
+  tessera_allocate allocate; /* of outputs, as of tessera_call() */
+  /* Null: memory that the session keeps from call to call. */
+  tessera_allocate_scratch scratch;
+  void* context; /* of both */
+  void* stream;
+} tessera_call_options;
+/* tessera_call() with more said. */
+const char* tessera_call_with(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
+                              const tessera_call_options* options);
 
 /* Memory of the GPU that the session runs on, for a caller without an allocator of its own. It may outlive the
  * session; streams live as long as the memory that is used on them. It is used by one thread at a time. */

@@ -1,4 +1,5 @@
 // Runs through the C interface, and the sizes of what they yield.
+#include "api/c_struct.h"
 #include "api/c_tensors.h"
 
 namespace tessera {
@@ -66,6 +67,26 @@ Status run_fresh(tessera_session& s, const tessera_tensor* inputs, int32_t input
   show_outputs(s, s.fresh, dtypes, std::move(dims),
                [](const Tensor& t) { return static_cast<void*>(const_cast<std::byte*>(t.data())); });
   return {};
+}
+
+Status call_with(tessera_session& s, const tessera_tensor* inputs, int32_t input_count,
+                 const tessera_call_options& options, RunStats& stats) {
+  if (options.allocate == nullptr) return usage("the function that gives memory for outputs is null");
+  if (input_count < 0 || static_cast<size_t>(input_count) != s.inputs.size())
+    return usage("the model has " + std::to_string(s.inputs.size()) + " inputs, and the number given is " +
+                 std::to_string(input_count));
+  if (input_count > 0 && inputs == nullptr) return usage("the inputs are null");
+  TESSERA_TRY(take_inputs(s, inputs));
+  const OutputAllocator give = [&](size_t output, DType dtype, const Dims& dims) -> Result<void*> {
+    return options.allocate(options.context, static_cast<int32_t>(output), info(dtype).onnx,
+                            static_cast<int32_t>(dims.size()), dims.data());
+  };
+  const ScratchAllocator scratch = [&](int64_t bytes) -> Result<void*> {
+    return options.scratch(options.context, static_cast<size_t>(bytes));
+  };
+  return on_executor(s, [&](auto& e) {
+    return e.call(s.called_with, give, options.stream, &stats, options.scratch ? &scratch : nullptr);
+  });
 }
 
 std::string text_of(const Dims& dims) {
@@ -179,18 +200,18 @@ const char* tessera_run_on_device(tessera_session* session, const tessera_tensor
 
 const char* tessera_call(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                          tessera_allocate allocate, void* context, void* stream) {
+  const tessera_call_options options{sizeof options, allocate, nullptr, context, stream};
+  return run_call(
+      session, [&](tessera_session& s, RunStats& stats) { return call_with(s, inputs, input_count, options, stats); });
+}
+
+const char* tessera_call_with(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
+                              const tessera_call_options* options) {
   return run_call(session, [&](tessera_session& s, RunStats& stats) -> Status {
-    if (allocate == nullptr) return usage("the function that gives memory for outputs is null");
-    if (input_count < 0 || static_cast<size_t>(input_count) != s.inputs.size())
-      return usage("the model has " + std::to_string(s.inputs.size()) + " inputs, and the number given is " +
-                   std::to_string(input_count));
-    if (input_count > 0 && inputs == nullptr) return usage("the inputs are null");
-    TESSERA_TRY(take_inputs(s, inputs));
-    OutputAllocator give = [&](size_t output, DType dtype, const Dims& dims) -> Result<void*> {
-      return allocate(context, static_cast<int32_t>(output), info(dtype).onnx, static_cast<int32_t>(dims.size()),
-                      dims.data());
-    };
-    return on_executor(s, [&](auto& e) { return e.call(s.called_with, give, stream, &stats); });
+    if (options == nullptr) return usage("the options of the call are null");
+    TESSERA_ASSIGN(const auto taken,
+                   take_struct("tessera_call_options", *options, TESSERA_BYTES_WITH(tessera_call_options, stream)));
+    return call_with(s, inputs, input_count, taken, stats);
   });
 }
 

@@ -141,7 +141,8 @@ public:
                                      std::span<const DeviceTensor> outputs, void* stream, RunStats* stats = nullptr);
   // Inputs by position, and memory of outputs on request: see Executor::call.
   [[nodiscard]] Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs,
-                            void* stream = nullptr, RunStats* stats = nullptr);
+                            void* stream = nullptr, RunStats* stats = nullptr,
+                            const ScratchAllocator* scratch = nullptr);
   // What memory run_on_device() wants for its outputs: see Executor::output_sizes.
   [[nodiscard]] Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs,
                                                                RunStats* stats = nullptr);

@@ -57,16 +57,18 @@ public:
   }
   Status run_on_device(const std::map<std::string, DeviceTensor>& inputs, std::span<const DeviceTensor> outputs,
                        void* stream, RunStats* stats) override {
-    return use("running the model", by_name(inputs), stats,
-               [&](RunStats* s) { return inner_->run_on_device(inputs, outputs, stream, s); });
+    return use(
+        "running the model", by_name(inputs), stats,
+        [&](RunStats* s) { return inner_->run_on_device(inputs, outputs, stream, s); }, &stream);
   }
-  Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,
-              RunStats* stats) override {
+  Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream, RunStats* stats,
+              const ScratchAllocator* scratch) override {
     const auto given = [&](size_t i, const std::string&) {
       return i < inputs.size() ? Given{inputs[i].dtype, &inputs[i].dims} : Given{};
     };
-    return use("running the model", given, stats,
-               [&](RunStats* s) { return inner_->call(inputs, outputs, stream, s); });
+    return use(
+        "running the model", given, stats,
+        [&](RunStats* s) { return inner_->call(inputs, outputs, stream, s, scratch); }, &stream);
   }
   Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs,
                                                  RunStats* stats) override {
@@ -88,17 +90,22 @@ public:
   Status remove_variant(const Executable& executable) override { return inner_->remove_variant(executable); }
 
 private:
+  // `stream`: of the caller's, where it gives one.
   template <class Find, class Body>
-  std::invoke_result_t<Body, RunStats*> use(const char* doing, const Find& given, RunStats* stats, const Body& body) {
+  std::invoke_result_t<Body, RunStats*> use(const char* doing, const Find& given, RunStats* stats, const Body& body,
+                                            void* const* stream = nullptr) {
     using Outcome = std::invoke_result_t<Body, RunStats*>;
     return guarded(doing, [&]() -> Outcome {
       TESSERA_ASSIGN(auto alone, in_use_.begin("the executor",
                                                "each thread takes an executor of its own: Session::new_executor()"));
       const Stopwatch watch;
       RunStats before, local;
-      if (pool_->specializes())
-        if (const auto sizes = sizes_of(given)) TESSERA_TRY(pool_->specialize(*sizes, before));
-      before.renewals = take_changes();
+      const bool changes = pool_->specializes() || pool_->generation() != generation_;
+      if (changes && !(stream && inner_->captures(*stream))) {
+        if (pool_->specializes())
+          if (const auto sizes = sizes_of(given)) TESSERA_TRY(pool_->specialize(*sizes, before));
+        before.renewals = take_changes();
+      }
       RunStats* const counted = stats || profiles_ ? stats : &local;
       auto outcome = body(counted);
       if (const int swaps = before.renewals + (counted ? counted->renewals + counted->replans : 0); swaps > 0)

@@ -137,6 +137,33 @@ TEST(CServing, StructsOfOtherVersions) {
   says(tessera_open_with(path.c_str(), &options, &session), "memory_limit");
 }
 
+TEST(CServing, ACallWithOptions) {
+  Opened s(meeting());
+  Meeting m(3, 3);
+  says(tessera_call_with(s.session, m.in, 2, nullptr), "the options of the call are null");
+  Later<tessera_call_options> options{};
+  says(tessera_call_with(s.session, m.in, 2, &options.known), "tessera_call_options: struct_size is 0");
+  options.known.struct_size = sizeof options;
+  says(tessera_call_with(s.session, m.in, 2, &options.known), "memory for outputs is null");
+  options.known.allocate = [](void* context, int32_t output, int32_t, int32_t, const int64_t*) {
+    EXPECT_EQ(output, 0);
+    return static_cast<Meeting*>(context)->out.data;
+  };
+  options.known.scratch = [](void*, size_t) -> void* {
+    ADD_FAILURE() << "a session on the host has memory of its own";
+    return nullptr;
+  };
+  options.known.context = &m;
+  options.added = 1;
+  says(tessera_call_with(s.session, m.in, 2, &options.known), "a later version");
+  options.added = 0;
+  for (float value : {1.F, 5.F}) {
+    std::fill(m.x.begin(), m.x.end(), value);
+    ASSERT_EQ(tessera_call_with(s.session, m.in, 2, &options.known), nullptr);
+    for (float z : m.z) EXPECT_EQ(z, value + 2);
+  }
+}
+
 // ---- bound memory
 TEST(CServing, BoundMemoryIsRunWithItsPresentValues) {
   Opened s(meeting());
