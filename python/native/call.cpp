@@ -16,8 +16,10 @@ Model::~Model() {
 
 bool Using::take() {
   if (!model_.free_lanes.empty()) {
-    lane_ = model_.free_lanes.back();
-    model_.free_lanes.pop_back();
+    const auto first = std::min_element(model_.free_lanes.begin(), model_.free_lanes.end(),
+                                        [](const Lane* a, const Lane* b) { return a->index < b->index; });
+    lane_ = *first;
+    model_.free_lanes.erase(first);
     return true;
   }
   tessera_session* clone = nullptr;
@@ -35,6 +37,7 @@ bool Using::take() {
   lane->session = clone;
   model_.lanes.reserve(model_.lanes.size() + 1);
   model_.free_lanes.reserve(model_.lanes.size() + 1); // of all lanes: giving one back must not fail
+  lane->index = model_.lanes.size();
   lane_ = lane.release();
   model_.lanes.push_back(lane_);
   return true;
@@ -44,6 +47,7 @@ Using::~Using() {
   if (!lane_) return;
   for (Ref& r : lane_->held) r.reset();
   for (Ref& r : lane_->made) r.reset();
+  lane_->scratch.clear();
   model_.free_lanes.push_back(lane_);
 }
 
@@ -92,12 +96,17 @@ bool make_output(Lane& lane, const Maker& maker, size_t o, int32_t dtype, int32_
   return true;
 }
 
-// Of tessera_call(): the call whose outputs are asked for. The library may ask on a thread of its own, whose Python
+// Of tessera_call_with(): the call whose memory is asked for. The library may ask on a thread of its own, whose Python
 // error is kept for the caller.
 struct Asked {
   Lane& lane;
   const Maker& maker;
+  PyObject* make_scratch;
   Raised error;
+  // Scratch memory that was made before the lock was released.
+  void* ahead = nullptr;
+  size_t ahead_bytes = 0;
+  bool asked_scratch = false;
 };
 
 void* allocate(void* context, int32_t output, int32_t dtype, int32_t rank, const int64_t* dims) {
@@ -115,8 +124,29 @@ void* allocate(void* context, int32_t output, int32_t dtype, int32_t rank, const
   return made ? lane.outputs[o].data : nullptr;
 }
 
+// Memory of so many bytes, which lane.scratch keeps; null with a Python error.
+void* make_scratch(Lane& lane, PyObject* make, size_t bytes) {
+  Ref number(PyLong_FromSize_t(bytes));
+  Ref tensor(number ? PyObject_CallFunctionObjArgs(make, number.get(), nullptr) : nullptr);
+  void* data = nullptr;
+  if (!tensor || !address_of(tensor.get(), data)) return nullptr;
+  lane.scratch.push_back(std::move(tensor));
+  return data;
+}
+
+void* allocate_scratch(void* context, size_t bytes) {
+  Asked& asked = *static_cast<Asked*>(context);
+  if (!std::exchange(asked.asked_scratch, true)) asked.lane.scratch_bytes = bytes;
+  if (bytes <= std::exchange(asked.ahead_bytes, 0)) return asked.ahead;
+  PyGILState_STATE state = PyGILState_Ensure();
+  void* data = protect<void*>(nullptr, [&] { return make_scratch(asked.lane, asked.make_scratch, bytes); });
+  if (!data) asked.error.take();
+  PyGILState_Release(state);
+  return data;
+}
+
 // In the memory of the session's device.
-bool compute_there(const Model& model, Lane& lane, const Maker& maker, void* stream) {
+bool compute_there(const Model& model, Lane& lane, const Maker& maker, void* stream, PyObject* scratch) {
   // Outputs of a call whose sizes are the last one's are made at once, while the lock is held.
   const bool foreseen = lane.has_plan && lane.planned == lane.sizes;
   lane.has_plan = false;
@@ -126,13 +156,19 @@ bool compute_there(const Model& model, Lane& lane, const Maker& maker, void* str
       if (!make_output(lane, maker, o, model.outputs[o].dtype, static_cast<int32_t>(dims.size()), dims.data()))
         return false;
     }
-  Asked asked{lane, maker, {}};
+  Asked asked{lane, maker, scratch, {}};
+  if (scratch && foreseen && lane.scratch_bytes > 0) {
+    asked.ahead = make_scratch(lane, scratch, lane.scratch_bytes);
+    if (!asked.ahead) return false;
+    asked.ahead_bytes = lane.scratch_bytes;
+  }
+  const tessera_call_options options{sizeof options, allocate, scratch ? allocate_scratch : nullptr, &asked, stream};
   const char* error = nullptr;
   {
     WithoutLock others;
-    error = tessera_call(lane.session, lane.inputs.data(), static_cast<int32_t>(lane.inputs.size()), allocate, &asked,
-                         stream);
+    error = tessera_call_with(lane.session, lane.inputs.data(), static_cast<int32_t>(lane.inputs.size()), &options);
   }
+  if (!asked.asked_scratch) lane.scratch_bytes = 0;
   if (asked.error.give_back()) return false;
   if (error) {
     raise_last_error(error);
@@ -178,8 +214,9 @@ bool compute_from_host(const Model& model, Lane& lane, const Maker& maker) {
 
 void* address_or_nothing(void* address) { return address ? address : no_elements; }
 
-bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, void* stream) {
-  return on_gpu == model.on_gpu ? compute_there(model, lane, maker, stream) : compute_from_host(model, lane, maker);
+bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, void* stream, PyObject* scratch) {
+  return on_gpu == model.on_gpu ? compute_there(model, lane, maker, stream, scratch)
+                                : compute_from_host(model, lane, maker);
 }
 
 PyObject* outputs_of(Lane& lane) {
@@ -256,7 +293,7 @@ bool take_argument(const Model& model, Lane& lane, size_t i, PyObject* arg) {
 
 } // namespace
 
-PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream) {
+PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream, PyObject* scratch) {
   Ref tuple = PyTuple_Check(args) ? Ref::borrow(args) : Ref(PySequence_Tuple(args));
   if (!tuple) return nullptr;
   const Py_ssize_t count = PyTuple_Size(tuple.get());
@@ -270,7 +307,9 @@ PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream) {
   prepare(model, *lane);
   for (size_t i = 0; i < model.inputs.size(); ++i)
     if (!take_argument(model, *lane, i, PyTuple_GetItem(tuple.get(), static_cast<Py_ssize_t>(i)))) return nullptr;
-  return compute(model, *lane, PythonMaker(make), model.on_gpu, on) ? outputs_of(*lane) : nullptr;
+  if (!compute(model, *lane, PythonMaker(make), model.on_gpu, on, scratch == Py_None ? nullptr : scratch))
+    return nullptr;
+  return outputs_of(*lane);
 }
 
 } // namespace tessera::python

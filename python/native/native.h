@@ -124,6 +124,9 @@ struct Lane {
   std::vector<Ref> output_tuples;                // the same as tuples of int
   std::vector<Ref> held;                         // what keeps the memory of this call's inputs
   std::vector<Ref> made;                         // the outputs of this call
+  std::vector<Ref> scratch;                      // what keeps the memory of its intermediate results
+  size_t scratch_bytes = 0;                      // that the last call asked for first
+  size_t index = 0;                              // in Model::lanes
 
   Lane() = default;
   Lane(const Lane&) = delete;
@@ -137,10 +140,12 @@ struct Model {
   std::vector<size_t> first_size; // of each input, in Lane::sizes
   size_t size_count = 0;
   bool on_gpu = false, sizes_known = true;
-  int gpu = 0;                           // which one, as CUDA counts them
-  Ref weights;                           // what open_program() was given: lives as long as the sessions
-  std::vector<Lane*> lanes;              // all of them; the first one is what was opened
-  std::vector<Lane*> free_lanes;         // those that no call uses; guarded by the interpreter's lock
+  int gpu = 0;              // which one, as CUDA counts them
+  Ref weights;              // what open_program() was given: lives as long as the sessions
+  std::vector<Lane*> lanes; // all of them; the first one is what was opened
+  // Those that no call uses; guarded by the interpreter's lock. The first one is taken: callers that are alone always have
+  // the same, which is then ready to be captured.
+  std::vector<Lane*> free_lanes;
   std::vector<Ref> input_dtypes;         // per input: the NumPy dtype that was last seen and that fits
   std::vector<Ref> torch_dtypes;         // per input: the torch.dtype that fits
   std::vector<Ref> numpy_out, torch_out; // per output: the dtype that it is made with
@@ -175,7 +180,9 @@ public:
 // The steps of a call, in order. Each returns false, or null, with a Python error set.
 void prepare(const Model& model, Lane& lane);
 // Runs on what lane.inputs describes, in a GPU's memory or the host's; lane.made holds the outputs.
-bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, void* stream);
+// `scratch`: (bytes) -> tensor, whose memory a GPU has for what lies between inputs and outputs; null: the library's own.
+bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, void* stream,
+             PyObject* scratch = nullptr);
 PyObject* outputs_of(Lane& lane); // as a list
 
 // What has no element may have no address, and the library takes null for a refusal: `address`, or one that nothing
@@ -195,7 +202,7 @@ const char* dtype_name(int32_t dtype);
 
 // Session.run_items(args): items.cpp
 PyObject* run_items(Model& model, PyObject* args);
-// Session.call(args, make, stream): call.cpp
-PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream);
+// Session.call(args, make, stream, scratch): call.cpp
+PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream, PyObject* scratch);
 
 } // namespace tessera::python

@@ -231,13 +231,14 @@ PyObject* trim(PyObject* self, PyObject*) {
   });
 }
 
-// call(args, make, stream)
+// call(args, make, stream[, scratch])
 PyObject* session_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-  if (count != 3) {
-    PyErr_Format(PyExc_TypeError, "call() takes args, make and stream; %zd arguments were given", count);
+  if (count != 3 && count != 4) {
+    PyErr_Format(PyExc_TypeError, "call() takes args, make, stream and scratch; %zd arguments were given", count);
     return nullptr;
   }
-  return protect<PyObject*>(nullptr, [&] { return call(model_of(self), args[0], args[1], args[2]); });
+  return protect<PyObject*>(
+      nullptr, [&] { return call(model_of(self), args[0], args[1], args[2], count == 4 ? args[3] : Py_None); });
 }
 // run(args, stream)
 PyObject* session_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
@@ -264,13 +265,17 @@ PyMethodDef methods[] = {
      "Runs the model on arrays, one for each input: NumPy arrays, PyTorch tensors, or objects with __dlpack__.\n"
      "Returns the list of outputs, of the first input's kind. Raises tessera.Error."},
     {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(session_call)), METH_FASTCALL,
-     "call(args, make, stream, /)\n--\n\n"
+     "call(args, make, stream, scratch=None, /)\n--\n\n"
      "Runs the model on tensors that lie where the session runs, of the dtypes and layout that it declares.\n\n"
      "args: a sequence, one entry for each input: an object with data_ptr() and shape, or an int, the size that an "
      "input\n"
      "of one dimension stands for. Sizes that the model fixes are not looked at.\n"
      "make(output, sizes): a tensor with data_ptr() for that output, sizes being a tuple of int.\n"
      "stream: of the GPU, as an int; 0 is the default stream. Not looked at on the host.\n"
+     "scratch(bytes): a tensor with data_ptr() aligned to 256, of the GPU's memory, for what lies between; it is "
+     "dropped "
+     "when\n"
+     "the call returns. None: the library's own.\n"
      "Returns the list of what make returned. Other threads run meanwhile. Raises tessera.Error."},
     {"metrics", metrics, METH_NOARGS, "metrics()\n--\n\nThe fields of tessera_metrics (api/c.h), as a dict."},
     {"last_miss", last_miss, METH_NOARGS, "last_miss()\n--\n\nThe text of tessera_last_miss(), or None."},

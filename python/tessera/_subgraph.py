@@ -14,6 +14,7 @@ import torch
 from torch.utils._sympy.printers import PythonPrinter
 
 from . import _library, _program
+from ._errors import OutOfMemoryError
 from ._options import Options, Statistics
 
 log = logging.getLogger("tessera")
@@ -61,9 +62,12 @@ class Subgraph:
         self._makers = [self._maker(n.meta["val"]) for n in outputs]
         self._back = [(i, n.meta["val"].device) for i, n in enumerate(outputs) if n.meta["val"].device != device]
         self._stream: Callable[[], int] | None = None
+        self._scratch: Callable[[int], torch.Tensor] | None = None
         if device.type == "cuda":
             index = device.index if device.index is not None else torch.cuda.current_device()
             self._stream = functools.partial(torch._C._cuda_getCurrentRawStream, index)  # as Inductor's programs have it
+            # What lies between inputs and outputs comes from PyTorch's allocator, and goes back when the call returns.
+            self._scratch = functools.partial(torch.empty, dtype=torch.uint8, device=torch.device("cuda", index))
 
     def _maker(self, t: torch.Tensor) -> Callable[[Sequence[int]], torch.Tensor]:
         """Memory for an output like `t`: (sizes in the order of memory) -> tensor."""
@@ -105,7 +109,14 @@ class Subgraph:
             given[i] = t
         stream = self._stream
         try:
-            out = self.session.call(given, self._make, 0 if stream is None else stream())
+            out = self.session.call(given, self._make, 0 if stream is None else stream(), self._scratch)
+        except torch.OutOfMemoryError:  # PyTorch's allocator has tried all that it can, as in eager mode
+            raise
+        except OutOfMemoryError as e:
+            again = self._with_more_memory(e, given)
+            if again is None:
+                return self._run_eager(args)
+            out = again
         except Exception as e:
             return self._failed_call(e, args)
         self.statistics.calls += 1
@@ -113,10 +124,27 @@ class Subgraph:
             out[i] = out[i].to(device)
         return out
 
+    def _may_run_eager(self, error: Exception) -> None:
+        """Raises the error where PyTorch is not to compute the call instead: while a CUDA graph is captured, too, since PyTorch may not be
+        ready for these operators, which would spoil the capture."""
+        if self.options.strict or (self._stream is not None and torch.cuda.is_current_stream_capturing()):
+            raise error
+
+    def _with_more_memory(self, error: OutOfMemoryError, given: Sequence[Any]) -> list[torch.Tensor] | None:
+        """The call again, where PyTorch's allocator keeps memory of the GPU that nothing uses; None: it does not help, this time."""
+        self._may_run_eager(error)
+        if self._stream is not None:
+            torch.cuda.empty_cache()
+            try:
+                return self.session.call(given, self._make, self._stream(), self._scratch)
+            except OutOfMemoryError as e:
+                error = e
+        log.warning("a call of %s runs in PyTorch: %s", self.name, error)
+        return None
+
     def _failed_call(self, error: Exception, args: Sequence[Any]) -> list[torch.Tensor]:
         """A call that the library refused: PyTorch computes it, and raises what is an error there."""
-        if self.options.strict:
-            raise error
+        self._may_run_eager(error)
         result = self._run_eager(args)  # an error of the inputs, such as an index out of range, is raised here
         self.failed = str(error).splitlines()[0]
         log.warning("%s runs in PyTorch from now on: %s", self.name, error)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import unittest
 import unittest.mock
@@ -17,6 +18,33 @@ from backend_test import custom, r
 
 import tessera
 from tessera import _subgraph, backend
+
+
+@contextlib.contextmanager
+def failing(error):
+    """Programs whose calls raise what `error` returns, where it returns something. Yields the list of those that are made."""
+    made: list[_subgraph.Subgraph] = []
+    wrap = _subgraph.Subgraph.__init__
+
+    class Failing:
+        def __init__(self, session):
+            self.session = session
+
+        def call(self, *args):
+            if (e := error()) is not None:
+                raise e
+            return self.session.call(*args)
+
+        def __getattr__(self, name):
+            return getattr(self.session, name)
+
+    def init(self, *args, **kwargs):
+        wrap(self, *args, **kwargs)
+        self.session = Failing(self.session)
+        made.append(self)
+
+    with unittest.mock.patch.object(_subgraph.Subgraph, "__init__", init):
+        yield made
 
 
 class Shapes(unittest.TestCase):
@@ -139,26 +167,43 @@ class Left(unittest.TestCase):
         """A call that the library fails runs in PyTorch, from then on; what is an error there is one here."""
         compiled = support.compiled(lambda x: x.exp() + 1)
         compiled(r(8))
-
-        class Broken:
-            def call(self, *_):
-                raise tessera.RunError("the device is gone")
-
-        made = []
-        wrap = _subgraph.Subgraph.__init__
-
-        def broken(self, *args, **kwargs):
-            wrap(self, *args, **kwargs)
-            self.session = Broken()
-            made.append(self)
-
-        with unittest.mock.patch.object(_subgraph.Subgraph, "__init__", broken):
+        with failing(lambda: tessera.RunError("the device is gone")) as made:
             compiled = support.compiled(lambda x: x.exp() + 1)
             with self.assertLogs("tessera", logging.WARNING) as logs, support.Counted() as c:
                 for _ in range(3):
                     support.assert_close(compiled(r(8)), r(8).exp() + 1)
         self.assertEqual((len(made), len(logs.output), c.fallback_calls, c.calls), (1, 1, 3, 0))
         self.assertIn("the device is gone", logs.output[0])
+
+    def test_no_memory(self):
+        """Where there is no memory, the error of PyTorch's allocator is the caller's, and that of the library costs one call."""
+        errors = []
+        with failing(lambda: errors.pop() if errors else None):
+            compiled = support.compiled(lambda x: x.exp() + 1)
+            support.assert_close(compiled(r(8)), r(8).exp() + 1)
+            errors = [torch.OutOfMemoryError("CUDA out of memory")]
+            with self.assertRaises(torch.OutOfMemoryError):
+                compiled(r(8))
+            errors = [tessera.OutOfMemoryError("no memory")]
+            with self.assertLogs("tessera", logging.WARNING) as logs, support.Counted() as c:
+                for _ in range(3):
+                    support.assert_close(compiled(r(8)), r(8).exp() + 1)
+        self.assertEqual((len(logs.output), c.fallback_calls, c.calls), (1, 1, 2))
+
+    def test_captured_call(self):
+        """While a CUDA graph is captured no error leads to PyTorch's operators, which may not be ready for that."""
+        errors = []
+        with failing(lambda: errors.pop() if errors else None) as made:
+            compiled = support.compiled(lambda x: x.exp() + 1)
+            compiled(r(8))
+            made[0]._stream = lambda: 0
+            for error in (tessera.UsageError("call it once before capturing"), tessera.OutOfMemoryError("no memory")):
+                errors = [error]
+                with unittest.mock.patch("torch.cuda.is_current_stream_capturing", lambda: True), self.assertRaises(type(error)):
+                    compiled(r(8))
+                with support.Counted() as c:
+                    support.assert_close(compiled(r(8)), r(8).exp() + 1)
+                self.assertEqual((c.fallback_calls, c.calls), (0, 1))
 
     def test_sizes_that_are_data(self):
         """Sizes that follow from values: in programs, and where PyTorch computes in the place of one."""
