@@ -297,6 +297,8 @@ typedef struct {
   uint64_t variant_bytes;       /* of variants made for sizes: see tessera_options.max_variant_bytes */
   double load_ms;               /* of a compiled file */
   uint64_t cached_plans;        /* of the compiles: those whose result the cache folder had */
+  uint64_t contained_failures;  /* internal failures of the compiles that cost one kernel's schedule, route or pass: the
+                                 * report lists them, and where their texts were saved */
 } tessera_metrics;
 const char* tessera_get_metrics(const tessera_session* session, tessera_metrics* metrics);
 /* Why no variant that there was fitted the last call, of any context, of which that is so: the condition, the sizes, what

@@ -118,6 +118,7 @@ const char* tessera_get_metrics(const tessera_session* session, tessera_metrics*
     m.variant_bytes = static_cast<uint64_t>(totals.variant_bytes);
     m.load_ms = totals.load_ms;
     m.cached_plans = static_cast<uint64_t>(totals.cached_plans);
+    m.contained_failures = static_cast<uint64_t>(totals.contained);
     return give_struct("tessera_metrics", m, TESSERA_BYTES_WITH(tessera_metrics, latency), *metrics);
   });
   return outcome.ok() ? nullptr : record_error(outcome.error());

@@ -115,6 +115,7 @@ struct CompileTotals {
   // were replaced, between two of its calls.
   int64_t swaps = 0;
   int64_t variant_bytes = 0; // of specialized variants (SessionOptions::max_variant_bytes)
+  int64_t contained = 0;     // internal failures of compiles that cost a schedule, a route or a pass, not the compile
 };
 
 class Session {

@@ -22,6 +22,8 @@ struct SessionVariant {
   bool from_file = false;                  // of a compiled file: nothing was compiled
   bool from_plan = false;                  // of the cache of plans: nothing was compiled
   int64_t kernels = 0, cached_kernels = 0; // that the compile needed; those of them that the cache folder had
+  int64_t contained =
+      0; // internal failures of the compile that cost a schedule, a route or a pass (CompileReport::contained)
   // Those that it has replaced, with kernels that were tuned less.
   std::vector<std::shared_ptr<const Executable>> earlier;
 };

@@ -1,4 +1,5 @@
 #include "api/variant_pool.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "graph/support/similar.h"
 #include "graph/support/stopwatch.h"
@@ -164,7 +165,10 @@ Result<std::shared_ptr<SessionVariant>> VariantPool::make(Lock& lock, const std:
   compiling_.insert(key);
   const Flight flight{*this, lock, key};
   lock.unlock();
-  auto made = closed_->load() ? Diagnostic(ErrorCode::Cancelled, "the session was closed") : source_->make(request);
+  auto made = guarded({"compiling variant", key}, [&]() -> Result<std::shared_ptr<SessionVariant>> {
+    if (closed_->load()) return Diagnostic(ErrorCode::Cancelled, "the session was closed");
+    return source_->make(request);
+  });
   lock.lock();
   totals_.ms += watch.ms();
   if (place == Place::Request) totals_.blocking_ms += watch.ms();
@@ -176,6 +180,7 @@ Result<std::shared_ptr<SessionVariant>> VariantPool::make(Lock& lock, const std:
   totals_.cached_plans += (*made)->from_plan ? 1 : 0;
   if (place == Place::Request) ++totals_.blocking;
   if (place == Place::Background) ++totals_.background;
+  totals_.contained += (*made)->contained;
   totals_.kernels += (*made)->kernels;
   totals_.cached_kernels += (*made)->cached_kernels;
   variants_.push_back(*made);

@@ -344,10 +344,18 @@ private:
     };
     if (scores.writes.size() != 1 || !read_once(s)) return refuse("the scores are read elsewhere");
     if (softmax.writes.size() != 1 || !read_once(p)) return refuse("the probabilities are read elsewhere");
+    for (ValueId out : values.writes)
+      if (options_.constraints.detours.in_steps.contains(out)) {
+        for (ValueId v : {s, p}) explain(v, [](LedgerEntry& e) { e.reason = FusionReason::InternalFailure; });
+        return refuse("compiling the attention as one failed");
+      }
     auto call = match_attention(graph_, pool_, scores.call, softmax.nest, values.call, why);
     if (!call || !options_.attention_accepts(graph_, *call, why)) return std::nullopt;
     if (auto apart = kept_apart(scores, softmax, values, s, p)) {
-      for (ValueId v : {s, p}) explain(v, [](LedgerEntry& e) { e.reason = FusionReason::KeptApart; });
+      const bool failed = steering_.failed(s) || steering_.failed(p);
+      for (ValueId v : {s, p})
+        explain(v,
+                [&](LedgerEntry& e) { e.reason = failed ? FusionReason::InternalFailure : FusionReason::KeptApart; });
       return refuse(std::move(*apart));
     }
     return call;

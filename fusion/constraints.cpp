@@ -57,6 +57,7 @@ Steering::Steering(const Graph& graph, const FusionConstraints& constraints, std
     apart_.emplace_back(std::min(x, y), std::max(x, y));
   }
   if (!constraints.breaks.empty()) find_breaks();
+  if (!constraints.detours.alone.empty()) find_detours();
   if (!constraints.groups.empty()) find_pins(std::move(dropped));
 }
 
@@ -78,7 +79,23 @@ void Steering::find_breaks() {
   }
 }
 
+// Nothing is fused across what such a node makes and reads.
+void Steering::find_detours() {
+  for (NodeId id : constraints_.detours.alone) {
+    const Node& node = graph_.node(id);
+    for (const auto* values : {&node.operands, &node.results})
+      for (ValueId v : *values)
+        if (v.valid()) broken_.try_emplace(v.index);
+  }
+}
+
+bool Steering::failed(ValueId value) const {
+  auto it = broken_.find(value.index);
+  return it != broken_.end() && it->second.empty();
+}
+
 std::string Steering::broken_by(ValueId value) const {
+  if (failed(value)) return "compiling them together failed";
   return "a break at '" + broken_.at(value.index) + "' was requested";
 }
 

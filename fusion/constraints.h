@@ -36,10 +36,17 @@ struct PinnedGroup {
   std::vector<int> parts;          // Attention: its product, softmax and product, as indices of pinned groups
   std::string route;               // what computes it: "oneDNN", "generated code"; for messages
 };
+// What a plan does in another way since it failed before (codegen/driver/detours.h): nodes and values of the same graph.
+struct FusionDetours {
+  std::map<NodeId, std::string> on_host; // run by their reference on the host; why
+  std::set<NodeId> alone;                // share a group with no other node
+  std::set<ValueId> in_steps;            // results of attentions that stay three groups
+};
 struct FusionConstraints {
   std::vector<std::pair<std::string, std::string>> apart; // operators
   std::vector<std::string> breaks;                        // operators
   std::vector<PinnedGroup> groups;
+  FusionDetours detours;
 };
 // A pin that does not hold in a plan.
 struct UnmetPin {
@@ -86,6 +93,9 @@ public:
   // Whether nothing may be fused across the value, and why.
   [[nodiscard]] bool broken(ValueId value) const { return broken_.contains(value.index); }
   [[nodiscard]] std::string broken_by(ValueId value) const;
+  // Whether that is so since something failed, not by request.
+  [[nodiscard]] bool failed(ValueId value) const;
+  [[nodiscard]] bool alone(NodeId node) const { return constraints_.detours.alone.contains(node); }
 
   // ---- pins; -1 where there is none
   [[nodiscard]] bool has_pins() const { return has_pins_; }
@@ -106,12 +116,13 @@ public:
 
 private:
   void find_breaks();
+  void find_detours();
   void find_pins(std::vector<UnmetPin> dropped);
   const Graph& graph_;
   const FusionConstraints& constraints_;
   std::vector<std::string> operators_; // that constraints name, by mark
   std::vector<std::pair<int, int>> apart_;
-  std::unordered_map<int32_t, std::string> broken_; // by value: the operator
+  std::unordered_map<int32_t, std::string> broken_; // by value: the operator; empty: something failed
   bool has_pins_ = false;
   std::vector<std::optional<std::string>> why_dropped_;
   std::vector<std::vector<NodeId>> nodes_;

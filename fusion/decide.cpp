@@ -81,13 +81,18 @@ private:
 
   Status place_one(NodeId id, const Node& node) {
     std::string& why = out_.host_reason[static_cast<size_t>(id.index)];
-    bool supported = !options_.device_supports || options_.device_supports(graph_, id, &why);
     Place& where = place(id);
     where = Place::Host;
     if (const auto* s = node.op->structured(); s && s->kind == Structured::Alias) {
       where = Place::Alias;
       return {};
     }
+    const auto& on_host = options_.constraints.detours.on_host;
+    if (const auto detour = on_host.find(id); detour != on_host.end()) {
+      why = detour->second;
+      return {};
+    }
+    const bool supported = !options_.device_supports || options_.device_supports(graph_, id, &why);
     if (node.op->is_composite()) {
       why = "not decomposed to primitives";
       return {};

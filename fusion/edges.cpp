@@ -83,7 +83,9 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
                         : std::string(to.op->name) + " reads the constant as it is");
     if (auto it = d_.kept_apart.find(value.index); it != d_.kept_apart.end())
       return kept(FusionReason::KeptApart, it->second);
-    if (view && steering_.broken(value)) return kept(FusionReason::KeptApart, steering_.broken_by(value));
+    if (view && steering_.broken(value))
+      return kept(steering_.failed(value) ? FusionReason::InternalFailure : FusionReason::KeptApart,
+                  steering_.broken_by(value));
     return kept(FusionReason::OperandOfLibrary, std::string(to.op->name) + " reads its operand from memory");
   }
   // The consumer is loops.
@@ -157,7 +159,7 @@ void Planner::explain_not_merged(LedgerEntry& e, const std::vector<int>& homes, 
     return;
   }
   if (steering_.broken(e.value)) {
-    e.reason = FusionReason::KeptApart;
+    e.reason = steering_.failed(e.value) ? FusionReason::InternalFailure : FusionReason::KeptApart;
     e.detail = steering_.broken_by(e.value);
     return;
   }

@@ -59,6 +59,8 @@ constexpr std::array<FusionReasonInfo, kReasons> kTable = {{
      FusionChange::Model, "use operators that have a translation; docs/pytorch.md lists what is left, and why"},
     {FusionReason::KeptApart,               "FUS-047", "kept-apart",                "",                   false, "kept apart by request",
      FusionChange::Option, "leave out the request: --no-fuse, --break-at, or the plan file"},
+    {FusionReason::InternalFailure,         "FUS-050", "internal-failure",          "",                   false, "compiling the two together failed, a bug in Tessera",
+     FusionChange::None, "report it with the model; the warning of the compile names the texts that were saved"},
 }};
 // clang-format on
 

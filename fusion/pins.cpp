@@ -8,12 +8,17 @@ namespace tessera::fusion {
 std::optional<Refusal> Planner::kept_apart(int a, int b) const {
   const Unit &x = units_[static_cast<size_t>(a)], &y = units_[static_cast<size_t>(b)];
   if (auto why = steering_.conflict(x.marks, y.marks)) return Refusal{FusionReason::KeptApart, *why};
+  for (const Unit* u : {&x, &y})
+    if ((u->node.valid() && steering_.alone(u->node)) ||
+        std::any_of(u->nest.sources.begin(), u->nest.sources.end(), [&](NodeId n) { return steering_.alone(n); }))
+      return Refusal{FusionReason::InternalFailure, "compiling them together failed"};
   for (const auto& [from, to] : {std::pair{&x, b}, std::pair{&y, a}})
     for (ValueId v : from->defines) {
       if (!steering_.broken(v)) continue;
       const auto& readers = readers_[static_cast<size_t>(v.index)];
       if (std::any_of(readers.begin(), readers.end(), [&, unit = to](int r) { return find(r) == unit; }))
-        return Refusal{FusionReason::KeptApart, steering_.broken_by(v)};
+        return Refusal{steering_.failed(v) ? FusionReason::InternalFailure : FusionReason::KeptApart,
+                       steering_.broken_by(v)};
     }
   if (x.pin != y.pin) return Refusal{FusionReason::KeptApart, "the plan file has them in two groups"};
   return std::nullopt;

@@ -1,6 +1,7 @@
 #include "fusion/plan.h"
 #include "fusion/attention.h"
 #include "fusion/planner.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include <algorithm>
 
@@ -13,15 +14,56 @@ Group& Group::operator=(const Group&) = default;
 Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
 
-Result<FusionPlan> plan_groups(Graph& graph, fusion::AxisPool& axes, const FusionOptions& options) {
-  // A pin that turns out not to hold is dropped, and the rest is planned again.
+namespace {
+
+constexpr size_t kMostFailures = 16; // that one plan goes around; each costs an attempt
+
+// Another attempt does without what failed. False: what failed is no part that could be left out.
+bool plan_around(const Graph& graph, const fusion::Work& work, const Diagnostic& error, FusionConstraints& constraints,
+                 std::set<int>& merges, std::vector<PlanFailure>& failures) {
+  if (error.code != ErrorCode::Internal || work.nodes.empty() || failures.size() >= kMostFailures) return false;
+  std::string names;
+  for (NodeId n : work.nodes) names += (names.empty() ? "" : ", ") + std::string(graph.node(n).op->name);
+  if (work.merge >= 0) {
+    merges.insert(work.merge);
+    failures.push_back({"merging " + names, error, "they are two kernels"});
+    return true;
+  }
+  merges.clear(); // the plan is another one, whose merges have other numbers
+  FusionDetours& detours = constraints.detours;
+  const bool together = work.nodes.size() > 1 && !detours.alone.contains(work.nodes[0]);
+  for (NodeId n : work.nodes)
+    if (together)
+      detours.alone.insert(n);
+    else if (!detours.on_host.emplace(n, "planning it failed: " + error.message).second)
+      return false;
+  failures.push_back({"planning " + names, error, together ? "each is planned alone" : "the host runs it"});
+  return true;
+}
+
+} // namespace
+
+Result<FusionPlan> plan_groups(Graph& graph, fusion::AxisPool& axes, const FusionOptions& given) {
+  failure_point("fuse");
+  // A pin that turns out not to hold is dropped, and the rest is planned again; so is what fails.
   std::vector<UnmetPin> dropped;
+  std::vector<PlanFailure> failures;
+  std::set<int> failed_merges;
+  std::optional<FusionOptions> changed;
   while (true) {
+    const FusionOptions& options = changed ? *changed : given;
     const fusion::Steering steering(graph, options.constraints, dropped);
-    fusion::Planner planner(graph, axes, options, steering);
-    TESSERA_ASSIGN(FusionPlan plan, planner.run());
+    fusion::WorkInHand work(failed_merges);
+    fusion::Planner planner(graph, axes, options, steering, work);
+    auto plan = guarded("planning", [&] { return planner.run(); });
+    if (!plan.ok()) {
+      if (!changed) changed = given;
+      if (plan_around(graph, work.now(), plan.error(), changed->constraints, failed_merges, failures)) continue;
+      return plan;
+    }
     if (planner.unmet().empty()) {
-      plan.unmet = steering.unmet();
+      plan->unmet = steering.unmet();
+      plan->failures = std::move(failures);
       return plan;
     }
     for (UnmetPin& pin : planner.unmet()) dropped.push_back(std::move(pin));
@@ -150,7 +192,19 @@ Status Planner::make_units() {
   return {};
 }
 
+std::vector<NodeId> nodes_of(const Unit& unit) {
+  return unit.node.valid() ? std::vector<NodeId>{unit.node} : unit.nest.sources;
+}
+
+Work merge_of(const Unit& a, const Unit& b, WorkInHand& hand) {
+  Work work{hand.next_merge(), nodes_of(a)};
+  for (NodeId n : nodes_of(b)) work.nodes.push_back(n);
+  return work;
+}
+
 Status Planner::make_stage(ValueId value) {
+  const WorkInHand::Doing making(work_, {-1, {graph_.value(value).producer}});
+  failure_point("nest");
   Expander expander(
       graph_, pool_, bodies_, [&](ValueId v) { return static_cast<bool>(d_.is_virtual[at(v)]); },
       options_.strict_rounding, options_.keep_values);
@@ -301,6 +355,13 @@ std::optional<Refusal> Planner::keeps_parallelism(const LoopNest& a, const LoopN
                  "a kernel of " + std::to_string(static_cast<int64_t>(outer)) + " rows would leave cores idle"};
 }
 
+// Also where a failure is injected.
+std::optional<Refusal> failed_before(const WorkInHand& hand) {
+  if (hand.failed_before()) return Refusal{FusionReason::InternalFailure, "merging them failed"};
+  failure_point("merge");
+  return std::nullopt;
+}
+
 void Planner::contract(int a, int b, int kept) {
   order_.merge(a, b, kept);
   int gone = kept == a ? b : a;
@@ -331,6 +392,8 @@ std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
   if (auto r = keeps_parallelism(p.nest, c.nest)) return r;
   if (auto r = path_between(producer, consumer)) return r;
   if (auto r = kept_apart(producer, consumer, p.nest, false)) return r;
+  const WorkInHand::Doing merging(work_, merge_of(p, c, work_));
+  if (auto r = failed_before(work_)) return r;
   if (auto r = merger_.vertical(p.nest, c.nest, false)) return r;
   contract(producer, consumer, producer);
   return std::nullopt;
@@ -345,6 +408,8 @@ std::optional<Refusal> Planner::try_library(int producer, int consumer) {
     return Refusal{FusionReason::RowsOfLibraryResult, "a reduction needs whole rows of the result of " + op};
   if (auto r = fits(p.draft->epilogue, c.nest, producer, consumer)) return r;
   if (auto r = path_between(producer, consumer)) return r;
+  const WorkInHand::Doing merging(work_, merge_of(p, c, work_));
+  if (auto r = failed_before(work_)) return r;
   CallDraft draft = *p.draft;
   if (auto r = merger_.vertical(draft.epilogue, c.nest, true)) return r;
   if (options_.library_accepts || options_.fixed_epilogues) {
@@ -395,6 +460,8 @@ std::optional<Refusal> Planner::try_horizontal(int a, int b) {
   if (edge) return no; // that was tried as producer and consumer
   if (auto r = path_between(a, b)) return r;
   const auto apart = kept_apart(a, b);
+  const WorkInHand::Doing merging(work_, merge_of(x, y, work_));
+  if (auto r = failed_before(work_)) return r;
   LoopNest trial = apart ? x.nest : LoopNest{}; // what stands in the way without the request is the reason
   if (auto r = merger_.horizontal(apart ? trial : x.nest, y.nest)) {
     // A kernel folds over one set of axes: what two reductions over different ones both read is read twice.
@@ -482,6 +549,7 @@ Result<FusionPlan> Planner::emit() {
   auto by_index = [](NodeId x, NodeId y) { return x.index < y.index; };
   for (int id : order_.order()) {
     Unit& unit = units_[static_cast<size_t>(id)];
+    const WorkInHand::Doing emitting(work_, {-1, nodes_of(unit)});
     Group group;
     group.kind = unit.kind;
     group.stages = unit.defines;

@@ -47,6 +47,7 @@ enum class FusionReason : uint8_t {
   Disabled,                // by option
   LeftToPyTorch,           // not in the graph: torch.compile left it to PyTorch
   KeptApart,               // by request for these operators (constraints.h)
+  InternalFailure,         // compiling the two together failed, which is a bug of ours
   Count_,
 };
 // What has to change so that the pair fuses: nothing that a user could do, an option of Tessera, or the model.
@@ -156,6 +157,13 @@ struct AttentionCall {
   std::string not_fixed;           // why it has not
 };
 
+// A failed check or another internal error while planning, and what was planned in its place.
+struct PlanFailure {
+  std::string what; // "merging k3_softmax with k4_add"
+  Diagnostic error;
+  std::string instead;
+};
+
 // ---- plan
 struct Group {
   enum class Kind : uint8_t {
@@ -202,7 +210,8 @@ struct FusionPlan {
   std::vector<LedgerEntry>
       ledger; // every edge between operators (inputs and constants are none), in order of the consumers
   std::vector<PairEntry> pairs;
-  std::vector<UnmetPin> unmet; // of FusionOptions::constraints
+  std::vector<UnmetPin> unmet;       // of FusionOptions::constraints
+  std::vector<PlanFailure> failures; // what was planned around
 };
 
 struct FusionOptions {
@@ -245,7 +254,7 @@ struct FusionOptions {
   std::function<bool(const Graph&, const LibraryCall&, std::string* why_not)> library_accepts;
 };
 // Plans the whole graph. The graph must be decomposed to primitives. Deterministic. May add axis symbols to the
-// environment. It is plan_groups() and fusion::fuse_attention() (attention.h), which a compile runs as two passes.
+// environment. What fails inside is planned around: two units stay apart, a node runs on the host (FusionPlan::failures). It is plan_groups() and fusion::fuse_attention() (attention.h), which a compile runs as two passes.
 [[nodiscard]] Result<FusionPlan> plan_fusion(Graph& graph, const FusionOptions& options);
 // Kernels, library calls and host operators. `axes`: of the graph's environment; the plan's nests share its symbols.
 [[nodiscard]] Result<FusionPlan> plan_groups(Graph& graph, fusion::AxisPool& axes, const FusionOptions& options);

@@ -4,6 +4,7 @@
 #include "fusion/decide.h"
 #include "fusion/merge.h"
 #include "fusion/order.h"
+#include "fusion/work.h"
 #include "graph/ir/sizes.h"
 
 namespace tessera::fusion {
@@ -22,12 +23,18 @@ struct Unit {
   mutable int parent = -1;        // merged into that unit, or into one that was merged further; find() shortens the way
 };
 
+// The nodes that a unit computes; of a call without what is attached to it.
+[[nodiscard]] std::vector<NodeId> nodes_of(const Unit& unit);
+// A merge of two units, as the next work. Refused where it failed before.
+[[nodiscard]] Work merge_of(const Unit& a, const Unit& b, WorkInHand& hand);
+[[nodiscard]] std::optional<Refusal> failed_before(const WorkInHand& hand);
+
 class Planner {
 public:
-  Planner(Graph& graph, AxisPool& pool, const FusionOptions& options, const Steering& steering)
+  Planner(Graph& graph, AxisPool& pool, const FusionOptions& options, const Steering& steering, WorkInHand& work)
       : graph_(graph), options_(options), steering_(steering), pool_(pool), bodies_(graph, pool_),
         estimate_(graph.env()), merger_(graph, pool_), calls_(graph, pool_, bodies_, options.keep_values),
-        order_([this](int u, const std::function<void(int)>& f) { successors(u, f); }) {}
+        order_([this](int u, const std::function<void(int)>& f) { successors(u, f); }), work_(work) {}
   Result<FusionPlan> run();
   // Pins that did not come about in run().
   [[nodiscard]] std::vector<UnmetPin> unmet() const { return unmet_; }
@@ -102,6 +109,7 @@ private:
   std::map<std::pair<int32_t, int>, bool> shared_; // (value, unit as made): read together with a sibling
   bool completing_ = false;                        // merging what is pinned together, whether it pays or not
   std::vector<UnmetPin> unmet_;
+  WorkInHand& work_;
 };
 
 } // namespace tessera::fusion

@@ -53,6 +53,8 @@ bool Planner::try_side_by_side(int a, int b, double worth) {
   if (!refusal) refusal = fits(x.nest, y.nest, a, b);
   const auto apart = kept_apart(a, b);
   LoopNest trial = apart ? x.nest : LoopNest{};
+  const WorkInHand::Doing merging(work_, merge_of(x, y, work_));
+  if (!refusal) refusal = failed_before(work_);
   if (!refusal) refusal = merger_.side_by_side(apart ? trial : x.nest, y.nest);
   if (!refusal) refusal = apart;
   if (refusal) {

@@ -148,6 +148,14 @@ void add_compile(const CompileReport& r, Json& j) {
                   {"codegen_ms", r.codegen_ms},   {"link_ms", r.link_ms},
                   {"cache_hits", r.cache_hits},   {"cache_misses", r.cache_misses},
                   {"warnings", r.device_warnings}};
+  j["contained"] = Json::array();
+  for (const auto& c : r.contained)
+    j["contained"].push_back({{"code", info(c.error.code).id},
+                              {"where", c.where},
+                              {"message", c.error.message},
+                              {"notes", c.error.notes},
+                              {"instead", c.instead},
+                              {"saved", c.saved}});
   j["passes"] = Json::array();
   for (const auto& p : r.passes)
     j["passes"].push_back({{"name", p.name},

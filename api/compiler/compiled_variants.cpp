@@ -91,9 +91,11 @@ public:
     variant->kernels = report.cache_hits + report.cache_misses;
     variant->cached_kernels = report.cache_hits;
     variant->fits_no_call = made.fits_no_call;
+    variant->contained = static_cast<int64_t>(report.contained.size());
     variant->executable = made.compiled.executable;
-    // Schedules may have been measured while it was compiled.
-    if (model && !made.fits_no_call && report.plan_warnings.empty() && measured() == wanted_plan.measured)
+    // Schedules may have been measured while it was compiled. A detour around a failure is no plan to keep.
+    if (model && !made.fits_no_call && report.plan_warnings.empty() && report.contained.empty() &&
+        measured() == wanted_plan.measured)
       plans.store(*model, {variant->executable, made.info, made.warnings, made.weight_files, variant->kernels},
                   made.copied_weights);
     imported(std::move(made.info), std::move(made.warnings), made.import_ms);

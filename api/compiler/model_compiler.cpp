@@ -1,6 +1,7 @@
 #include "api/compiler/model_compiler.h"
 #include "codegen/driver/steering.h"
 #include "frontend/fx/importer.h"
+#include "graph/support/recover.h"
 #include "graph/support/stopwatch.h"
 #include <algorithm>
 
@@ -45,6 +46,7 @@ CompileOptions ModelCompiler::compile_options(const CompileRequest& request) con
 Result<CompiledModel> ModelCompiler::compile(const CompileRequest& request) const {
   const Stopwatch watch;
   CompiledModel out;
+  failure_point("import");
   ImportOptions import = import_options(request);
   auto imported = program_ ? fx::import_program(*program_, import) : import_model(path_, import);
   if (!imported.ok() && imported.error().code == ErrorCode::MissingValues && !options_.compile_only && !program_) {

@@ -6,11 +6,18 @@
 
 namespace tessera {
 
+// A kernel for which no schedule gives code.
+struct FailedKernel {
+  size_t request;
+  Diagnostic error;
+};
 // Machine code of kernels, and their launches.
 struct DeviceCode {
-  std::vector<std::vector<char>> objects; // for Executable::objects
-  std::shared_ptr<const void> code;       // owner of the linked code
-  std::vector<KernelReport> reports;      // by request
+  std::vector<std::vector<char>> objects;  // for Executable::objects
+  std::shared_ptr<const void> code;        // owner of the linked code
+  std::vector<KernelReport> reports;       // by request
+  std::vector<FailedKernel> failed;        // if there are any, nothing else is valid
+  std::vector<ContainedFailure> contained; // of schedules and code that others took the place of
   std::vector<std::string> warnings;
   int hits = 0, misses = 0;
   double codegen_ms = 0, link_ms = 0;

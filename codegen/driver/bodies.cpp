@@ -1,6 +1,7 @@
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/plan_file.h"
 #include "graph/ir/sizes.h"
+#include "graph/support/recover.h"
 #include <unordered_set>
 
 namespace tessera {
@@ -39,6 +40,7 @@ std::vector<SymExpr> sizes_from_outside(const Graph& outer, const Graph& body) {
 } // namespace
 
 Result<std::vector<BodyGraph>> body_graphs(const Graph& graph, NodeId id, ControlCode* code) {
+  failure_point("bodies");
   ControlCode made;
   if (code == nullptr) code = &made;
   TESSERA_ASSIGN(code->form, ops::control_form(graph.node(id)));

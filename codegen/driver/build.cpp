@@ -5,6 +5,7 @@
 #include "fusion/cost.h"
 #include "graph/ir/sizes.h"
 #include "graph/reference/evaluator.h"
+#include "graph/support/guarded.h"
 #include "runtime/variant.h"
 #include <algorithm>
 #include <set>
@@ -144,7 +145,14 @@ public:
     std::map<ValueId, std::string> output_name; // a value with several outputs: the first one owns the buffer
     for (const auto& o : graph_.outputs()) output_name.try_emplace(o.value, o.name);
     for (auto& [v, name] : output_name) output_values_.insert(memory_of(v));
-    for (size_t g = 0; g < groups_.size(); ++g) TESSERA_TRY(step(g));
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const Status made = guarded({"making a step of", groups_[g]->name}, [&] { return step(g); });
+      if (made.ok()) continue;
+      if (in_.failed == nullptr || made.error().code != ErrorCode::Internal) return made.error();
+      in_.failed->emplace(g, made.error());
+    }
+    if (in_.failed != nullptr && !in_.failed->empty()) return exe_;
+    failure_point("executable");
     for (const auto& o : graph_.outputs()) {
       auto b = buffer(o.value);
       auto& info = exe_->buffers[static_cast<size_t>(b)];
@@ -280,6 +288,7 @@ private:
   Status step(size_t index) {
     const Group& group = *groups_[index];
     const size_t before = exe_->steps.size();
+    failure_point("step");
     TESSERA_TRY(steps_of(group, index));
     if (exe_->steps.size() == before) return {};
     const SymExpr bytes = graph_.env().simplify(group.bytes_read + group.bytes_written);

@@ -1,11 +1,14 @@
 #include "codegen/driver/compile.h"
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/build.h"
+#include "codegen/driver/detours.h"
 #include "codegen/driver/pipeline.h"
 #include "codegen/driver/plan_file.h"
 #include "codegen/driver/steering.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
+#include <algorithm>
 
 namespace tessera {
 
@@ -23,8 +26,9 @@ struct KernelWork {
 
 namespace {
 
-// Kernels: one for each kernel group and each library epilogue.
-std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& plan, bool generated_epilogues) {
+// Kernels: one for each kernel group and each library epilogue. `failed`: takes groups whose epilogue cannot be boxed.
+std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& plan, bool generated_epilogues,
+                                              FailedGroups& failed) {
   auto work = std::make_shared<KernelWork>();
   work->generated_epilogues = generated_epilogues;
   const auto groups = flat_groups(plan);
@@ -34,18 +38,23 @@ std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& pl
     const auto& group = *groups[g];
     const bool boxed =
         group.kind == Group::Kind::Library && group.call.epilogue_nest && (generated_epilogues || group.call.fixed);
-    if (boxed)
-      work->boxes[g] = (group.call.fixed ? whole_epilogue : box_epilogue)(graph, *group.call.epilogue_nest);
-    else if (group.kind != Group::Kind::Kernel && group.kind != Group::Kind::Own)
-      continue;
+    if (!boxed && group.kind != Group::Kind::Kernel && group.kind != Group::Kind::Own) continue;
+    const Status done = guarded({"listing kernel", group.name}, [&]() -> Status {
+      failure_point("kernels");
+      if (boxed) work->boxes[g] = (group.call.fixed ? whole_epilogue : box_epilogue)(graph, *group.call.epilogue_nest);
+      return {};
+    });
+    if (!done.ok()) failed.emplace(g, done.error());
     work->kernel_of_group[g] = static_cast<int>(work->kernels.size());
     work->kernels.push_back({group.name + (boxed ? ".epilogue" : ""), static_cast<int>(g), boxed});
   }
   return work;
 }
 
-// Generates machine code and the executable of `out`, which has graph, plan and work.
-Status generate(Compiled& out, Backend& backend, const CompileOptions& options, const ForcedSchedules& schedules = {}) {
+// Generates machine code and the executable of `out`, which has graph, plan and work. `failed`: takes the groups for
+// which there is no code; then the executable is null.
+Status generate(Compiled& out, Backend& backend, const CompileOptions& options, FailedGroups& failed,
+                const ForcedSchedules& schedules = {}) {
   CompileReport& report = out.report;
   const KernelWork& work = *out.work;
   const auto groups = flat_groups(report.plan);
@@ -64,6 +73,10 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options, 
   Cache cache(options.cache_dir, options.cache);
   BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, backend.target(), out.bodies};
   TESSERA_ASSIGN(build.code, backend.compile(*out.graph, requests, cache, options));
+  for (ContainedFailure& c : build.code.contained) report.contained.push_back(std::move(c));
+  for (FailedKernel& f : build.code.failed)
+    failed.emplace(static_cast<size_t>(work.kernels[f.request].group), std::move(f.error));
+  if (!failed.empty()) return {};
   report.kernels = build.code.reports;
   report.figures = backend.figures();
   report.device = backend.device();
@@ -74,9 +87,185 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options, 
   report.device_warnings = build.code.warnings;
   report.codegen_ms = build.code.codegen_ms;
   report.link_ms = build.code.link_ms;
-  TESSERA_ASSIGN(out.executable, build_executable(build));
+  build.failed = &failed;
+  auto built = guarded("building the executable", [&] { return build_executable(build); });
+  if (!failed.empty()) return {};
+  if (!built.ok()) return std::move(built).failure();
+  out.executable = std::move(*built);
   return {};
 }
+
+// The same where no other plan is made: the first failure is an error.
+Status generate_or_fail(Compiled& out, Backend& backend, const CompileOptions& options,
+                        const ForcedSchedules& schedules = {}) {
+  FailedGroups failed;
+  TESSERA_TRY(generate(out, backend, options, failed, schedules));
+  if (!failed.empty()) return std::move(failed.begin()->second);
+  return {};
+}
+
+// One compile, with its detours.
+class Compile {
+public:
+  Compile(Graph imported, const CompileOptions& options, const std::string& dump_prefix)
+      : options_(options), dump_prefix_(dump_prefix), imported_(imported.clone()), detours_(options) {
+    out_.graph = std::make_shared<Graph>(std::move(imported));
+  }
+
+  Result<Compiled> run() {
+    const Stopwatch watch;
+    list_operators();
+    for (bool again = true; again;) {
+      again = false;
+      TESSERA_TRY(start());
+      TESSERA_TRY(plan(again));
+      while (!again && !out_.executable) TESSERA_TRY(code(again));
+    }
+    CompileReport& report = out_.report;
+    for (const PassStats& pass : report.passes)
+      (pass.level == "graph" ? report.passes_ms : report.fusion_ms) += pass.milliseconds;
+    report.requests = requests_of(options_);
+    const Status told = guarded("writing the report", [&]() -> Status {
+      failure_point("report");
+      return report_unmet(*out_.graph, options_, report);
+    });
+    if (!told.ok() && told.error().code != ErrorCode::Internal) return told.error();
+    if (!told.ok()) contain(report.contained, options_, "the report", told.error(), "it is not complete", "");
+    report.total_ms = watch.ms();
+    return std::move(out_);
+  }
+
+private:
+  void list_operators() {
+    for (NodeId id : imported_.order()) {
+      const auto* structured = imported_.node(id).op->structured();
+      if (structured && structured->kind == Structured::Constant) continue;
+      auto& operators = out_.report.operators;
+      operators.push_back(imported_.node(id).location);
+      if (operators.back().op.empty()) operators.back().op = imported_.node(id).op->name;
+    }
+  }
+
+  // The graph as it was imported, and the device.
+  Status start() {
+    if (begun_) out_.graph = std::make_shared<Graph>(imported_.clone());
+    begun_ = true;
+    bodies_.clear();
+    out_.report.passes.clear();
+    planned_.reset();
+    TESSERA_ASSIGN(backend_, Backend::create(options_));
+    planned_ = std::make_unique<Compilation>(*out_.graph, *backend_, options_);
+    TESSERA_ASSIGN(pipeline_, compile_pipeline(options_.device));
+    return {};
+  }
+
+  // Runs the pipeline, or the part of it that begins with planning. `again`: set where all begins anew, without the pass
+  // that failed.
+  Status plan(bool& again) {
+    PassRunOptions run;
+    std::string failed;
+    run.disabled = detours_.passes();
+    run.dump_prefix = dump_prefix_;
+    run.failed = &failed;
+    auto passes = run_passes(*planned_, pipeline_, std::move(run));
+    std::vector<ContainedFailure>& contained = out_.report.contained;
+    for (const PlanFailure& f : planned_->take_failures())
+      contain(contained, options_, f.what, f.error, f.instead, print(*out_.graph));
+    if (passes.ok()) {
+      for (PassStats& pass : *passes) out_.report.passes.push_back(std::move(pass));
+      take_plan();
+      return {};
+    }
+    Diagnostic error = std::move(passes).take_error();
+    if (error.code != ErrorCode::Internal || !detours_.leave_out(failed)) return first_ ? *first_ : error;
+    if (!first_) first_ = error;
+    contain(contained, options_, "pass " + failed, error, "it is left out", print(imported_));
+    again = true;
+    return {};
+  }
+
+  void take_plan() {
+    CompileReport& report = out_.report;
+    report.plan = std::move(planned_->plan());
+    report.constants = std::move(planned_->constants());
+    if (log_enabled(LogChannel::Fusion)) log_write(LogChannel::Fusion, print(*out_.graph, report.plan));
+    if (dump_enabled()) {
+      write_dump(dump_prefix_ + "graph.txt", print(*out_.graph));
+      write_dump(dump_prefix_ + "plan.txt", print(*out_.graph, report.plan));
+    }
+  }
+
+  // Code of the plan. Where a group has none, plans around it; `again` as of plan().
+  Status code(bool& again) {
+    CompileReport& report = out_.report;
+    FailedGroups failed;
+    TESSERA_TRY(compile_control(failed));
+    if (failed.empty())
+      out_.work = kernel_work(*out_.graph, report.plan, planned_->fusion().generated_epilogues, failed);
+    Status made;
+    if (failed.empty()) made = guarded("generating code", [&] { return generate(out_, *backend_, options_, failed); });
+    if (made.ok() && failed.empty()) return {};
+    const auto groups = flat_groups(report.plan);
+    const std::string text = print(*out_.graph) + "\n" + print(*out_.graph, report.plan);
+    if (!made.ok()) { // in no group
+      if (made.error().code != ErrorCode::Internal || !detours_.all_on_host(*out_.graph, made.error())) return made;
+      contain(report.contained, options_, "generating code", made.error(), "the host runs every operator", text);
+    }
+    for (const auto& [g, error] : failed) {
+      const std::string instead = may_detour(error) ? detours_.around(*out_.graph, *groups[g], error) : "";
+      if (instead.empty()) return error;
+      contain(report.contained, options_, groups[g]->name, error, instead, text);
+    }
+    detours_.next_round();
+    planned_->plan_around(detours_.plan());
+    pipeline_.erase(pipeline_.begin(), std::find(pipeline_.begin(), pipeline_.end(), "fuse"));
+    return plan(again);
+  }
+
+  // Bodies are compiled once, whatever else is planned.
+  Status compile_control(FailedGroups& failed) {
+    out_.bodies.clear();
+    const auto groups = flat_groups(out_.report.plan);
+    for (size_t g = 0; g < groups.size(); ++g) {
+      if (groups[g]->kind != Group::Kind::Control) continue;
+      auto& made = bodies_[groups[g]->node];
+      if (!made) {
+        auto compiled = guarded({"compiling the bodies of", groups[g]->name},
+                                [&] { return compile_bodies(*out_.graph, groups[g]->node, options_, dump_prefix_); });
+        if (!compiled.ok()) {
+          if (compiled.error().code != ErrorCode::Internal) return std::move(compiled).failure();
+          failed.emplace(g, compiled.error());
+          continue;
+        }
+        ControlCode bodies = std::move(*compiled);
+        for (const auto& body : bodies.bodies) {
+          const CompileReport& of_body = body.compiled->report;
+          for (const std::string& warning : of_body.plan_warnings)
+            out_.report.plan_warnings.push_back("in a body of " + groups[g]->name + ": " + warning);
+          for (ContainedFailure failure : of_body.contained) {
+            failure.where = "a body of " + groups[g]->name + ", " + failure.where;
+            out_.report.contained.push_back(std::move(failure));
+          }
+        }
+        made = std::make_shared<const ControlCode>(std::move(bodies));
+      }
+      out_.bodies.emplace(g, made);
+    }
+    return {};
+  }
+
+  const CompileOptions& options_;
+  const std::string& dump_prefix_;
+  const Graph imported_;
+  bool begun_ = false;
+  Detours detours_;
+  std::optional<Diagnostic> first_; // of a pass
+  Compiled out_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Compilation> planned_;
+  std::vector<std::string> pipeline_;
+  std::map<NodeId, std::shared_ptr<const ControlCode>> bodies_;
+};
 
 } // namespace
 
@@ -87,50 +276,7 @@ std::optional<Tf32> parse_tf32(std::string_view name) {
 }
 
 Result<Compiled> compile(Graph imported, const CompileOptions& options, const std::string& dump_prefix) {
-  const Stopwatch watch;
-  Compiled out;
-  out.graph = std::make_shared<Graph>(std::move(imported));
-  Graph& graph = *out.graph;
-  CompileReport& report = out.report;
-  for (NodeId id : graph.order()) {
-    const auto* structured = graph.node(id).op->structured();
-    if (structured && structured->kind == Structured::Constant) continue;
-    report.operators.push_back(graph.node(id).location);
-    if (report.operators.back().op.empty()) report.operators.back().op = graph.node(id).op->name;
-  }
-
-  TESSERA_ASSIGN(auto backend, Backend::create(options));
-  TESSERA_ASSIGN(const std::vector<std::string> pipeline, compile_pipeline(options.device));
-  PassRunOptions run;
-  run.disabled = options.disabled_passes;
-  run.dump_prefix = dump_prefix;
-  Compilation planned(graph, *backend, options);
-  TESSERA_ASSIGN(report.passes, run_passes(planned, pipeline, std::move(run)));
-  for (const PassStats& pass : report.passes)
-    (pass.level == "graph" ? report.passes_ms : report.fusion_ms) += pass.milliseconds;
-  report.plan = std::move(planned.plan());
-  report.constants = std::move(planned.constants());
-  if (log_enabled(LogChannel::Fusion)) log_write(LogChannel::Fusion, print(graph, report.plan));
-  if (dump_enabled()) {
-    write_dump(dump_prefix + "graph.txt", print(graph));
-    write_dump(dump_prefix + "plan.txt", print(graph, report.plan));
-  }
-
-  const auto groups = flat_groups(report.plan);
-  for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g]->kind != Group::Kind::Control) continue;
-    TESSERA_ASSIGN(auto bodies, compile_bodies(graph, groups[g]->node, options, dump_prefix));
-    for (const auto& body : bodies.bodies)
-      for (const std::string& warning : body.compiled->report.plan_warnings)
-        report.plan_warnings.push_back("in a body of " + groups[g]->name + ": " + warning);
-    out.bodies.emplace(g, std::make_shared<const ControlCode>(std::move(bodies)));
-  }
-  out.work = kernel_work(graph, report.plan, planned.fusion().generated_epilogues);
-  TESSERA_TRY(generate(out, *backend, options));
-  report.requests = requests_of(options);
-  TESSERA_TRY(report_unmet(graph, options, report));
-  report.total_ms = watch.ms();
-  return out;
+  return guarded("compiling", [&] { return Compile(std::move(imported), options, dump_prefix).run(); });
 }
 
 Result<Compiled> compile_plan(const Compiled& before, std::shared_ptr<Graph> graph, FusionPlan plan,
@@ -141,8 +287,10 @@ Result<Compiled> compile_plan(const Compiled& before, std::shared_ptr<Graph> gra
   out.graph = std::move(graph);
   out.bodies = before.bodies;
   out.report.plan = std::move(plan);
-  out.work = kernel_work(*out.graph, out.report.plan, before.work->generated_epilogues);
-  TESSERA_TRY(generate(out, *backend, options, schedules));
+  FailedGroups failed;
+  out.work = kernel_work(*out.graph, out.report.plan, before.work->generated_epilogues, failed);
+  if (!failed.empty()) return std::move(failed.begin()->second);
+  TESSERA_TRY(generate_or_fail(out, *backend, options, schedules));
   return out;
 }
 
@@ -160,7 +308,8 @@ Result<Compiled> compile_again(const Compiled& before, const CompileOptions& opt
   out.report.operators = before.report.operators;
   out.report.requests = before.report.requests;
   out.report.plan_warnings = before.report.plan_warnings;
-  TESSERA_TRY(generate(out, *backend, options));
+  out.report.contained = before.report.contained;
+  TESSERA_TRY(generate_or_fail(out, *backend, options));
   out.report.total_ms = watch.ms();
   return out;
 }

@@ -48,6 +48,14 @@ struct FoldedConstants {
   double milliseconds = 0;
   std::vector<Left> left; // computed at every call
 };
+// A failed check, fatal error of LLVM or exception while compiling, and what was done in another way (detours.h).
+struct ContainedFailure {
+  std::string where; // "pass cse", "kernel k3_softmax"
+  Diagnostic error;
+  std::string instead;                   // "each of its operators is planned alone"
+  std::string saved;                     // the file with graph and plan; empty: none could be written
+  [[nodiscard]] std::string str() const; // one line
+};
 // The report of a compilation, for `explain`.
 struct CompileReport {
   std::vector<PassStats> passes;
@@ -60,6 +68,8 @@ struct CompileReport {
   std::vector<std::string> cache_warnings;  // a corrupt entry that was replaced, a folder that cannot be written
   std::vector<std::string> plan_warnings;   // what of a plan file does not fit, operators of options that are not there
   std::vector<std::string> device_warnings; // problems of device code: spilled registers, no assembler
+  std::vector<ContainedFailure>
+      contained;       // what failed and cost a schedule, a route or a pass, those of bodies included
   std::string figures; // the target whose figures the cost model used: "h200", "a100, scaled to ..."
   Target device;       // these figures
   std::shared_ptr<const DeviceRoutes> routes; // of the device (codegen/device/routes.h)

@@ -5,6 +5,7 @@
 #include "codegen/driver/plan_file.h"
 #include "codegen/driver/steering.h"
 #include "fusion/attention.h"
+#include "graph/support/guarded.h"
 #include <algorithm>
 #include <charconv>
 
@@ -38,8 +39,40 @@ Result<bool> Compilation::fuse() {
   fusion_.keep_values = options_.keep_values;
   backend_.configure(fusion_);
   set_routes(fusion_, backend_.routes());
-  TESSERA_ASSIGN(plan_, plan_groups(graph_, axes_, fusion_));
+  fusion_.constraints.detours = detours_;
+  TESSERA_ASSIGN(plan_, plan_or_less());
+  for (PlanFailure& failure : plan_->failures) failures_.push_back(std::move(failure));
+  plan_->failures.clear();
   return true;
+}
+
+// The plan; if it cannot be made, one without fusion; then one in which the host runs every operator.
+Result<FusionPlan> Compilation::plan_or_less() {
+  auto attempt = [&] { return guarded("planning", [&] { return plan_groups(graph_, axes_, fusion_); }); };
+  auto plan = attempt();
+  if (plan.ok() || plan.error().code != ErrorCode::Internal) return plan;
+  const Diagnostic first = plan.error();
+  fusion_.enabled = false;
+  fusion_.constraints.groups.clear();
+  std::string instead = "nothing is fused";
+  plan = attempt();
+  if (!plan.ok() && plan.error().code == ErrorCode::Internal) {
+    for (NodeId id : graph_.order()) {
+      const auto* structured = graph_.node(id).op->structured();
+      if (!structured || structured->kind != Structured::Constant)
+        fusion_.constraints.detours.on_host.emplace(id, "planning failed: " + first.message);
+    }
+    instead = "the host runs every operator";
+    plan = attempt();
+  }
+  if (!plan.ok()) return first;
+  failures_.push_back({"planning", first, instead});
+  return plan;
+}
+
+void Compilation::plan_around(const FusionDetours& detours) {
+  detours_ = detours;
+  plan_.reset();
 }
 
 Result<bool> Compilation::fuse_attention() { return fusion::fuse_attention(graph_, axes_, fusion_, plan()); }

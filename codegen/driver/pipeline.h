@@ -4,7 +4,7 @@
 //   graph passes       graph/passes: composites to primitives, constants folded, algebra, common subexpressions
 //   group-iterations   bodies of scans become several iterations
 //   the device's       requirements of its libraries and kernels: dtypes, layouts, joined products
-//   fuse               makes the fusion plan
+//   fuse               makes the fusion plan; where planning fails, one without fusion
 //   fuse-attention     two products and the softmax between them become one unit of the plan
 //   fold-constants     computes values that depend on no input; if the graph changes, it is planned again
 //   pin-plan           with a plan file: plans the graph, which is final now, once more as the file says
@@ -14,6 +14,7 @@
 #include "codegen/driver/compile.h"
 #include "fusion/axes.h"
 #include "graph/passes/pass.h"
+#include <utility>
 
 namespace tessera {
 
@@ -29,6 +30,10 @@ public:
   [[nodiscard]] FusionPlan& plan(); // requires that there is one
   // Inputs of the plan.
   [[nodiscard]] const FusionOptions& fusion() const { return fusion_; }
+  // What the next plan goes around; the plan that there is, is given up.
+  void plan_around(const FusionDetours& detours);
+  // What failed while planning, since the last call.
+  [[nodiscard]] std::vector<PlanFailure> take_failures() { return std::exchange(failures_, {}); }
 
   // The passes of every device.
   [[nodiscard]] Result<bool> fuse();
@@ -42,8 +47,11 @@ public:
   [[nodiscard]] int size() const override;
 
 private:
+  [[nodiscard]] Result<FusionPlan> plan_or_less();
   Backend& backend_;
   const CompileOptions& options_;
+  FusionDetours detours_;
+  std::vector<PlanFailure> failures_;
   fusion::AxisPool axes_;
   FusionOptions fusion_;
   std::optional<FusionPlan> plan_;

@@ -2,6 +2,7 @@
 #include "codegen/llvm/emit.h"
 #include "codegen/llvm/objects.h"
 #include "codegen/llvm/start.h"
+#include "graph/support/recover.h"
 #include <cstdlib>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/TargetParser/Host.h>
@@ -54,6 +55,7 @@ Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const Hos
   irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
   irgen::LeakedOnException<host::Emitter> emitter(*module, kernel, target);
   TESSERA_TRY(emitter->emit(kernel.name));
+  failure_point("emit");
   CompiledObject out;
   out.symbol = kernel.name;
   TESSERA_TRY(irgen::optimize(*module, *machine, irgen::kHostPipeline, keep_ir ? &out.llvm_ir : nullptr));

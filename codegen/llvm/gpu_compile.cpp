@@ -4,6 +4,7 @@
 #include "codegen/llvm/libdevice.h"
 #include "codegen/llvm/objects.h"
 #include "codegen/llvm/start.h"
+#include "graph/support/recover.h"
 #include <llvm/Config/llvm-config.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/TargetSelect.h>
@@ -102,6 +103,7 @@ Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTa
   irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts,
                                                  target.dependent_launch() ? gpu::Code::DependentPtx : gpu::Code::Ptx);
   TESSERA_TRY(emitter->emit());
+  failure_point("emit");
   TESSERA_TRY(gpu::link_libdevice(*module));
   GpuKernelCode out;
   out.symbol = kernel.name;

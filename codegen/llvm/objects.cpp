@@ -1,11 +1,18 @@
 #include "codegen/llvm/objects.h"
 #include "codegen/llvm/reserve.h"
+#include "graph/support/recover.h"
+#include <cstdio>
+#include <cstdlib>
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/IR/DiagnosticHandler.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
 
@@ -20,9 +27,42 @@ static Diagnostic failed(const llvm::Module& module, const std::string& what) {
   return {ErrorCode::CodegenError, "kernel " + module.getName().str() + ": " + what};
 }
 
-void silence(llvm::LLVMContext& context) {
-  context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {}, nullptr);
+namespace {
+thread_local std::string first_error; // of the context in which this thread compiles
+
+void keep_error(const llvm::DiagnosticInfo* info, void*) {
+  if (info->getSeverity() != llvm::DS_Error || !first_error.empty()) return;
+  llvm::raw_string_ostream text(first_error);
+  llvm::DiagnosticPrinterRawOStream printer(text);
+  info->print(printer);
 }
+
+// The error that LLVM reported through the context: the code that it makes in spite of it is not right.
+Status reported(const llvm::Module& module) {
+  const llvm::DiagnosticHandler* handler = module.getContext().getDiagHandlerPtr();
+  if (handler == nullptr || !handler->HasErrors) return {};
+  return failed(module, first_error.empty() ? "LLVM reports an error" : first_error);
+}
+
+void fatal_error(void*, const char* reason, bool) {
+  if (RecoveryScope::open()) throw InternalError("LLVM: " + std::string(reason), "no fatal error", "LLVM", {});
+  std::fprintf(stderr, "tessera: LLVM: %s\n", reason);
+  std::abort();
+}
+
+struct FatalPass : llvm::PassInfoMixin<FatalPass> { // for tests
+  static llvm::PreservedAnalyses run(llvm::Module&, llvm::ModuleAnalysisManager&) {
+    llvm::report_fatal_error("a failure was injected at stage llvm");
+  }
+};
+} // namespace
+
+void silence(llvm::LLVMContext& context) {
+  first_error.clear();
+  context.setDiagnosticHandlerCallBack(keep_error, nullptr);
+}
+
+void throw_fatal_errors() { llvm::install_fatal_error_handler(fatal_error); }
 
 Result<std::unique_ptr<llvm::TargetMachine>> host_machine(const HostTarget& target, llvm::Module& module) {
   std::string triple = llvm::sys::getProcessTriple(), message;
@@ -70,7 +110,9 @@ Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* 
   LeakedOnException<Pipeline> p(&machine);
   p->register_analyses();
   if (auto e = p->builder.parsePassPipeline(p->passes, pipeline)) return failed(module, llvm::toString(std::move(e)));
+  if (failure_due("llvm")) p->passes.addPass(FatalPass());
   p->passes.run(module, p->modules);
+  TESSERA_TRY(reported(module));
   if (printed) {
     llvm::raw_string_ostream text(*printed);
     module.print(text, nullptr);
@@ -84,7 +126,9 @@ Result<std::vector<char>> emit_file(llvm::Module& module, llvm::TargetMachine& m
   auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
   if (machine.addPassesToEmitFile(file->passes, file->stream, nullptr, kind))
     return failed(module, "the target cannot emit such a file");
+  if (failure_due("llvm-emit")) llvm::report_fatal_error("a failure was injected at stage llvm-emit");
   file->passes.run(module);
+  TESSERA_TRY(reported(module));
   return std::vector<char>(file->bytes.begin(), file->bytes.end());
 }
 

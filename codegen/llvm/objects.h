@@ -39,8 +39,12 @@ private:
                               std::string* printed);
 // Emits an object file or assembly text.
 [[nodiscard]] Result<std::vector<char>> emit_file(llvm::Module& module, llvm::TargetMachine& machine, bool assembly);
-// Discards LLVM's diagnostics: errors are returned by the functions above.
+// LLVM's diagnostics of this context are not printed. optimize() and emit_file() return the first error; the rest is
+// discarded.
 void silence(llvm::LLVMContext& context);
+// A fatal error of LLVM, which would end the process, throws an InternalError where a RecoveryScope is open. LLVM is
+// compiled without exceptions: what it holds is leaked (LeakedOnException), as after std::bad_alloc. To be called once.
+void throw_fatal_errors();
 
 // Pipeline of host code, for functions.
 extern const char* const kHostPipeline;

@@ -26,6 +26,7 @@ namespace {
 
 Status compile_empty_function() {
   llvm::install_bad_alloc_error_handler([](void*, const char*, bool) { throw std::bad_alloc(); });
+  throw_fatal_errors();
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   LeakedOnException<llvm::LLVMContext> context;

@@ -23,8 +23,9 @@ struct Choice {
 
 class Chooser {
 public:
-  Chooser(const BlockFacts& facts, bool online, bool records) : f_(facts), online_(online) {
-    if (records) records_ = &ScheduleRecords::of(f_.device);
+  Chooser(const BlockFacts& facts, const LoweringOptions& options)
+      : f_(facts), online_(!options.exact_division), without_(options.without) {
+    if (options.records) records_ = &ScheduleRecords::of(f_.device);
     if (!records_ || records_->empty()) return;
     signature_ = record_signature(f_.graph, f_.nest, f_.d);
     for (size_t i = 0; i < f_.d.axes.size(); ++i)
@@ -95,6 +96,9 @@ private:
     choice.legal = std::move(l);
     return true;
   }
+  [[nodiscard]] bool failed(const Schedule& schedule) const {
+    return std::find(without_.begin(), without_.end(), schedule) != without_.end();
+  }
   [[nodiscard]] Cost predicted(const Schedule& schedule, size_t cell) const {
     return cost(sized_[cell], schedule, 1, f_.device, model_);
   }
@@ -103,6 +107,7 @@ private:
     std::optional<Choice> best, any;
     const std::vector<ExtentRange> everything(sized.extents.size(), ExtentRange{INT64_MIN, INT64_MAX, 1});
     auto offer = [&](const Schedule& schedule, int64_t blocks_per_row) {
+      if (failed(schedule)) return;
       Cost c = cost(sized, schedule, blocks_per_row, f_.device, model_);
       if (best && c.us >= best->cost.us && any && c.us >= any->cost.us) return;
       if (!best || c.us < best->cost.us)
@@ -127,6 +132,7 @@ private:
     if (!r) return;
     Schedule schedule = r->schedule;
     schedule.traversal.online &= online_;
+    if (failed(schedule)) return;
     auto take = [&](Choice& choice, const std::vector<ExtentRange>& extents, bool always) {
       Legal l = legal(f_, schedule, extents);
       if (!l || (always ? !l.conditions.empty() || l.grid_barrier : !holds(l.conditions, cell.sizes))) return;
@@ -148,6 +154,7 @@ private:
 
   const BlockFacts& f_;
   const bool online_;
+  const std::span<const Schedule> without_; // that gave no code
   const CostModel model_;
   const ScheduleRecords* records_ = nullptr;
   std::string signature_;          // empty: there are no records
@@ -163,14 +170,16 @@ std::vector<BlockChoice> choose_blocks(const BlockFacts& facts, const LoweringOp
                                        const TunedSchedules* tuned) {
   const bool online = !options.exact_division;
   const Domain& domain = facts.d;
-  std::vector<BlockChoice> list;
+  std::vector<BlockChoice> list; // empty: no size is possible, or no schedule is left
   if (tuned)
     for (TunedSchedule& t : tuned->find(nest_key(facts.graph, facts.nest, domain))) {
       t.schedule.traversal.online &= online;
-      if (Legal l = legal(facts, t.schedule, t.extents))
+      if (Legal l = legal(facts, t.schedule, t.extents);
+          l && std::find(options.without.begin(), options.without.end(), l.schedule) == options.without.end())
         list.push_back({std::move(l), "", {}, std::move(t.measured), std::move(t.extents)});
     }
   if (domain.axes.empty()) {
+    if (!options.without.empty()) return list;
     list.push_back({legal(facts, BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1), {}),
                     "a single point: scalars",
                     {},
@@ -178,7 +187,7 @@ std::vector<BlockChoice> choose_blocks(const BlockFacts& facts, const LoweringOp
                     {}});
     return list;
   }
-  for (BlockChoice& c : Chooser(facts, online, options.records).run()) list.push_back(std::move(c));
+  for (BlockChoice& c : Chooser(facts, options).run()) list.push_back(std::move(c));
   return list;
 }
 

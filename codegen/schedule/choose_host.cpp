@@ -30,11 +30,12 @@ std::string explained(const BlockFacts& f, const Schedule& s) {
 
 } // namespace
 
-HostChoice choose_host(const BlockFacts& facts, const TunedSchedules* tuned) {
+HostChoice choose_host(const BlockFacts& facts, const TunedSchedules* tuned, std::span<const Schedule> without) {
+  auto failed = [&](const Schedule& s) { return std::find(without.begin(), without.end(), s) != without.end(); };
   const Cells cells = typical_cells(facts);
   if (tuned)
     for (const TunedSchedule& t : tuned->find(nest_key(facts.graph, facts.nest, facts.d)))
-      if (const Legal l = legal(facts, t.schedule, t.extents)) {
+      if (const Legal l = legal(facts, t.schedule, t.extents); l && !failed(l.schedule)) {
         HostChoice choice{l.schedule, "", {}, t.measured, t.extents};
         if (!cells.list.empty())
           if (auto at = sized_facts(facts, cells.list.front().sizes); at.ok())
@@ -65,16 +66,16 @@ HostChoice choose_host(const BlockFacts& facts, const TunedSchedules* tuned) {
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sums[a] < sums[b]; });
   const std::vector<ExtentRange> everything(facts.d.axes.size(), ExtentRange{INT64_MIN, INT64_MAX, 1});
   for (size_t i : order)
-    if (const Legal l = legal(facts, list[i], everything))
+    if (const Legal l = legal(facts, list[i], everything); l && !failed(l.schedule))
       return {l.schedule, explained(facts, l.schedule),
               cost(sized.front(), l.schedule, 1, facts.device, {}).predicted(), "", everything};
-  return {{}, "no size is possible", {}, "", {}};
+  return {{}, "no size is possible", {}, "", {}, !without.empty()};
 }
 
-HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device,
-                           const TunedSchedules* tuned) {
+HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device, const TunedSchedules* tuned,
+                           std::span<const Schedule> without) {
   Result<Domain> domain = make_domain(graph, nest);
-  if (domain.ok()) return choose_host(BlockFacts(graph, nest, *domain, device), tuned);
+  if (domain.ok()) return choose_host(BlockFacts(graph, nest, *domain, device), tuned, without);
   return {{}, domain.error().message, {}, "", {}}; // lower_to_tiles reports the same error
 }
 

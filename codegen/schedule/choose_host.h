@@ -5,6 +5,7 @@
 
 namespace tessera {
 
-[[nodiscard]] HostChoice choose_host(const BlockFacts& facts, const TunedSchedules* tuned = nullptr);
+[[nodiscard]] HostChoice choose_host(const BlockFacts& facts, const TunedSchedules* tuned = nullptr,
+                                     std::span<const Schedule> without = {});
 
 } // namespace tessera

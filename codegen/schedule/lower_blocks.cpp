@@ -48,6 +48,7 @@ Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const Loo
   std::vector<ScheduledKernel> kernels;
   const BlockFacts facts(graph, nest, domain, device);
   for (BlockChoice& choice : choose_blocks(facts, options, tuned)) {
+    if (options.lowering) *options.lowering = choice.legal.schedule;
     auto k = lower_block(graph, nest, domain, choice.legal, name, options);
     if (!k.ok() && !choice.measured.empty()) continue; // a record of something else
     if (!k.ok()) return k.error();

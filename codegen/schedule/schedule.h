@@ -6,6 +6,7 @@
 #include "fusion/loop_nest.h"
 #include "runtime/executable.h"
 #include <compare>
+#include <span>
 
 namespace tessera {
 
@@ -178,7 +179,9 @@ struct ScheduledKernel {
 struct LoweringOptions {
   bool exact_division = false; // x / s stays a division where s comes from the row's reductions (strict rounding), and
                                // sums are not folded online; false: x * (1 / s)
-  bool records = true;         // schedules that were measured on the target count (schedule_records.h)
+  std::span<const Schedule> without = {}; // schedules that are not to be chosen, since code for them failed
+  Schedule* lowering = nullptr;           // given each schedule before it is lowered
+  bool records = true;                    // schedules that were measured on the target count (schedule_records.h)
 };
 
 // On a GPU (device.kind) a nest has several kernels: for sizes with conditions, and last one for every size. Their
@@ -197,9 +200,11 @@ struct HostChoice {
   PredictedTime predicted; // as ScheduledKernel's, like what follows
   std::string measured;
   std::vector<ExtentRange> extents;
+  bool none = false; // no schedule is legal, but those of `without`
 };
+// `without`: schedules that are not to be chosen, since code for them failed.
 [[nodiscard]] HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device,
-                                         const TunedSchedules* tuned = nullptr);
+                                         const TunedSchedules* tuned = nullptr, std::span<const Schedule> without = {});
 [[nodiscard]] Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule,
                                                      const std::string& name, const LoweringOptions& options = {});
 

@@ -1,4 +1,5 @@
 #include "graph/passes/runner.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
 #include <algorithm>
@@ -32,27 +33,22 @@ void log(const PassStats& stats) {
 
 Result<PassStats> run_step(PassSubject& subject, const PassStep& step, bool verify) {
   const std::string name(step.name);
-  auto fail = [&](Diagnostic d) {
-    d.message = "failed in pass " + name + ": " + d.message;
-    return d;
-  };
   CheckContext context("pass " + name + " on graph " + subject.name());
   PassStats stats;
   stats.name = name;
   stats.nodes_before = subject.size();
   const std::string before = kDebug ? subject.text() : "";
   const Stopwatch watch;
-  auto changed = step.run();
+  failure_point("pass", name);
+  TESSERA_ASSIGN(stats.changed, step.run());
+  failure_point("pass-end", name);
   stats.milliseconds = watch.ms();
-  if (!changed.ok()) return fail(std::move(changed).take_error());
-  stats.changed = *changed;
   stats.level = subject.level();
   stats.nodes_after = subject.size();
   if (kDebug && !stats.changed)
     TESSERA_CHECK(subject.text() == before,
                   "pass " + name + " changed the " + stats.level + " and said that it did not");
-  if (stats.changed && (kDebug || verify))
-    if (auto status = subject.verify(); !status.ok()) return fail(std::move(status).take_error());
+  if (stats.changed && (kDebug || verify)) TESSERA_TRY(subject.verify());
   return stats;
 }
 
@@ -67,7 +63,14 @@ Result<std::vector<PassStats>> run_steps(PassSubject& subject, std::span<const P
     const PassStep& step = steps[i++];
     ++number;
     if (std::find(options.disabled.begin(), options.disabled.end(), step.name) != options.disabled.end()) continue;
-    TESSERA_ASSIGN(PassStats stats, run_step(subject, step, options.verify));
+    auto done = guarded({"pass", step.name}, [&] { return run_step(subject, step, options.verify); });
+    if (!done.ok()) {
+      Diagnostic failed = std::move(done).take_error();
+      failed.message = "failed in pass " + std::string(step.name) + ": " + failed.message;
+      if (options.failed) *options.failed = step.name;
+      return failed;
+    }
+    PassStats stats = std::move(*done);
     log(stats);
     if (stats.changed) dump(subject, options, number, step.name);
     if (stats.changed && step.again_from >= 0) {

@@ -43,8 +43,10 @@ struct PassRunOptions {
   bool verify = false;               // after every changing pass; always on in debug builds
   bool dump = true;                  // to TESSERA_DUMP_DIR, where that is set
   std::string dump_prefix;           // of the files' names
+  std::string* failed = nullptr;     // given the name of the step that failed
 };
-// Errors are prefixed with "failed in pass <name>". In debug builds a pass that changed the subject and said it did not
+// Errors, those of failed checks and exceptions included, are prefixed with "failed in pass <name>"; the subject may then
+// be half changed. In debug builds a pass that changed the subject and said it did not
 // is caught by comparing texts.
 [[nodiscard]] Result<std::vector<PassStats>> run_steps(PassSubject& subject, std::span<const PassStep> steps,
                                                        const PassRunOptions& options);

@@ -1,4 +1,5 @@
 #include "graph/support/check.h"
+#include "graph/support/recover.h"
 #include "graph/support/text.h"
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +13,8 @@ std::vector<std::string>& contexts() {
 }
 } // namespace
 
-void check_failed(const char* condition, const char* file, int line, std::string_view what) {
+namespace {
+[[noreturn]] void print_and_abort(const char* condition, const char* file, int line, std::string_view what) {
   const std::string text = shown(what);
   std::fprintf(stderr, "tessera: internal error: %.*s\n  check: %s\n  at %s:%d\n", static_cast<int>(text.size()),
                text.data(), condition, file, line);
@@ -22,6 +24,17 @@ void check_failed(const char* condition, const char* file, int line, std::string
                "This is a bug in Tessera. Please report it with the model; TESSERA_DUMP_DIR=DIR saves each stage.\n");
   std::fflush(stderr);
   std::abort();
+}
+} // namespace
+
+void check_failed(const char* condition, const char* file, int line, std::string_view what) {
+  if (RecoveryScope::open())
+    throw InternalError(what, condition, std::string(file) + ":" + std::to_string(line), contexts());
+  print_and_abort(condition, file, line, what);
+}
+
+void memory_check_failed(const char* condition, const char* file, int line, std::string_view what) {
+  print_and_abort(condition, file, line, what);
 }
 
 CheckContext::CheckContext(std::string what) { contexts().push_back(std::move(what)); }

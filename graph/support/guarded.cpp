@@ -23,9 +23,15 @@ std::unique_ptr<Diagnostic> blank() noexcept {
 }
 
 // Of the exception that is being handled.
-ErrorCode code_of(std::string& text) {
+ErrorCode code_of(std::string& text, std::vector<std::string>& notes) {
   try {
     throw;
+  } catch (const InternalError& e) {
+    Diagnostic failed = e.diagnostic();
+    text = std::move(failed.message);
+    notes = std::move(failed.notes);
+    notes.emplace_back("this is a bug in Tessera: please report it with the model");
+    return ErrorCode::Internal;
   } catch (const std::bad_alloc&) {
     text = "memory is exhausted";
   } catch (const std::length_error&) {
@@ -67,15 +73,18 @@ Failure exception_as_error(const Doing& doing) noexcept {
   error->code = ErrorCode::OutOfMemory;
   try {
     std::string text;
-    ErrorCode code = code_of(text);
+    std::vector<std::string> notes;
+    ErrorCode code = code_of(text, notes);
     error->message = doing.what;
     if (!doing.name.empty()) error->message.append(" '").append(doing.name).append("'");
     error->message += ": " + text;
     error->code = code;
     if (code == ErrorCode::OutOfMemory)
       error->note("free memory, raise the process's limit (ulimit -v, cgroup), or give smaller inputs");
-    else
+    else if (notes.empty())
       error->note("this is a bug in Tessera: an exception where none is expected");
+    else
+      error->notes = std::move(notes);
   } catch (...) { // no memory for the text
     error->notes.clear();
     error->message = "out of memory"; // needs none: std::string holds that many characters itself

@@ -1,7 +1,8 @@
-// Where exceptions end. Our code throws nothing, but the standard library and others do: std::bad_alloc above all. The
-// entry points of the API, of executors and of threads run inside guarded(), which makes a Diagnostic of what was
-// thrown; in between, destructors release what is held.
+// Where exceptions end. Our code throws nothing but the InternalError of a failed check (recover.h); the standard library
+// and others do: std::bad_alloc above all. The entry points of the API, of executors and of threads run inside
+// guarded(), which makes a Diagnostic of what was thrown; in between, destructors release what is held.
 #pragma once
+#include "graph/support/recover.h"
 #include "graph/support/result.h"
 #include <atomic>
 #include <exception>
@@ -30,6 +31,7 @@ template <class Body>
 [[nodiscard]] std::invoke_result_t<Body> guarded(const Doing& doing, Body&& body) noexcept {
   set_errors_aside();
   try {
+    const RecoveryScope checks_throw;
     return std::forward<Body>(body)();
   } catch (...) {
     return exception_as_error(doing);
@@ -43,6 +45,7 @@ public:
   template <class Body>
   bool run(Body&& body) noexcept {
     try {
+      const RecoveryScope checks_throw;
       std::forward<Body>(body)();
       return true;
     } catch (...) {

@@ -141,7 +141,8 @@ PyObject* metrics(PyObject* self, PyObject*) {
                                                        {"evictions", m.evictions},
                                                        {"swaps", m.swaps},
                                                        {"variant_bytes", m.variant_bytes},
-                                                       {"cached_plans", m.cached_plans}};
+                                                       {"cached_plans", m.cached_plans},
+                                                       {"contained_failures", m.contained_failures}};
     Ref out(PyDict_New());
     if (!out || !put(out.get(), "compile_ms", PyFloat_FromDouble(m.compile_ms)) ||
         !put(out.get(), "blocking_ms", PyFloat_FromDouble(m.blocking_ms)) ||

@@ -56,6 +56,7 @@ class Statistics:
     copied_bytes: int = 0
     operators_left: int = 0  # calls of operators in graphs that run in PyTorch
     fallback_calls: int = 0  # of subgraphs that were compiled and failed when called
+    contained_failures: int = 0  # internal failures of compiles that cost a schedule, a route or a pass: explain() lists them
 
     def reset(self) -> None:
         """Sets every count to 0."""

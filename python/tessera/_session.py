@@ -154,7 +154,7 @@ class Model:
 
         "calls", "errors", "warmups", "new_shapes", "guard_misses", "variants", "compiles", "failed_compiles", "kernels",
         "cached_kernels", "contexts", "blocking_compiles", "background_compiles", "queued_compiles", "evictions", "swaps",
-        "variant_bytes", "cached_plans"; "compile_ms", "blocking_ms", "load_ms"; "memory_limit", "host_bytes", "device_bytes",
+        "variant_bytes", "cached_plans", "contained_failures"; "compile_ms", "blocking_ms", "load_ms"; "memory_limit", "host_bytes", "device_bytes",
         "peak_bytes"; "latency_us", of all calls together, and "latency", calls by time: below 1 us, then from 2**(i-1) to below 2**i for each i.
         """
         return self._session.metrics()

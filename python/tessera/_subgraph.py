@@ -51,6 +51,7 @@ class Subgraph:
         kernels, cached = self.session.kernels
         statistics.kernels += kernels
         statistics.cached_kernels += cached
+        statistics.contained_failures += self.session.metrics()["contained_failures"]
         # Of each input that is a tensor: position, order of its dimensions in memory, whether it is moved to the device.
         self._moved = [i for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].device != device]
         tensors = [(i, n.meta["val"]) for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]

@@ -1,5 +1,6 @@
 #include "runtime/cuda/memory.h"
 #include "graph/support/log.h"
+#include "graph/support/recover.h"
 #include <algorithm>
 #include <cstring>
 
@@ -89,7 +90,7 @@ void Staging::take_out(Slot& slot) {
 }
 
 Result<Staging::Room> Staging::room(size_t wanted, CUstream stream) {
-  TESSERA_CHECK(stream_ == stream || !in_use(), "all copies have arrived before another stream is used");
+  TESSERA_MEMORY_CHECK(stream_ == stream || !in_use(), "all copies have arrived before another stream is used");
   stream_ = stream;
   if (slots_[current_].used == kSlotBytes) {
     TESSERA_TRY(slots_[current_].done->record(stream));

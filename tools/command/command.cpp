@@ -350,8 +350,11 @@ Result<std::unique_ptr<Session>> open_session(const ModelOptions& o, SessionOpti
   progress.clear();
   if (opened.ok())
     for (const auto& w : (*opened)->model_warnings()) say_warning(w);
-  if (opened.ok() && !(*opened)->variants().front()->from_plan) // a compile with warnings is not kept
-    for (const auto& w : (*opened)->variants().front()->compiled->report.plan_warnings) say_warning(w);
+  if (opened.ok() && !(*opened)->variants().front()->from_plan) { // a compile with warnings is not kept
+    const CompileReport& report = (*opened)->variants().front()->compiled->report;
+    for (const auto& w : report.plan_warnings) say_warning(w);
+    for (const auto& c : report.contained) say_warning(c.str());
+  }
   return opened;
 }
 
@@ -383,6 +386,7 @@ Json variant_counts(const std::string& policy, const Session& session) {
           {"bytes_of_specialized", totals.variant_bytes},
           {"compiles", totals.compiles},
           {"failed_compiles", totals.failures},
+          {"contained_failures", totals.contained},
           {"calls_that_compiled", totals.blocking},
           {"background_compiles", totals.background},
           {"evictions", totals.evictions},

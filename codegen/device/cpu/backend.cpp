@@ -31,6 +31,9 @@ public:
                              const CompileOptions& options) override {
     TESSERA_ASSIGN(auto linked, compile_host_kernels(graph, requests, device_, target_, cache, options));
     DeviceCode out;
+    out.contained = std::move(linked.contained);
+    out.failed = std::move(linked.failed);
+    if (!out.failed.empty()) return out;
     for (const auto& o : linked.objects) out.objects.push_back(o.object);
     out.code = linked.module;
     out.reports = std::move(linked.reports);

@@ -1,4 +1,5 @@
 #include "codegen/device/cpu/host_kernels.h"
+#include "codegen/driver/detours.h"
 #include "codegen/driver/same_nests.h"
 #include "codegen/driver/shared_code.h"
 #include "codegen/schedule/own_kernels.h"
@@ -6,6 +7,7 @@
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
+#include <algorithm>
 #include <map>
 
 namespace tessera {
@@ -62,39 +64,91 @@ void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, u
   distinct = std::move(left);
 }
 
+std::optional<Diagnostic> error_of(const Result<std::shared_ptr<const HostCode>>& result) {
+  return result.ok() ? std::nullopt : std::optional(result.error());
+}
+
 class HostKernels {
 public:
   HostKernels(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
               const HostTarget& target, Cache& cache, const CompileOptions& options)
       : graph_(graph), requests_(requests), device_(device), target_(target), cache_(cache), options_(options),
-        seed_(hash128(host_compiler_version(target)).lo), same_(graph) {}
+        seed_(hash128(host_compiler_version(target)).lo) {}
 
   Result<LinkedKernels> run() {
     const Stopwatch watch;
-    out_.kernels.reserve(requests_.size());
-    for (const KernelRequest& request : requests_) {
-      CheckContext context("kernel " + request.name);
-      if (!as_an_earlier_one(request)) TESSERA_TRY(schedule(request));
+    while (true) {
+      begin();
+      TESSERA_TRY(schedule_all());
+      TESSERA_TRY(make_objects());
+      if (!out_.failed.empty()) return std::move(out_);
+      if (again_) continue; // kernels whose code failed have another schedule
+      out_.codegen_ms = watch.ms();
+      const Stopwatch linking;
+      TESSERA_TRY(link());
+      out_.link_ms = linking.ms();
+      if (!out_.failed.empty() || !again_) return std::move(out_);
     }
-    for (const auto& k : out_.kernels)
-      if (auto& d = distinct_[static_cast<size_t>(k.object)]; !d.kernel) d.kernel = &k.scheduled.kernel;
-    share_code(out_.kernels, distinct_, seed_);
-    TESSERA_TRY(make_objects());
-    out_.codegen_ms = watch.ms();
-    const Stopwatch linking;
-    TESSERA_TRY(link());
-    out_.link_ms = linking.ms();
-    return std::move(out_);
   }
 
 private:
+  // Forgets what is made anew in each attempt; objects, failed schedules and what is to be reported stay.
+  void begin() {
+    LinkedKernels fresh;
+    fresh.contained = std::move(out_.contained);
+    out_ = std::move(fresh);
+    out_.kernels.reserve(requests_.size());
+    same_.emplace(graph_);
+    by_text_.clear();
+    distinct_.clear();
+    again_ = false;
+  }
+
+  Status schedule_all() {
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      const KernelRequest& request = requests_[i];
+      CheckContext context("kernel " + request.name);
+      if (as_an_earlier_one(request)) continue;
+      TESSERA_TRY(schedule(i));
+    }
+    if (!out_.failed.empty()) return {};
+    for (const auto& k : out_.kernels)
+      if (auto& d = distinct_[static_cast<size_t>(k.object)]; !d.kernel) d.kernel = &k.scheduled.kernel;
+    share_code(out_.kernels, distinct_, seed_);
+    return {};
+  }
+
+  // A schedule of a request that gives no code: the next one is taken, as long as there are some.
+  void next_schedule(size_t request, const Schedule& schedule, const Diagnostic& error, bool first) {
+    std::vector<Schedule>& without = without_[request];
+    without.push_back(schedule);
+    if (requests_[request].nest == nullptr || without.size() >= kMostSchedules) {
+      fail(request, error);
+      return;
+    }
+    again_ = true;
+    if (!first) return;
+    contain(out_.contained, options_, "kernel " + requests_[request].name, error,
+            "it has the next schedule after '" + print(schedule) + "'", text_of(request));
+  }
+  [[nodiscard]] bool failed(size_t request) const {
+    return std::any_of(out_.failed.begin(), out_.failed.end(),
+                       [&](const FailedKernel& f) { return f.request == request; });
+  }
+  void fail(size_t request, const Diagnostic& error) {
+    if (!failed(request)) out_.failed.push_back({request, error});
+  }
+  [[nodiscard]] std::string text_of(size_t request) const {
+    return requests_[request].nest ? print(graph_, *requests_[request].nest) : "";
+  }
+
   // Reuses the kernel of an earlier request whose nest differs only in the values that it reads and writes.
   bool as_an_earlier_one(const KernelRequest& request) {
     // Texts name the values, so each text is made if requested; a nest with a separate tuner is not shared.
     const bool texts = options_.keep_texts || dump_enabled() || log_enabled(LogChannel::OutputCode);
     if (!request.nest || request.tuned || texts) return false;
-    const auto first = same_.find_or_add(*request.nest, out_.kernels.size());
-    if (!first) return false;
+    const auto first = same_->find_or_add(*request.nest, out_.kernels.size());
+    if (!first || failed(*first)) return false;
     const FixedSchedules* before = requests_[*first].pinned;
     if (!request.pinned != !before || (before && request.pinned->list() != before->list())) return false;
     ScheduledKernel& model = out_.kernels[*first].scheduled;
@@ -115,9 +169,30 @@ private:
     return true;
   }
 
-  // The nest's tile kernel with the measured schedule, else with the cost model's.
-  Result<ScheduledKernel> lower(const KernelRequest& request, KernelReport& report) {
+  // The nest's tile kernel with the measured schedule, else with the cost model's; where that fails, with the next one.
+  Result<ScheduledKernel> lower(size_t index, KernelReport& report) {
+    const KernelRequest& request = requests_[index];
+    const TunedSchedules* tuned = schedules_for(request, options_);
+    while (true) {
+      std::vector<Schedule>& without = without_[index];
+      auto made =
+          guarded({"scheduling kernel", request.name}, [&] { return attempt(request, tuned, without, report); });
+      if (made.ok() || !may_detour(made.error())) return made;
+      const Schedule failed = report.schedule;
+      if (without.size() + 1 >= kMostSchedules || std::find(without.begin(), without.end(), failed) != without.end())
+        return made;
+      without.push_back(failed);
+      report = {};
+      report.name = request.name;
+      contain(out_.contained, options_, "kernel " + request.name, made.error(),
+              "it has the next schedule after '" + print(failed) + "'", text_of(index));
+    }
+  }
+
+  Result<ScheduledKernel> attempt(const KernelRequest& request, const TunedSchedules* tuned,
+                                  std::span<const Schedule> without, KernelReport& report) {
     auto by = [&](HostChoice choice) -> Result<ScheduledKernel> {
+      failure_point("lower");
       report.schedule = choice.schedule;
       report.why = choice.why;
       report.predicted = choice.predicted;
@@ -129,28 +204,35 @@ private:
       k.measured = std::move(choice.measured);
       return k;
     };
-    HostChoice choice = choose_schedule(graph_, *request.nest, device_, schedules_for(request, options_));
+    failure_point("schedule");
+    HostChoice choice = choose_schedule(graph_, *request.nest, device_, tuned, without);
+    if (choice.none) return Diagnostic(ErrorCode::CodegenError, "no schedule is left");
     if (choice.measured.empty()) return by(std::move(choice));
     report.tuned.push_back(choice.measured);
     auto lowered = by(std::move(choice));
     if (lowered.ok()) return lowered;
     report.tuned.clear(); // an invalid record must not fail the compilation
-    return by(choose_schedule(graph_, *request.nest, device_));
+    choice = choose_schedule(graph_, *request.nest, device_, nullptr, without);
+    if (choice.none) return Diagnostic(ErrorCode::CodegenError, "no schedule is left");
+    return by(std::move(choice));
   }
 
-  Status schedule(const KernelRequest& request) {
+  Status schedule(size_t index) {
+    const KernelRequest& request = requests_[index];
     KernelReport report;
     report.name = request.name;
     LinkedKernel linked;
-    if (request.nest) {
-      TESSERA_ASSIGN(linked.scheduled, lower(request, report));
-      check_pinned(graph_, request, device_, report);
-    } else {
-      TESSERA_ASSIGN(auto own, lower_own_kernel(graph_, graph_.node(request.node), device_, "kernel"));
-      linked.scheduled = std::move(own.back());
-      report.schedule = linked.scheduled.schedule;
-      report.why = linked.scheduled.why;
+    auto scheduled = request.nest ? lower(index, report) : lower_own(request, report);
+    if (!scheduled.ok()) {
+      if (!may_detour(scheduled.error())) return std::move(scheduled).failure();
+      fail(index, scheduled.error());
+      linked.object = -1;
+      out_.kernels.push_back(std::move(linked)); // numbers of kernels are those of requests
+      out_.reports.push_back(std::move(report));
+      return {};
     }
+    linked.scheduled = std::move(*scheduled);
+    if (request.nest) check_pinned(graph_, request, device_, report);
     tile::Kernel& kernel = linked.scheduled.kernel;
     if (dump_enabled()) write_dump(request.name + ".tile", tile::print(kernel));
     const Hash128 key = hash128(anonymous_text(kernel), seed_);
@@ -164,15 +246,31 @@ private:
     return {};
   }
 
+  Result<ScheduledKernel> lower_own(const KernelRequest& request, KernelReport& report) {
+    return guarded({"scheduling kernel", request.name}, [&]() -> Result<ScheduledKernel> {
+      failure_point("own");
+      TESSERA_ASSIGN(auto own, lower_own_kernel(graph_, graph_.node(request.node), device_, "kernel"));
+      report.schedule = own.back().schedule;
+      report.why = own.back().why;
+      return std::move(own.back());
+    });
+  }
+
   // One object for each distinct text.
   Status make_objects() {
+    if (!out_.failed.empty()) return {};
     std::vector<Made> made(distinct_.size());
     compile_each(distinct_.size(), options_, [&](size_t i) { make(distinct_[i], made[i]); });
-    for (auto& m : made) {
-      if (m.error) return std::move(*m.error);
+    std::vector<std::optional<Diagnostic>> errors;
+    for (size_t i = 0; i < made.size(); ++i) {
+      Made& m = made[i];
+      if (m.error && !may_detour(*m.error)) return std::move(*m.error);
+      errors.push_back(std::move(m.error));
       (m.cached ? out_.hits : out_.misses)++;
       out_.objects.push_back(std::move(m.object));
     }
+    if (without_code(errors)) return {};
+    made_before_.clear();
     for (size_t i = 0; i < out_.kernels.size(); ++i) {
       const auto object = static_cast<size_t>(out_.kernels[i].object);
       KernelReport& report = out_.reports[i];
@@ -186,6 +284,24 @@ private:
     return {};
   }
 
+  // Gives the requests of objects with an error another schedule. False: there are none.
+  bool without_code(const std::vector<std::optional<Diagnostic>>& errors) {
+    bool any = false;
+    for (size_t i = 0; i < errors.size(); ++i) {
+      any = any || errors[i];
+      if (!errors[i]) made_before_[distinct_[i].key] = out_.objects[i]; // not once more
+    }
+    if (!any) return false;
+    std::vector<bool> told(errors.size()); // kernels of one text fail together
+    for (size_t i = 0; i < out_.kernels.size(); ++i) {
+      const auto object = static_cast<size_t>(out_.kernels[i].object);
+      if (!errors[object]) continue;
+      next_schedule(i, out_.kernels[i].scheduled.schedule, *errors[object], !told[object]);
+      told[object] = true;
+    }
+    return true;
+  }
+
   struct Made {
     std::optional<Diagnostic> error;
     CompiledObject object;
@@ -194,7 +310,18 @@ private:
   };
   // May run on any thread.
   void make(const DistinctKernel& distinct, Made& m) const {
+    const Status done = guarded({"compiling kernel", distinct.first_user}, [&]() -> Status {
+      make_guarded(distinct, m);
+      return {};
+    });
+    if (!done.ok()) m.error = done.error();
+  }
+  void make_guarded(const DistinctKernel& distinct, Made& m) const {
     const Stopwatch watch;
+    if (auto before = made_before_.find(distinct.key); before != made_before_.end()) {
+      m.object = before->second;
+      return;
+    }
     if (options_.cancelled && options_.cancelled()) {
       m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
       return;
@@ -204,8 +331,7 @@ private:
       m.object = {distinct.kernel->name, std::move(*bytes), ""};
       m.cached = true;
     } else {
-      auto compiled = guarded({"compiling kernel", distinct.first_user},
-                              [&, k = distinct.kernel] { return compile_host_kernel(*k, target_, want_ir); });
+      auto compiled = compile_host_kernel(*distinct.kernel, target_, want_ir);
       if (!compiled) {
         m.error = compiled.error();
         return;
@@ -222,8 +348,15 @@ private:
                  {made.object.data(), made.object.size()});
   }
 
+  [[nodiscard]] static Result<std::shared_ptr<const HostCode>> linked(std::span<const CompiledObject> objects) {
+    return guarded("linking", [&] {
+      if (!objects.empty()) failure_point("link");
+      return link_host_objects(objects);
+    });
+  }
+
   Status link() {
-    auto module = link_host_objects(out_.objects);
+    auto module = linked(out_.objects);
     if (!module && out_.hits > 0) {
       // A cached object with a valid checksum that does not link was made by another compiler: recompile everything,
       // once.
@@ -231,9 +364,16 @@ private:
         TESSERA_ASSIGN(out_.objects[i], compile_host_kernel(*distinct_[i].kernel, target_, false));
         store(distinct_[i], out_.objects[i]);
       }
-      module = link_host_objects(out_.objects);
+      module = linked(out_.objects);
     }
-    if (!module) return module.error();
+    if (!module) {
+      if (!may_detour(module.error())) return module.error();
+      std::vector<std::optional<Diagnostic>> errors; // which ones do not link
+      for (const CompiledObject& object : out_.objects) errors.push_back(error_of(linked(std::span(&object, 1))));
+      if (without_code(errors)) return {};
+      module = linked(out_.objects); // each of them does
+      if (!module) return module.error();
+    }
     out_.module = *module;
     for (auto& k : out_.kernels) {
       k.function = out_.module->find(k.symbol);
@@ -242,6 +382,8 @@ private:
     return {};
   }
 
+  static constexpr size_t kMostSchedules = 4; // of a kernel that are tried
+
   const Graph& graph_;
   std::span<const KernelRequest> requests_;
   const Target& device_;
@@ -249,10 +391,13 @@ private:
   Cache& cache_;
   const CompileOptions& options_;
   uint64_t seed_; // seed of hashes: the compiler's version
-  SameNests same_;
+  std::optional<SameNests> same_;
   std::map<Hash128, int> by_text_; // index into distinct_
   DistinctKernels distinct_;       // one for each object
   LinkedKernels out_;
+  std::map<size_t, std::vector<Schedule>> without_; // by request: schedules that gave no code
+  std::map<Hash128, CompiledObject> made_before_;   // by earlier attempts
+  bool again_ = false;                              // a request has another schedule now
 };
 
 } // namespace

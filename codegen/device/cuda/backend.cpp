@@ -29,6 +29,9 @@ Result<DeviceCode> CudaBackend::compile(const Graph& graph, std::span<const Kern
                                         const CompileOptions& options) {
   TESSERA_ASSIGN(auto made, compile_gpu_kernels(graph, requests, device_, target_, cache, options, kernels_));
   DeviceCode out;
+  out.contained = std::move(made.contained);
+  out.failed = std::move(made.failed);
+  if (!out.failed.empty()) return out;
   out.objects = std::move(made.objects);
   out.reports = std::move(made.reports);
   out.warnings = warnings_;

@@ -1,4 +1,5 @@
 #include "codegen/device/cuda/gpu_kernels.h"
+#include "codegen/driver/detours.h"
 #include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
@@ -35,6 +36,8 @@ std::string when(const ScheduledKernel& k) {
   return text;
 }
 
+constexpr size_t kMostSchedules = 4; // of a kernel that are tried where code for them fails
+
 // Compilation of one distinct text.
 struct Made {
   const tile::Kernel* kernel = nullptr;
@@ -55,6 +58,15 @@ struct Compiler {
   const std::function<bool()>& cancelled;
 
   void make(const Hash128& key, Made& m) const {
+    const Status done = guarded({"compiling kernel", m.first_user}, [&]() -> Status {
+      make_guarded(key, m);
+      return {};
+    });
+    if (!done.ok()) m.error = done.error();
+  }
+
+private:
+  void make_guarded(const Hash128& key, Made& m) const {
     const Stopwatch watch;
     if (cancelled && cancelled()) {
       m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
@@ -63,18 +75,13 @@ struct Compiler {
     if (!keep_ir && from_cache(key, m)) {
       m.cached = true;
     } else {
-      auto compiled = guarded({"compiling kernel", m.first_user}, [&]() -> Status {
-        compile(m);
-        return {};
-      });
-      if (!compiled.ok()) m.error = std::move(compiled).take_error();
+      compile(m);
       // A failed assembly is not cached.
       if (!m.error && !m.not_assembled) store(key, m);
     }
     m.ms = watch.ms();
   }
 
-private:
   void store(const Hash128& key, const Made& m) const {
     const std::vector<char> bytes = cuda::encode(m.object);
     cache.store(EntryKind::Kernel, key, kernel_origin(gpu_compiler_version(target), m.first_user),
@@ -140,7 +147,10 @@ private:
     o.dependent_launch = code->dependent_launch;
     m.llvm_ir = std::move(code->llvm_ir);
     if (!gpu.assembler) return;
-    auto cubin = gpu.assembler->assemble(o.ptx, arch);
+    auto cubin = guarded({"assembling kernel", m.first_user}, [&] {
+      failure_point("assemble");
+      return gpu.assembler->assemble(o.ptx, arch);
+    });
     if (!cubin) {
       m.not_assembled = cubin.error();
       return;
@@ -177,10 +187,72 @@ std::string heading(const GpuVariant& v, const cuda::CodeObject& o) {
   return text + "\n";
 }
 
+// What attempts to compile the same kernels have found out.
+struct Attempts {
+  std::map<size_t, std::vector<Schedule>> without; // by request: schedules that gave no code
+  std::map<Hash128, Made> made;                    // good ones
+  std::vector<ContainedFailure> contained;
+  bool again = false; // a request has another schedule now
+};
+
+// The kernels of one request; where a schedule fails, those of the next one.
+Result<std::vector<ScheduledKernel>> schedule(const Graph& graph, const KernelRequest& request, const Target& device,
+                                              const CompileOptions& options, bool tuned, std::vector<Schedule>& without,
+                                              std::vector<ContainedFailure>& contained) {
+  while (true) {
+    Schedule at;
+    auto made = guarded({"scheduling kernel", request.name}, [&]() -> Result<std::vector<ScheduledKernel>> {
+      failure_point(request.nest ? "schedule" : "own");
+      if (request.attention) return attention_by_blocks(graph, *request.attention, "kernel");
+      if (!request.nest) return lower_own_kernel(graph, graph.node(request.node), device, "kernel");
+      LoweringOptions lowering;
+      lowering.exact_division = options.strict_rounding;
+      lowering.records = tuned && options.records;
+      lowering.without = without;
+      lowering.lowering = &at;
+      auto list = lower_for_gpu(graph, *request.nest, device, "kernel", lowering,
+                                tuned ? schedules_for(request, options) : nullptr);
+      failure_point("lower");
+      if (list.ok() && list->empty() && !without.empty())
+        return Diagnostic(ErrorCode::CodegenError, "no schedule is left");
+      return list;
+    });
+    if (made.ok() || !request.nest || !may_detour(made.error())) return made;
+    if (without.size() + 1 >= kMostSchedules || std::find(without.begin(), without.end(), at) != without.end())
+      return made;
+    without.push_back(at);
+    contain(contained, options, "kernel " + request.name, made.error(),
+            "it has the next schedule after '" + print(at) + "'", print(graph, *request.nest));
+  }
+}
+
+// Gives requests whose code failed another schedule, as long as there are some.
+void without_code(const Graph& graph, std::span<const KernelRequest> requests, const CompileOptions& options,
+                  const std::vector<Made>& made, GpuKernels& out, Attempts& attempts) {
+  std::vector<bool> told(made.size()); // kernels of one text fail together
+  for (size_t i = 0; i < out.kernels.size(); ++i)
+    for (const GpuVariant& v : out.kernels[i].variants) {
+      const auto object = static_cast<size_t>(v.object);
+      if (!made[object].error) continue;
+      std::vector<Schedule>& without = attempts.without[i];
+      without.push_back(v.scheduled.schedule);
+      if (requests[i].nest == nullptr || without.size() >= kMostSchedules) {
+        out.failed.push_back({i, *made[object].error});
+        break;
+      }
+      attempts.again = true;
+      if (!told[object])
+        contain(attempts.contained, options, "kernel " + requests[i].name, *made[object].error,
+                "it has the next schedule after '" + print(v.scheduled.schedule) + "'",
+                print(graph, *requests[i].nest));
+      told[object] = true;
+    }
+}
+
 // `tuned`: use measured schedules.
 Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
                                const GpuTarget& target, Cache& cache, const CompileOptions& options,
-                               const GpuKernelOptions& gpu, bool tuned) {
+                               const GpuKernelOptions& gpu, bool tuned, Attempts& attempts) {
   const Stopwatch watch;
   GpuKernels out;
   bool keep = options.keep_texts || dump_enabled();
@@ -195,20 +267,17 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
   std::vector<Hash128> keys;
   std::vector<Made> made;
   out.kernels.reserve(requests.size());
-  for (const auto& request : requests) {
+  attempts.again = false;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const KernelRequest& request = requests[i];
     CheckContext context("kernel " + request.name);
-    std::vector<ScheduledKernel> scheduled;
-    if (request.nest) {
-      const TunedSchedules* measured = schedules_for(request, options);
-      TESSERA_ASSIGN(scheduled,
-                     lower_for_gpu(graph, *request.nest, device, "kernel",
-                                   {.exact_division = options.strict_rounding, .records = tuned && options.records},
-                                   tuned ? measured : nullptr));
-    } else if (request.attention) {
-      scheduled = attention_by_blocks(graph, *request.attention, "kernel");
-    } else {
-      TESSERA_ASSIGN(scheduled, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
+    auto list = schedule(graph, request, device, options, tuned, attempts.without[i], attempts.contained);
+    if (!list.ok()) {
+      if (!may_detour(list.error())) return std::move(list).failure();
+      out.failed.push_back({i, list.error()});
+      continue;
     }
+    std::vector<ScheduledKernel> scheduled = std::move(*list);
     TESSERA_CHECK(!scheduled.empty() && scheduled.back().conditions.empty() &&
                       !tile::needs_cooperative_launch(scheduled.back().kernel),
                   "kernel " + request.name);
@@ -227,14 +296,33 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     }
     out.kernels.push_back(std::move(kernel));
   }
+  if (!out.failed.empty()) return out;
   for (const auto& k : out.kernels) // after the kernels are at their final addresses
     for (const auto& v : k.variants)
       if (auto& m = made[static_cast<size_t>(v.object)]; !m.kernel) m.kernel = &v.scheduled.kernel;
 
-  compile_each(made.size(), options, [&](size_t i) { compiler.make(keys[i], made[i]); });
+  compile_each(made.size(), options, [&](size_t i) {
+    if (auto before = attempts.made.find(keys[i]); before != attempts.made.end()) {
+      const tile::Kernel* kernel = made[i].kernel;
+      made[i] = before->second;
+      made[i].kernel = kernel;
+      return;
+    }
+    compiler.make(keys[i], made[i]);
+  });
 
+  bool any = false;
+  for (const Made& m : made) {
+    if (m.error && !may_detour(*m.error)) return *m.error;
+    any = any || m.error;
+  }
+  if (any) {
+    for (size_t i = 0; i < made.size(); ++i)
+      if (!made[i].error) attempts.made[keys[i]] = made[i];
+    without_code(graph, requests, options, made, out, attempts);
+    return out;
+  }
   for (auto& m : made) {
-    if (m.error) return std::move(*m.error);
     (m.cached ? out.hits : out.misses)++;
     if (m.not_assembled) {
       auto text = m.not_assembled->message + "; the driver assembles kernel " + m.first_user + " when it is loaded";
@@ -297,13 +385,23 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
 Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
                                        const Target& device, const GpuTarget& target, Cache& cache,
                                        const CompileOptions& options, const GpuKernelOptions& gpu) {
-  auto out = compile_all(graph, requests, device, target, cache, options, gpu, true);
+  auto attempt = [&](bool tuned) {
+    Attempts attempts;
+    auto out = compile_all(graph, requests, device, target, cache, options, gpu, tuned, attempts);
+    while (out.ok() && out->failed.empty() && attempts.again)
+      out = compile_all(graph, requests, device, target, cache, options, gpu, tuned, attempts);
+    if (out.ok()) out->contained = std::move(attempts.contained);
+    return out;
+  };
+  auto out = attempt(true);
   bool tuned = options.tuned || options.records ||
                std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned || r.pinned; });
-  if (out.ok() || !tuned || out.error().code == ErrorCode::Cancelled) return out;
+  if ((out.ok() && out->failed.empty()) || !tuned || (!out.ok() && !may_detour(out.error()))) return out;
   // An invalid record must not fail the compilation.
-  auto plain = compile_all(graph, requests, device, target, cache, options, gpu, false);
-  if (plain.ok()) plain->warnings.push_back("tuned schedules are ignored: " + out.error().message);
+  const Diagnostic why = out.ok() ? out->failed.front().error : out.error();
+  auto plain = attempt(false);
+  if (!plain.ok() || !plain->failed.empty()) return out;
+  plain->warnings.push_back("tuned schedules are ignored: " + why.message);
   return plain;
 }
 

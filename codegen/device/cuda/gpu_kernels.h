@@ -1,7 +1,7 @@
 // Loop nests to code objects for an NVIDIA GPU: schedules, tile kernels, PTX, cubins (from the cache, or LLVM and the
 // assembler, on all cores). Needs no GPU. Kernels whose texts differ only in names are compiled once.
 #pragma once
-#include "codegen/driver/kernels.h"
+#include "codegen/device/backend.h"
 #include "codegen/llvm/gpu_compiler.h"
 #include "runtime/cuda/assembler.h"
 
@@ -25,8 +25,10 @@ struct GpuKernels {
   // By request. `schedule` is the last variant's. Texts hold all variants, each with a heading: its launch condition,
   // registers and spills.
   std::vector<KernelReport> reports;
-  std::vector<std::string> warnings; // spills, no assembler; each once
-  int hits = 0, misses = 0;          // of the cache, by distinct text
+  std::vector<FailedKernel> failed;        // if there are any, nothing else is valid
+  std::vector<ContainedFailure> contained; // schedules and code that others took the place of
+  std::vector<std::string> warnings;       // spills, no assembler; each once
+  int hits = 0, misses = 0;                // of the cache, by distinct text
   double codegen_ms = 0;
 };
 struct GpuKernelOptions {

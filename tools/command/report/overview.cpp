@@ -226,6 +226,13 @@ std::string overview(const Json& j, bool color) {
     out += "\n" + paint.bold("warnings") + "\n";
     for (const Json& w : warnings) out += "  " + text_of(w) + "\n";
   }
+  if (auto failures = j.find("contained"); failures != j.end() && !failures->empty()) {
+    out += "\n" + paint.bold("internal failures") + "\n";
+    for (const Json& f : *failures)
+      out += "  " + text_of(f.at("code")) + " " + text_of(f.at("where")) + ": " + text_of(f.at("message")) +
+             "; instead, " + text_of(f.at("instead")) +
+             (text_of(f.at("saved")).empty() ? "" : "; saved in " + text_of(f.at("saved"))) + "\n";
+  }
   return out + "\n" +
          paint.dim(
              wrapped("next: --full for everything; --kernel N, --op NAME, --why-not A B, --memory, --guards, --ir tile "
