@@ -9,6 +9,7 @@
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
 #include <algorithm>
+#include <utility>
 
 namespace tessera {
 
@@ -188,6 +189,8 @@ private:
     CompileReport& report = out_.report;
     report.plan = std::move(planned_->plan());
     report.constants = std::move(planned_->constants());
+    for (ContainedFailure& failure : std::exchange(report.constants.contained, {}))
+      report.contained.push_back(std::move(failure));
     if (log_enabled(LogChannel::Fusion)) log_write(LogChannel::Fusion, print(*out_.graph, report.plan));
     if (dump_enabled()) {
       write_dump(dump_prefix_ + "graph.txt", print(*out_.graph));
@@ -212,7 +215,7 @@ private:
       contain(report.contained, options_, "generating code", made.error(), "the host runs every operator", text);
     }
     for (const auto& [g, error] : failed) {
-      const std::string instead = may_detour(error) ? detours_.around(*out_.graph, *groups[g], error) : "";
+      const std::string instead = may_detour(error) ? detours_.around(*out_.graph, report.plan, *groups[g], error) : "";
       if (instead.empty()) return error;
       contain(report.contained, options_, groups[g]->name, error, instead, text);
     }

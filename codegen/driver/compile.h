@@ -36,6 +36,14 @@ struct KernelReport {
   bool from_cache = false;
   double compile_ms = 0;
 };
+// A failed check, fatal error of LLVM or exception while compiling, and what was done in another way (detours.h).
+struct ContainedFailure {
+  std::string where; // "pass cse", "kernel k3_softmax"
+  Diagnostic error;
+  std::string instead;                   // "each of its operators is planned alone"
+  std::string saved;                     // the file with graph and plan; empty: none could be written
+  [[nodiscard]] std::string str() const; // one line
+};
 // Values without inputs: those that were computed at compile time (besides the pass `fold`), and those that were not.
 struct FoldedConstants {
   struct Left {
@@ -46,15 +54,8 @@ struct FoldedConstants {
   int values = 0;
   int64_t bytes = 0;
   double milliseconds = 0;
-  std::vector<Left> left; // computed at every call
-};
-// A failed check, fatal error of LLVM or exception while compiling, and what was done in another way (detours.h).
-struct ContainedFailure {
-  std::string where; // "pass cse", "kernel k3_softmax"
-  Diagnostic error;
-  std::string instead;                   // "each of its operators is planned alone"
-  std::string saved;                     // the file with graph and plan; empty: none could be written
-  [[nodiscard]] std::string str() const; // one line
+  std::vector<Left> left;                  // computed at every call
+  std::vector<ContainedFailure> contained; // of the compiles that computed them
 };
 // The report of a compilation, for `explain`.
 struct CompileReport {

@@ -94,7 +94,7 @@ bool Detours::all_on_host(const Graph& graph, const Diagnostic& error) {
   return changed;
 }
 
-std::string Detours::around(const Graph& graph, const Group& group, const Diagnostic& error) {
+std::string Detours::around(const Graph& graph, const FusionPlan& plan, const Group& group, const Diagnostic& error) {
   if (group.kind == Group::Kind::Host || group.kind == Group::Kind::Alias) return "";
   constexpr int kRounds = 3; // after which a kernel of several operators goes to the host at once
   const bool attention =
@@ -107,6 +107,14 @@ std::string Detours::around(const Graph& graph, const Group& group, const Diagno
       nodes.push_back(id);
   }
   if (group.kind == Group::Kind::Control) nodes = {group.node};
+  if (nodes.empty()) { // a plan made it for an attention, which reads its result
+    bool changed = false;
+    for (const Group* reader : flat_groups(plan))
+      for (ValueId v : reader->attention.out.value.valid() ? group.writes : std::vector<ValueId>())
+        if (std::find(reader->reads.begin(), reader->reads.end(), v) != reader->reads.end())
+          changed = plan_.in_steps.insert(reader->attention.out.value).second || changed;
+    return changed ? "the attention that reads it is planned in steps" : "";
+  }
   const bool several = nodes.size() > 1 && rounds_ < kRounds;
   bool changed = false;
   if (several) {

@@ -37,7 +37,8 @@ public:
   // False: the pass may not be left out, or was.
   [[nodiscard]] bool leave_out(const std::string& pass);
   // What is done instead of the group; empty: there is no other way.
-  [[nodiscard]] std::string around(const Graph& graph, const Group& group, const Diagnostic& error);
+  [[nodiscard]] std::string around(const Graph& graph, const FusionPlan& plan, const Group& group,
+                                   const Diagnostic& error);
   // The host is to run every operator. False: it is already.
   [[nodiscard]] bool all_on_host(const Graph& graph, const Diagnostic& error);
   void next_round() { ++rounds_; }

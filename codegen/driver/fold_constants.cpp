@@ -213,6 +213,7 @@ private:
     host.cache_dir = options_.cache_dir;
     host.fold_bytes = -1;
     TESSERA_ASSIGN(Compiled compiled, compile(std::move(part), host, "constants-"));
+    for (ContainedFailure& failure : compiled.report.contained) out_.contained.push_back(std::move(failure));
     ExecutorOptions run;
     run.pool = ThreadPool::create(options_.threads);
     TESSERA_ASSIGN(auto executor, Executor::create({compiled.executable}, run));

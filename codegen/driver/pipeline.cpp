@@ -43,6 +43,7 @@ Result<bool> Compilation::fuse() {
   TESSERA_ASSIGN(plan_, plan_or_less());
   for (PlanFailure& failure : plan_->failures) failures_.push_back(std::move(failure));
   plan_->failures.clear();
+  if (!failures_.empty()) TESSERA_TRY(tessera::verify(graph_, *plan_));
   return true;
 }
 

@@ -197,7 +197,7 @@ struct Attempts {
 
 // The kernels of one request; where a schedule fails, those of the next one.
 Result<std::vector<ScheduledKernel>> schedule(const Graph& graph, const KernelRequest& request, const Target& device,
-                                              const CompileOptions& options, bool tuned, std::vector<Schedule>& without,
+                                              const CompileOptions& options, std::vector<Schedule>& without,
                                               std::vector<ContainedFailure>& contained) {
   while (true) {
     Schedule at;
@@ -207,11 +207,10 @@ Result<std::vector<ScheduledKernel>> schedule(const Graph& graph, const KernelRe
       if (!request.nest) return lower_own_kernel(graph, graph.node(request.node), device, "kernel");
       LoweringOptions lowering;
       lowering.exact_division = options.strict_rounding;
-      lowering.records = tuned && options.records;
+      lowering.records = options.records;
       lowering.without = without;
       lowering.lowering = &at;
-      auto list = lower_for_gpu(graph, *request.nest, device, "kernel", lowering,
-                                tuned ? schedules_for(request, options) : nullptr);
+      auto list = lower_for_gpu(graph, *request.nest, device, "kernel", lowering, schedules_for(request, options));
       failure_point("lower");
       if (list.ok() && list->empty() && !without.empty())
         return Diagnostic(ErrorCode::CodegenError, "no schedule is left");
@@ -249,10 +248,9 @@ void without_code(const Graph& graph, std::span<const KernelRequest> requests, c
     }
 }
 
-// `tuned`: use measured schedules.
 Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
                                const GpuTarget& target, Cache& cache, const CompileOptions& options,
-                               const GpuKernelOptions& gpu, bool tuned, Attempts& attempts) {
+                               const GpuKernelOptions& gpu, Attempts& attempts) {
   const Stopwatch watch;
   GpuKernels out;
   bool keep = options.keep_texts || dump_enabled();
@@ -271,7 +269,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
   for (size_t i = 0; i < requests.size(); ++i) {
     const KernelRequest& request = requests[i];
     CheckContext context("kernel " + request.name);
-    auto list = schedule(graph, request, device, options, tuned, attempts.without[i], attempts.contained);
+    auto list = schedule(graph, request, device, options, attempts.without[i], attempts.contained);
     if (!list.ok()) {
       if (!may_detour(list.error())) return std::move(list).failure();
       out.failed.push_back({i, list.error()});
@@ -385,24 +383,12 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
 Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
                                        const Target& device, const GpuTarget& target, Cache& cache,
                                        const CompileOptions& options, const GpuKernelOptions& gpu) {
-  auto attempt = [&](bool tuned) {
-    Attempts attempts;
-    auto out = compile_all(graph, requests, device, target, cache, options, gpu, tuned, attempts);
-    while (out.ok() && out->failed.empty() && attempts.again)
-      out = compile_all(graph, requests, device, target, cache, options, gpu, tuned, attempts);
-    if (out.ok()) out->contained = std::move(attempts.contained);
-    return out;
-  };
-  auto out = attempt(true);
-  bool tuned = options.tuned || options.records ||
-               std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned || r.pinned; });
-  if ((out.ok() && out->failed.empty()) || !tuned || (!out.ok() && !may_detour(out.error()))) return out;
-  // An invalid record must not fail the compilation.
-  const Diagnostic why = out.ok() ? out->failed.front().error : out.error();
-  auto plain = attempt(false);
-  if (!plain.ok() || !plain->failed.empty()) return out;
-  plain->warnings.push_back("tuned schedules are ignored: " + why.message);
-  return plain;
+  Attempts attempts;
+  auto out = compile_all(graph, requests, device, target, cache, options, gpu, attempts);
+  while (out.ok() && out->failed.empty() && attempts.again)
+    out = compile_all(graph, requests, device, target, cache, options, gpu, attempts);
+  if (out.ok()) out->contained = std::move(attempts.contained);
+  return out;
 }
 
 KernelLaunch gpu_launch(const std::string& name, const GpuKernel& kernel,
