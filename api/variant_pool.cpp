@@ -85,6 +85,7 @@ Status VariantPool::open() {
     totals_.compiles += v->from_file ? 0 : 1;
     totals_.cached_plans += v->from_plan ? 1 : 0;
     totals_.kernels += v->kernels;
+    totals_.contained += v->contained;
     totals_.cached_kernels += v->cached_kernels;
   }
   (from_file_ ? totals_.load_ms : totals_.ms) = watch.ms();

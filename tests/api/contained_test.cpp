@@ -88,7 +88,7 @@ TEST_F(ContainedFailures, OfAnotherVariant) {
     ASSERT_TRUE(inject_failure(stage.name));
     expect_right(model, sized(3, 2), session->run(sized(3, 2)));
     inject_failure("");
-    for (int64_t i = 1; i < 3; ++i) expect_right(model, sized(i, i), session->run(sized(i, i)));
+    expect_right(model, sized(1, 2), session->run(sized(1, 2)));
   }
 }
 
