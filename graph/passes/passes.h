@@ -25,7 +25,7 @@ namespace tessera::passes {
 // yield what takes the place of its results: one value each, appended nodes or old ones, an invalid value where a
 // result stays; an empty vector changes nothing. Appended nodes are visited, too, before the node's users. Replaced
 // values give their names and contents to their successors; nodes without a result left are removed. Linear but for
-// what rules do.
+// what rules do. A rule whose nodes are rewritten again and again, deeper than the graph has nodes, is an Internal error.
 class Sweep {
 public:
   explicit Sweep(Graph& graph) : graph_(graph) {}
@@ -34,13 +34,15 @@ public:
   [[nodiscard]] Result<bool> run(const Rule& rule);
 
 private:
-  [[nodiscard]] Status visit(NodeId id, const Rule& rule, int depth);
+  [[nodiscard]] Status visit(NodeId first, const Rule& rule);
+  [[nodiscard]] Status finish(NodeId id, const std::vector<ValueId>& values);
   [[nodiscard]] ValueId resolve(ValueId v);
   [[nodiscard]] Status replace(ValueId from, ValueId to, const Location& where);
 
   Graph& graph_;
   std::vector<ValueId> by_value_;
   std::vector<NodeId> emptied_;
+  size_t deepest_ = 0; // levels of nodes that rules append for nodes that rules have appended
 };
 
 // Rules of `simplify`, of which the first that applies counts; an invalid value: none does.

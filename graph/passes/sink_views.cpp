@@ -4,6 +4,10 @@
 // A view costs nothing wherever it stands, but what stands before it can join whoever makes x: the scale of a query
 // that was reshaped into heads becomes part of the projection, whose result is then written in its own order; a scale
 // behind repeated heads is applied once to each head that there is.
+//
+// An operator moves past one view after the other, and views of views become one on the way, so that a chain in which
+// the two alternate is left with few views. Where views do not compose, the k-th operator of such a chain moves past k of
+// them: the pass ends when it has added a few nodes for each node of the graph.
 #include "graph/passes/passes.h"
 #include <algorithm>
 
@@ -22,9 +26,16 @@ bool one_element(const TensorType& type) {
 } // namespace
 
 Result<bool> sink_views(Graph& graph, const PassOptions&) {
+  constexpr int kAdded = 8; // nodes for each node of the graph
+  const int most = (1 + kAdded) * graph.node_count();
   return Sweep(graph).run([&](NodeId id) -> Result<std::vector<ValueId>> {
     const Node node = graph.node(id);
     const std::vector<ValueId> nothing;
+    if (graph.node_count() >= most) return nothing;
+    if (keeps_elements(&node)) {
+      TESSERA_ASSIGN(const ValueId composed, simplify_view(graph, id));
+      return composed.valid() ? std::vector<ValueId>{composed} : nothing;
+    }
     if (!node.op->pointwise() || node.results.size() != 1 || node.op->side_effect) return nothing;
     ValueId viewed;
     for (ValueId v : node.operands) {

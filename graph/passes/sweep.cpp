@@ -41,15 +41,7 @@ Status Sweep::replace(ValueId from, ValueId to, const Location& where) {
   return {};
 }
 
-Status Sweep::visit(NodeId id, const Rule& rule, int depth) {
-  for (ValueId& v : graph_.node(id).operands) v = resolve(v);
-  const int before = graph_.node_count();
-  TESSERA_ASSIGN(std::vector<ValueId> values, rule(id));
-  // A rule may append nodes and then think better of it; dce takes them away.
-  if (graph_.node_count() > before && depth > 64)
-    return Diagnostic(ErrorCode::Internal, graph_.node(id).location,
-                      "rewriting '" + std::string(graph_.node(id).op->name) + "' does not come to an end");
-  for (int i = before, end = graph_.node_count(); i < end; ++i) TESSERA_TRY(visit(NodeId{i}, rule, depth + 1));
+Status Sweep::finish(NodeId id, const std::vector<ValueId>& values) {
   if (values.empty()) return {};
   const Location where = graph_.node(id).location;
   const std::vector<ValueId> results = graph_.node(id).results;
@@ -63,9 +55,45 @@ Status Sweep::visit(NodeId id, const Rule& rule, int depth) {
   return {};
 }
 
+// A node, then what its rule has appended, and what the rules of those append: a stack of its own, as a rule may move
+// past as many nodes as there are.
+Status Sweep::visit(NodeId first, const Rule& rule) {
+  struct Level {
+    NodeId node;
+    std::vector<ValueId> values; // in the place of its results
+    int next, end;               // of the nodes that its rule has appended: those to visit yet
+  };
+  std::vector<Level> levels;
+  const auto open = [&](NodeId id) -> Status {
+    for (ValueId& v : graph_.node(id).operands) v = resolve(v);
+    const int before = graph_.node_count();
+    TESSERA_ASSIGN(std::vector<ValueId> values, rule(id));
+    // A rule may append nodes and then think better of it; dce takes them away.
+    levels.push_back({id, std::move(values), before, graph_.node_count()});
+    if (levels.size() > deepest_)
+      return Diagnostic(ErrorCode::Internal, graph_.node(id).location,
+                        "rewriting '" + std::string(graph_.node(id).op->name) + "' does not come to an end");
+    return {};
+  };
+  TESSERA_TRY(open(first));
+  while (!levels.empty()) {
+    if (Level& top = levels.back(); top.next < top.end) {
+      TESSERA_TRY(open(NodeId{top.next++}));
+      continue;
+    }
+    const Level done = std::move(levels.back());
+    levels.pop_back();
+    TESSERA_TRY(finish(done.node, done.values));
+  }
+  return {};
+}
+
 Result<bool> Sweep::run(const Rule& rule) {
   const int before = graph_.node_count();
-  for (NodeId id : graph_.order()) TESSERA_TRY(visit(id, rule, 0));
+  // A level of rewriting passes a node of the graph, or opens a record that another one is made of: of these there are
+  // as many as operators at most.
+  deepest_ = static_cast<size_t>(before) + OpTable::get().all().size();
+  for (NodeId id : graph_.order()) TESSERA_TRY(visit(id, rule));
   if (by_value_.empty()) return graph_.node_count() > before;
   graph_.replace_uses(by_value_);
   for (NodeId id : emptied_) graph_.remove_node(id);
