@@ -114,8 +114,11 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
     }
   if (homes.empty()) { // a view or scaling that only library operands look through
     bool looked_through = is_view(graph_, to.results[0]) || is_scaling(graph_, bodies_, to.results[0]);
-    return looked_through ? fused(FusionReason::OperandOfLibraryFolded, "strides of a library operand")
-                          : kept(FusionReason::NoGain, "the consumer is written out nowhere");
+    if (looked_through) return fused(FusionReason::OperandOfLibraryFolded, "strides of a library operand");
+    if (homes_[at(consumer)].empty()) return kept(FusionReason::NoGain, "the consumer is written out nowhere");
+    e.reason = FusionReason::Inlined;
+    e.detail = "sizes decide that the consumer reads none of its elements";
+    return e;
   }
   bool together = std::all_of(homes.begin(), homes.end(), [&](int u) { return find(u) == unit; });
   if (together) {

@@ -94,27 +94,35 @@ void normalize(LoopNest& nest, const ShapeEnv& env) {
       axes.push_back(axis);
   }
   std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.role < b.role; });
-  ScalarDag dag;
-  std::vector<ValueId> loads;
-  auto to = copy_dag(nest.dag, store_roots(nest), dag, gone, env,
-                     [&](ScalarDag& into, const ScalarNode& load, ScalarId, std::span<const ScalarId> args) {
-                       ScalarNode copy = load;
-                       copy.args.assign(args.begin(), args.end());
-                       ValueId value = nest.loads[static_cast<size_t>(load.operand)];
-                       auto it = std::find(loads.begin(), loads.end(), value);
-                       copy.operand = static_cast<int32_t>(it - loads.begin());
-                       if (it == loads.end()) loads.push_back(value);
-                       return into.add(std::move(copy));
-                     });
-  for (auto& store : nest.stores) {
-    store.scalar = to[static_cast<size_t>(store.scalar)];
-    for (auto& i : store.index) i = to[static_cast<size_t>(i)];
-  }
-  std::vector<InnerValue> inner;
-  copy_inner(nest.inner, to, gone, env, inner);
-  nest.inner = std::move(inner);
-  nest.dag = std::move(dag);
-  nest.loads = std::move(loads);
+  // What axes of one point decide, as the condition of a select, may leave nodes that nothing reads any more, loads
+  // among them: a second copy is without these.
+  const auto unread = [&] {
+    const auto need = reachable(nest.dag, store_roots(nest));
+    return std::find(need.begin(), need.end(), false) != need.end();
+  };
+  do {
+    ScalarDag dag;
+    std::vector<ValueId> loads;
+    auto to = copy_dag(nest.dag, store_roots(nest), dag, gone, env,
+                       [&](ScalarDag& into, const ScalarNode& load, ScalarId, std::span<const ScalarId> args) {
+                         ScalarNode copy = load;
+                         copy.args.assign(args.begin(), args.end());
+                         ValueId value = nest.loads[static_cast<size_t>(load.operand)];
+                         auto it = std::find(loads.begin(), loads.end(), value);
+                         copy.operand = static_cast<int32_t>(it - loads.begin());
+                         if (it == loads.end()) loads.push_back(value);
+                         return into.add(std::move(copy));
+                       });
+    for (auto& store : nest.stores) {
+      store.scalar = to[static_cast<size_t>(store.scalar)];
+      for (auto& i : store.index) i = to[static_cast<size_t>(i)];
+    }
+    std::vector<InnerValue> inner;
+    copy_inner(nest.inner, to, gone, env, inner);
+    nest.inner = std::move(inner);
+    nest.dag = std::move(dag);
+    nest.loads = std::move(loads);
+  } while (unread());
   nest.axes = std::move(axes);
   auto varying = row_varying(nest);
   bool rows = nest.has_reduction();

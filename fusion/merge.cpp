@@ -183,7 +183,8 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
   const ShapeEnv& env = pool_.env();
   std::vector<CrossLoad> loads;
   if (auto refusal = cross_loads(graph_, a, b, loads)) return refusal;
-  TESSERA_CHECK(!loads.empty(), "merging nests that share nothing: " + a.name + ", " + b.name);
+  if (loads.empty()) // since another merge, sizes decide a condition under which it was read
+    return Refusal{FusionReason::NoGain, "sizes decide that nothing of it is read"};
   std::optional<Refusal> why;
   constexpr size_t kTries = 3; // loads of which each might give the pairing of the axes
   for (size_t t = 0; t < std::min(loads.size(), kTries); ++t) {

@@ -478,9 +478,41 @@ std::optional<Refusal> Planner::try_horizontal(int a, int b) {
 // ---- groups
 
 bool Planner::stored(ValueId v) const {
-  if (d_.pinned[at(v)] || readers_[at(v)].empty()) return true;
+  if (d_.pinned[at(v)]) return true;
   int from = home(v);
+  if (!read_.empty() && from >= 0 && units_[static_cast<size_t>(from)].kind == Group::Kind::Kernel) return read_[at(v)];
+  if (readers_[at(v)].empty()) return true;
   return std::any_of(readers_[at(v)].begin(), readers_[at(v)].end(), [&](int r) { return find(r) != from; });
+}
+
+// What kernels and calls load in the end, from the last unit to the first. Sizes may have decided since a unit was made,
+// or while it was merged, that it reads nothing of a value; a kernel stores no such value, and what makes nothing else
+// is left out.
+void Planner::find_reads() {
+  std::vector<bool> read(d_.pinned.size(), false); // read_ says what is stored once all of it is known
+  const auto load = [&](const std::vector<ValueId>& values) {
+    for (ValueId v : values) read[at(v)] = true;
+  };
+  const auto wanted = [&](ValueId v) { return d_.pinned[at(v)] || read[at(v)]; };
+  const std::vector<int> order = order_.order();
+  for (auto id = order.rbegin(); id != order.rend(); ++id) {
+    Unit& unit = units_[static_cast<size_t>(*id)];
+    const bool computes = unit.kind == Group::Kind::Kernel || unit.kind == Group::Kind::Library;
+    unit.unread = computes && std::none_of(unit.defines.begin(), unit.defines.end(), wanted);
+    if (unit.unread) continue;
+    if (unit.kind == Group::Kind::Kernel) {
+      remove_stores(unit.nest, wanted, options_.keep_values);
+      order_axes(unit.nest);
+      normalize(unit.nest, graph_.env());
+      load(unit.nest.loads);
+    } else if (unit.kind == Group::Kind::Library) {
+      for (const auto& operand : unit.draft->call.operands) read[at(operand.value)] = true;
+      load(unit.draft->epilogue.loads);
+    } else {
+      load(unit.reads);
+    }
+  }
+  read_ = std::move(read);
 }
 
 // Outer axes in the order in which the first full store has them: the innermost axis is the one whose elements are
@@ -546,9 +578,11 @@ std::string Planner::group_name(size_t number, const Group& group) const {
 
 Result<FusionPlan> Planner::emit() {
   FusionPlan plan;
+  find_reads();
   auto by_index = [](NodeId x, NodeId y) { return x.index < y.index; };
   for (int id : order_.order()) {
     Unit& unit = units_[static_cast<size_t>(id)];
+    if (unit.unread) continue;
     const WorkInHand::Doing emitting(work_, {-1, nodes_of(unit)});
     Group group;
     group.kind = unit.kind;
@@ -557,10 +591,6 @@ Result<FusionPlan> Planner::emit() {
     std::vector<NodeId> sources;
     if (unit.kind == Group::Kind::Kernel) {
       group.nest = std::move(unit.nest);
-      remove_stores(
-          group.nest, [&](ValueId v) { return stored(v); }, options_.keep_values);
-      order_axes(group.nest);
-      normalize(group.nest, graph_.env());
       std::sort(group.nest.sources.begin(), group.nest.sources.end(), by_index);
       fill(group, group.nest);
       sources = group.nest.sources;

@@ -20,6 +20,7 @@ struct Unit {
   std::vector<int> members;       // units that were merged into it, and itself
   Marks marks;                    // constrained operators in it
   int pin = -1;                   // the pinned group that it is, or is a part of
+  bool unread = false;            // nothing reads what it makes: it is left out of the plan
   mutable int parent = -1;        // merged into that unit, or into one that was merged further; find() shortens the way
 };
 
@@ -74,6 +75,7 @@ private:
   // Whether anything but these two units reads v, units still to be made included.
   [[nodiscard]] bool will_be_read_elsewhere(ValueId v, int a, int b);
   [[nodiscard]] bool stored(ValueId v) const; // needs memory after all merging
+  void find_reads();
   Result<FusionPlan> emit();
   void fill(Group& group, const LoopNest& nest);
   void order_axes(LoopNest& nest) const;
@@ -107,6 +109,7 @@ private:
       refused_; // (value, reader as made) -> why it was not merged with its producer
   std::map<std::pair<int32_t, int>, Decisions::Tradeoff> recomputed_; // likewise: it computes the value itself
   std::map<std::pair<int32_t, int>, bool> shared_; // (value, unit as made): read together with a sibling
+  std::vector<bool> read_;                         // by value: a unit of the plan loads it; empty until find_reads()
   bool completing_ = false;                        // merging what is pinned together, whether it pays or not
   std::vector<UnmetPin> unmet_;
   WorkInHand& work_;

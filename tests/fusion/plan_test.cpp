@@ -23,6 +23,47 @@ TEST(Plan, SoftmaxIsOneKernel) {
   EXPECT_EQ(count_reason(plan, FusionReason::ReductionIntoConsumer), 2);
 }
 
+// A condition that follows from the range of an index decides which operand a select reads: what computes the other one
+// is left out, with all that only it needs.
+TEST(Plan, WhatSizesDecideNotToReadIsNotComputed) {
+  struct Case {
+    std::string name, condition; // of the index i of [0, m)
+    bool read;
+  };
+  const Case cases[] = {{"never", "lt", false}, {"always", "ge", true}};
+  const std::string reductions[] = {
+      "  %p = reduce_sum(%x) axes=[1] keepdims=1 : f32[b, 1]\n",
+      "  %m = reduce_max(%x) axes=[1] keepdims=1 : f32[b, 1]\n  %d = sub(%x, %m) : f32[b, m]\n"
+      "  %e = exp(%d) : f32[b, m]\n  %t = reduce_sum(%e) axes=[1] keepdims=1 : f32[b, 1]\n"
+      "  %p = div(%e, %t) : f32[b, m]\n",
+      "  %z = matmul(%x, %w) : f32[b, m]\n  %m = reduce_max(%z) axes=[1] keepdims=1 : f32[b, 1]\n"
+      "  %p = sub(%z, %m) : f32[b, m]\n"};
+  for (const auto& c : cases)
+    for (const auto& reduction : reductions)
+      for (const std::string b : {"b", "1"}) {
+        std::string text =
+            "graph @main(%x: f32[b, m], %w: f32[m, m]) -> (%y: f32[b, m]) where m in [1, ?], b in [1, ?] {\n" +
+            reduction + "  %i = iota() shape=[b, m] axis=1 : i64[b, m]\n" +
+            "  %c0 = constant {0} : i64[]\n  %f0 = constant {0.0} : f32[]\n  %c = " + c.condition +
+            "(%i, %c0) : bool[b, m]\n  %y = select(%c, %p, %f0) : f32[b, m]\n}";
+        if (b == "1")
+          for (size_t at = 0; (at = text.find("[b, ", at)) != std::string::npos;) text[at + 1] = '1';
+        if (b == "1") text.erase(text.find(", b in [1, ?]"), 13);
+        SCOPED_TRACE(text);
+        Graph g = parsed(text);
+        Sizes sizes = {{{"b", 1}, {"m", 1}}, {{"b", 3}, {"m", 5}}};
+        if (b == "1")
+          for (auto& s : sizes) s.erase("b");
+        auto plan = check_plan(g, sizes);
+        const bool product = reduction.find("matmul") != std::string::npos;
+        EXPECT_EQ(count(plan, Group::Kind::Library), c.read && product ? 1 : 0);
+        if (!c.read) {
+          ASSERT_EQ(plan.groups.size(), 1u) << print(g, plan);
+          EXPECT_TRUE(plan.groups[0].reads.empty());
+        }
+      }
+}
+
 // Where one program walks a row the results of few long ones are a kernel of their own, which has more programs.
 TEST(Plan, FewLongRowsAreOneKernelWhereTeamsShareThem) {
   auto groups = [](int64_t rows, int64_t row, bool teams) {
