@@ -162,6 +162,14 @@ SymExpr operations(const LoopNest& nest) {
   return points * per_point + outer * per_row;
 }
 
+double instructions(const LoopNest& nest) {
+  const auto need = reachable(nest.dag, store_roots(nest));
+  double sum = 0;
+  for (ScalarId id = 0; id < nest.dag.size(); ++id)
+    if (need[static_cast<size_t>(id)] && nest.dag[id].op > ScalarOp::Load) sum += info(nest.dag[id].op).cost;
+  return sum;
+}
+
 bool moves_nothing(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   const auto* indexing = node.op->indexing();

@@ -36,6 +36,8 @@ private:
 [[nodiscard]] std::vector<SymExpr> bytes_read(const Graph& graph, const LoopNest& nest, Estimator& estimate);
 // Scalar operations of a nest at all its points: arithmetic, comparisons, folds; no loads, indices or casts.
 [[nodiscard]] SymExpr operations(const LoopNest& nest);
+// Instructions of a nest's body by scalar_op's table; no loads and indices.
+[[nodiscard]] double instructions(const LoopNest& nest);
 // What a node moves when it runs by itself. A view that only renames positions moves nothing.
 [[nodiscard]] SymExpr bytes_alone(const Graph& graph, NodeId node);
 

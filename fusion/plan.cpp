@@ -4,6 +4,7 @@
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include <algorithm>
+#include <cmath>
 
 namespace tessera {
 
@@ -324,6 +325,13 @@ std::optional<Refusal> Planner::path_between(int a, int b) {
 std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int ua, int ub) {
   int nodes = a.dag.size() + b.dag.size();
   if (nodes > kMaxScalarNodes) return Refusal{FusionReason::TooManyBuffers, std::to_string(nodes) + " operations"};
+  if (options_.cached_instructions > 0 && !completing_) {
+    const double code = instructions(a) + instructions(b);
+    if (code > options_.cached_instructions)
+      return Refusal{FusionReason::TooManyBuffers,
+                     std::to_string(std::llround(code)) + " instructions for an element, of which " +
+                         std::to_string(std::llround(options_.cached_instructions)) + " stay in the instruction cache"};
+  }
   std::vector<ValueId> buffers;
   auto count = [&](ValueId v) {
     if (std::find(buffers.begin(), buffers.end(), v) == buffers.end()) buffers.push_back(v);

@@ -222,6 +222,10 @@ struct FusionOptions {
   // A vector instruction on one element costs as much time as this many bytes from memory. A core does about 16 element
   // operations in the time in which 4 bytes arrive.
   double bytes_per_instruction = 0.25;
+  // Instructions for one element whose code, as a kernel repeats it in a step, stays in a core's instruction cache. The
+  // code of a larger body is fetched again in every step, which moves more than the values that it need not store.
+  // 0: any number.
+  double cached_instructions = 0;
   // What starting a kernel costs, and what the device moves in that time: kernels that share nothing become one where
   // both together move less. 0: never.
   double launch_us = 0, bytes_per_us = 0;

@@ -35,4 +35,9 @@ void set_host_caches(Target& t) {
   if (const long line = ::sysconf(_SC_LEVEL1_DCACHE_LINESIZE); line > 0) t.line_bytes = line;
 }
 
+double cached_instructions(const Target& host) {
+  constexpr double kInstructionBytes = 8; // of a vector instruction with an operand in memory
+  return static_cast<double>(host.l1_bytes) / (kInstructionBytes * host.unroll);
+}
+
 } // namespace tessera

@@ -8,4 +8,8 @@ namespace tessera {
 // and the line, in bytes. Unreported values are unchanged.
 void set_host_caches(Target& target);
 
+// Instructions for one element of which the code of a whole step, `unroll` vectors, stays in the instruction cache of a
+// host's core, which is about as large as its level-1 cache of data.
+[[nodiscard]] double cached_instructions(const Target& host);
+
 } // namespace tessera

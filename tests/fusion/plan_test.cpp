@@ -64,6 +64,29 @@ TEST(Plan, WhatSizesDecideNotToReadIsNotComputed) {
       }
 }
 
+// A chain of expensive operators is cut where its code leaves the instruction cache; one of cheap operators, which has
+// less code, and what has few instructions, stays whole.
+TEST(Plan, CodeBeyondTheInstructionCacheIsCut) {
+  auto chain = [](const std::string& op, int length, double cached) {
+    std::string text = "graph @main(%t0: f32[n]) -> (%y: f32[n]) where n in [1, ?] {\n";
+    for (int i = 0; i < length; ++i)
+      text += "  %t" + std::to_string(i + 1) + " = " + op + "(%t" + std::to_string(i) + ") : f32[n]\n";
+    text += "  %y = neg(%t" + std::to_string(length) + ") : f32[n]\n}";
+    Graph g = parsed(text);
+    FusionOptions options = generated();
+    options.cached_instructions = cached;
+    return check_plan(g, {{{"n", 3}}}, options);
+  };
+  EXPECT_EQ(chain("tanh", 200, 0).groups.size(), 1u);
+  EXPECT_EQ(chain("abs", 200, 1024).groups.size(), 1u);
+  EXPECT_EQ(chain("tanh", 40, 1024).groups.size(), 1u);
+  const FusionPlan cut = chain("tanh", 200, 1024);
+  EXPECT_GT(cut.groups.size(), 1u);
+  EXPECT_LE(cut.groups.size(), 6u);
+  EXPECT_EQ(count_reason(cut, FusionReason::TooManyBuffers), static_cast<int>(cut.groups.size()) - 1);
+  for (const Group& g : cut.groups) EXPECT_LE(fusion::instructions(g.nest), 1024);
+}
+
 // Where one program walks a row the results of few long ones are a kernel of their own, which has more programs.
 TEST(Plan, FewLongRowsAreOneKernelWhereTeamsShareThem) {
   auto groups = [](int64_t rows, int64_t row, bool teams) {

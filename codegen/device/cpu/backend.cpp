@@ -25,6 +25,7 @@ public:
     fusion.generated_epilogues = true;
     fusion.half_weights = true;
     fusion.bytes_per_instruction = device_.bytes_per_instruction();
+    fusion.cached_instructions = cached_instructions(device_);
   }
 
   Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, Cache& cache,
