@@ -93,6 +93,11 @@ struct DataIndex {
       return dag.op(ScalarOp::Div, dag.op(ScalarOp::Sub, x, dag.op(ScalarOp::Mod, x, y)), y);
     }
     case SymOp::Select: return dag.op(ScalarOp::Select, truth(a[0]), number(a[1]), number(a[2]));
+    case SymOp::Scaled: {
+      ScalarId wide = dag.cast(number(a[0]), DType::F64);
+      ScalarId scaled = dag.op(ScalarOp::Mul, wide, dag.constant_f(DType::F64, e.factor()));
+      return dag.cast(dag.op(ScalarOp::Floor, scaled), DType::I64);
+    }
     case SymOp::Const:
     case SymOp::Symbol: break;
     }

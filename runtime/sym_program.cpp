@@ -1,4 +1,6 @@
 #include "runtime/sym_program.h"
+#include <bit>
+#include <cmath>
 
 namespace tessera {
 
@@ -46,6 +48,7 @@ int SymProgram::add(const SymExpr& root) {
     switch (e.op()) {
     case SymOp::Not: r = emit(SymOp::Not, reg(0)); break;
     case SymOp::Select: r = emit(SymOp::Select, reg(0), reg(1), reg(2)); break;
+    case SymOp::Scaled: r = emit(SymOp::Scaled, reg(0), -1, -1, args[1].const_value()); break;
     default:
       r = reg(0);
       for (size_t i = 1; i < args.size(); ++i) r = emit(e.op(), r, reg(i));
@@ -135,6 +138,16 @@ void SymProgram::run(State& state) const {
         v = value[taken];
       }
       break;
+    case SymOp::Scaled: {
+      f = fault[at(in.a)];
+      if (f != SymFault::None) break;
+      const double product = std::floor(static_cast<double>(value[at(in.a)]) * std::bit_cast<double>(in.value));
+      if (std::fabs(product) <= 0x1p62)
+        v = static_cast<int64_t>(product);
+      else
+        f = SymFault::Overflow;
+      break;
+    }
     }
     value[r] = v;
     fault[r] = f;

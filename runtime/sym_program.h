@@ -37,7 +37,7 @@ private:
   struct Instr {
     SymOp op;
     int32_t a, b, c; // registers
-    int64_t value;   // Const
+    int64_t value;   // Const; Scaled: the bits of the factor
   };
   int emit(SymOp op, int a, int b = -1, int c = -1, int64_t value = 0);
   int inputs_ = 0, registers_ = 0;

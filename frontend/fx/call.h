@@ -98,6 +98,7 @@ void register_windows(AtenTable&);
 void register_convolution(AtenTable&);
 void register_attention(AtenTable&);
 void register_losses(AtenTable&);
+void register_upsample(AtenTable&);
 void register_resample(AtenTable&);
 void register_recurrent(AtenTable&);
 void register_composites(AtenTable&);

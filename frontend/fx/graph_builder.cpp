@@ -75,6 +75,7 @@ Status GraphBuilder::build() {
 
 Result<std::vector<Refusal>> GraphBuilder::survey() {
   std::vector<Refusal> refusals;
+  surveying_ = true;
   describe();
   TESSERA_TRY(add_inputs());
   TESSERA_TRY(add_nodes(&refusals));
@@ -183,8 +184,13 @@ Status GraphBuilder::add_inputs() {
     case InputSpec::Kind::User: {
       if (spec.argument.kind == Argument::Kind::Tensor) {
         TESSERA_ASSIGN(const TensorMeta* meta, meta_of());
-        TESSERA_ASSIGN(ValueId v, input(name, *meta));
-        items_[name] = v;
+        auto v = input(name, *meta);
+        if (v.ok())
+          items_[name] = *v;
+        else if (surveying_)
+          unreadable_.emplace(name, std::move(v).take_error());
+        else
+          return std::move(v).take_error();
       } else if (spec.argument.kind == Argument::Kind::SymInt) {
         auto it = program_.graph.sym_ints.find(name);
         if (it == program_.graph.sym_ints.end())
@@ -220,11 +226,29 @@ Status GraphBuilder::add_nodes(std::vector<Refusal>* refusals) {
     const FxNode& node = program_.graph.nodes[i];
     auto status = add_node(node, place_of(node));
     if (status.ok()) continue;
-    if (refusals == nullptr) return status;
-    refusals->push_back({static_cast<int>(i), node.target, result_name(node), std::move(status).take_error()});
+    Diagnostic error = std::move(status).take_error();
+    if (const Diagnostic* why = unreadable_input(node)) error = *why;
+    if (error.location.output.empty())
+      error.location = place_of(node); // of sizes and arguments: the file alone is known
+    if (refusals == nullptr) return error;
+    refusals->push_back({static_cast<int>(i), node.target, result_name(node), std::move(error)});
     TESSERA_TRY(define_opaque(node));
   }
   return {};
+}
+
+// Why a value that the node reads has no type here; null if all have one.
+const Diagnostic* GraphBuilder::unreadable_input(const FxNode& node) const {
+  auto of = [&](const Argument& a) -> const Diagnostic* {
+    auto it = unreadable_.find(a.name);
+    return it == unreadable_.end() ? nullptr : &it->second;
+  };
+  for (const NamedArgument& input : node.inputs) {
+    if (const Diagnostic* why = of(input.value)) return why;
+    for (const Argument& item : input.value.items)
+      if (const Diagnostic* why = of(item)) return why;
+  }
+  return nullptr;
 }
 
 // A result that is a size: the program states its expression. One without is not defined; reading it is an error.
@@ -240,8 +264,10 @@ Status GraphBuilder::define_opaque(const FxNode& node) {
     if (a.kind == Argument::Kind::Tensor) {
       auto it = program_.graph.tensors.find(a.name);
       if (it == program_.graph.tensors.end() || !it->second.dtype) return {}; // nothing can read it
-      TESSERA_ASSIGN(TensorType type, type_of(a.name, it->second));
-      items_[a.name] = out_.graph.add_input(unique(a.name), std::move(type));
+      if (auto type = type_of(a.name, it->second); type.ok())
+        items_[a.name] = out_.graph.add_input(unique(a.name), std::move(*type));
+      else
+        unreadable_.emplace(a.name, std::move(type).take_error());
     } else if (a.kind == Argument::Kind::SymInt) {
       return define_size(a);
     }

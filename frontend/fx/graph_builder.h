@@ -57,6 +57,7 @@ private:
   Status define_tensor(const std::string& name, ValueId value, const Location& where);
   Status define_size(const Argument& a);
   Status define_opaque(const FxNode& node);
+  [[nodiscard]] const Diagnostic* unreadable_input(const FxNode& node) const;
   Status add_outputs();
   Status symbolic(const FxNode& node, const Location& where); // _operator.*, sym_size ...
   // A symbolic number's operand, and its value: tensors f64[].
@@ -81,6 +82,8 @@ private:
   ImportedModel& out_;
   SymbolTable symbols_;
   std::unordered_map<std::string, Item> items_;
+  bool surveying_ = false;
+  std::unordered_map<std::string, Diagnostic> unreadable_; // values of a survey that have no type here: why
   std::unordered_set<std::string> names_;
   Aliases aliases_;
   // Weights by where they lie and what they are: two names of one storage are one constant.

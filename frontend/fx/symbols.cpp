@@ -134,12 +134,13 @@ private:
     return table_.symbol(name);
   }
 
-  // A quotient of sizes, which only a rounding function makes a size again.
+  // A quotient of sizes, or a size times a number of f64, which only a rounding function makes a size again.
   struct Quotient {
     SymExpr above, below = 1;
+    std::optional<double> factor; // the product with it is rounded once, so `below` is 1
   };
 
-  // "Float('0.5', precision=53)": a fraction whose denominator is a small power of two, else an error.
+  // "Float('0.5', precision=53)": a fraction whose denominator is a small power of two, or a factor.
   Result<Quotient> fraction() {
     if (!take('\'')) return error("has a number without its digits");
     size_t end = text_.find('\'', at_);
@@ -152,18 +153,31 @@ private:
       word();
     }
     if (!take(')')) return error("has a number that does not end");
-    double value = std::strtod(digits.c_str(), nullptr);
+    const double given = std::strtod(digits.c_str(), nullptr);
+    double value = given;
     int64_t below = 1;
     while (value != std::floor(value) && below < (1 << 20)) {
       value *= 2;
       below *= 2;
     }
-    if (value != std::floor(value) || std::fabs(value) > 0x1p31) {
-      Diagnostic d = error("has the factor " + digits + ", which is no fraction of a power of two up to 2^20");
-      d.code = ErrorCode::UnsupportedFeature;
-      return d;
+    if (value == std::floor(value) && std::fabs(value) <= 0x1p31)
+      return Quotient{SymExpr(static_cast<int64_t>(value)), SymExpr(below), {}};
+    if (!std::isfinite(given)) return error("has the number " + digits);
+    return Quotient{1, 1, given};
+  }
+
+  // f64's result of `name` for two operands, where it is rounded no more than once.
+  Result<Quotient> folded(std::string_view name, const Quotient& q, const Quotient& r) const {
+    if (!q.factor && !r.factor) {
+      if (name == "Add") return Quotient{q.above * r.below + r.above * q.below, q.below * r.below, {}};
+      if (name == "Mul") return Quotient{q.above * r.above, q.below * r.below, {}};
+      return Quotient{q.above * r.below, q.below * r.above, {}};
     }
-    return Quotient{SymExpr(static_cast<int64_t>(value)), SymExpr(below)};
+    if (name == "Mul" && !(q.factor && r.factor) && q.below.is_const(1) && r.below.is_const(1))
+      return Quotient{q.above * r.above, 1, q.factor ? q.factor : r.factor};
+    Diagnostic d = error("computes with a number that is no fraction, and not by one product with a size");
+    d.code = ErrorCode::UnsupportedFeature;
+    return d;
   }
 
   Result<Quotient> quotient() {
@@ -180,29 +194,26 @@ private:
       TESSERA_ASSIGN(Quotient q, quotient());
       while (take(',')) {
         TESSERA_ASSIGN(Quotient r, quotient());
-        if (name == "Add")
-          q = {q.above * r.below + r.above * q.below, q.below * r.below};
-        else if (name == "Mul")
-          q = {q.above * r.above, q.below * r.below};
-        else
-          q = {q.above * r.below, q.below * r.above};
+        TESSERA_ASSIGN(q, folded(name, q, r));
       }
       if (!take(')')) return error("misses a closing parenthesis");
       out = q;
     } else {
       at_ = start;
       TESSERA_ASSIGN(SymExpr e, expression());
-      out = Quotient{e, 1};
+      out = Quotient{e, 1, {}};
     }
     --depth_;
     return out;
   }
 
-  // "CeilToInt(...)": of quotients that are not negative.
+  // "CeilToInt(...)": of products with a factor, and of quotients that are not negative.
   Result<SymExpr> rounded(std::string_view name) {
     TESSERA_ASSIGN(Quotient q, quotient());
     if (!take(')')) return error("misses a closing parenthesis");
-    const bool positive = table_.env_.prove(sym_lt(0, q.below)) == true;
+    if (q.factor && (name != "TruncToInt" || (*q.factor > 0 && table_.env_.prove(sym_le(0, q.above)) == true)))
+      return name == "CeilToInt" ? -sym_scaled(q.above, -*q.factor) : sym_scaled(q.above, *q.factor);
+    const bool positive = !q.factor && table_.env_.prove(sym_lt(0, q.below)) == true;
     if (!positive || table_.env_.prove(sym_le(0, q.above)) != true) {
       Diagnostic d = error("rounds a quotient that may be negative");
       d.code = ErrorCode::UnsupportedFeature;

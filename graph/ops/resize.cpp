@@ -61,14 +61,14 @@ Result<Spec> spec_of(const Node& n, int rank) {
 }
 
 // ---- sizes
-// floor(size * scale) for a scale that is a fraction of small terms; nothing when it is not.
-std::optional<SymExpr> scaled(const SymExpr& size, double scale) {
+// floor(size * scale).
+SymExpr scaled(const SymExpr& size, double scale) {
   if (auto n = size.as_const()) return SymExpr(static_cast<int64_t>(std::floor(static_cast<double>(*n) * scale)));
   for (int64_t q = 1; q <= 64; ++q) {
     double p = scale * static_cast<double>(q);
     if (p == std::floor(p) && p < 1e6) return floordiv(size * static_cast<int64_t>(p), q);
   }
-  return std::nullopt;
+  return sym_scaled(size, scale);
 }
 
 } // namespace ops::resizing
@@ -126,8 +126,7 @@ Status infer_resize(InferContext& c) {
     SymExpr& dim = shape[static_cast<size_t>(s.axes[i])];
     if (!scales.empty() && !valid_scale(scales[i]))
       return c.error(ErrorCode::BadAttribute, "a scale of Resize is " + std::to_string(scales[i]));
-    std::optional<SymExpr> known = scales.empty() ? std::nullopt : scaled(dim, scales[i]);
-    dim = known ? *known : c.env().create_symbol("resize");
+    dim = scales.empty() ? c.env().create_symbol("resize") : scaled(dim, scales[i]);
   }
   return set_result(c, c.type(0).dtype, std::move(shape));
 }

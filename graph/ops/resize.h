@@ -18,7 +18,7 @@ struct Spec {
 [[nodiscard]] Result<Spec> spec_of(const Node& node, int rank);
 
 // floor(size * scale) for a scale that is a fraction of small terms; nothing when it is not.
-[[nodiscard]] std::optional<SymExpr> scaled(const SymExpr& size, double scale);
+[[nodiscard]] SymExpr scaled(const SymExpr& size, double scale);
 
 struct Tap {
   int64_t index;

@@ -109,7 +109,7 @@ std::optional<std::vector<Axis>> known_axes(B& b, const Spec& s) {
     auto in = shape[axis].as_const();
     if (!in || *in < 1) return std::nullopt;
     a.in = *in;
-    a.out = sizes ? sizes->get_i64(k) : scaled(*in, scales[i])->const_value();
+    a.out = sizes ? sizes->get_i64(k) : scaled(*in, scales[i]).const_value();
     a.scale = sizes ? static_cast<double>(a.out) / static_cast<double>(a.in) : scales[i];
     factor = i == 0 ? a.scale : s.policy == "not_larger" ? std::min(factor, a.scale) : std::max(factor, a.scale);
   }
@@ -283,8 +283,7 @@ std::vector<ComputedAxis> computed_axes(B& b, const Spec& s) {
       scales = b.constant(Tensor::of<double>(DType::F64, {n}, s.fixed_scales));
     }
     known = constant && constant->data() ? to_f64(*constant) : s.fixed_scales;
-    for (size_t i = 0; i < known.size() && i < in.size(); ++i)
-      if (auto size = scaled(in[i], known[i])) sizes.push_back(*size);
+    for (size_t i = 0; i < known.size() && i < in.size(); ++i) sizes.push_back(scaled(in[i], known[i]));
     if (sizes.size() != in.size()) sizes = b.read(index(b, floor(b, mul(b, sizes_in, scales))));
   }
   ValueId roi;

@@ -142,6 +142,12 @@ SymRange ShapeEnv::Reasoner::interval(const SymExpr& e) {
   case SymOp::Min: return {std::min(arg(0).lo, arg(1).lo), std::min(arg(0).hi, arg(1).hi)};
   case SymOp::Max: return {std::max(arg(0).lo, arg(1).lo), std::max(arg(0).hi, arg(1).hi)};
   case SymOp::Select: return {std::min(arg(1).lo, arg(2).lo), std::max(arg(1).hi, arg(2).hi)};
+  case SymOp::Scaled: { // monotonic
+    const double factor = e.factor();
+    auto end = [&](int64_t v, int64_t beyond) { return sym::scale(v, factor).value_or(beyond); };
+    const SymRange r = arg(0);
+    return factor > 0 ? SymRange{end(r.lo, -kHuge), end(r.hi, kHuge)} : SymRange{end(r.hi, -kHuge), end(r.lo, kHuge)};
+  }
   default: return {0, 1};
   }
 }

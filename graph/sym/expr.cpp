@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
+#include <cmath>
 #include <mutex>
 #include <unordered_set>
 
@@ -185,6 +187,12 @@ int64_t floor_mod(int64_t a, int64_t b) {
 }
 int64_t saturate(__int128 v) { return v > kHuge ? kHuge : v < -kHuge ? -kHuge : static_cast<int64_t>(v); }
 
+std::optional<int64_t> scale(int64_t a, double factor) {
+  const double v = std::floor(static_cast<double>(a) * factor);
+  if (!(std::fabs(v) <= static_cast<double>(kHuge))) return std::nullopt;
+  return static_cast<int64_t>(v);
+}
+
 int64_t constant_part(const SymExpr& e) {
   const SymNode* n = e.node();
   if (n->op == SymOp::Const) return n->value;
@@ -223,6 +231,11 @@ const std::string& SymExpr::symbol_name() const {
 uint64_t SymExpr::symbol_id() const {
   TESSERA_CHECK(is_symbol(), "symbol_id of " + str());
   return node_->id;
+}
+
+double SymExpr::factor() const {
+  TESSERA_CHECK(op() == SymOp::Scaled, "factor of " + str());
+  return std::bit_cast<double>(node_->args[1].const_value());
 }
 
 int SymExpr::compare(const SymExpr& a, const SymExpr& b) {

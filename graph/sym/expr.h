@@ -16,6 +16,7 @@
 //   floordiv(s + 7, 8) Mod         a - b*floordiv(a,b): sign of the divisor                        mod(s, 8) Min, Max
 //   two operands, sorted, flattened                                 min(s, 512) Eq Ne Lt Le logical, 0 or 1 (Gt, Ge are
 //   swapped)                            le(s, 512) And Or Not  logical over 0/1 Select      select(c, a, b)
+//   Scaled      floor of a times a number of f64, the product rounded as IEEE 754 does            scaled(s, 0.7)
 //
 // Arithmetic is exact in the mathematical sense for all sizes that an address space admits; evaluation reports overflow
 // of int64 as an error. Floor division and modulus follow Python (ONNX's Mod with fmod=0), not C.
@@ -33,7 +34,25 @@
 
 namespace tessera {
 
-enum class SymOp : uint8_t { Const, Symbol, Add, Mul, FloorDiv, Mod, Min, Max, Eq, Ne, Lt, Le, And, Or, Not, Select };
+enum class SymOp : uint8_t {
+  Const,
+  Symbol,
+  Add,
+  Mul,
+  FloorDiv,
+  Mod,
+  Min,
+  Max,
+  Eq,
+  Ne,
+  Lt,
+  Le,
+  And,
+  Or,
+  Not,
+  Select,
+  Scaled
+};
 
 struct SymNode;
 
@@ -53,8 +72,9 @@ public:
   [[nodiscard]] std::optional<int64_t> as_const() const;
   [[nodiscard]] const std::string& symbol_name() const; // of a Symbol
   [[nodiscard]] uint64_t symbol_id() const;             // of a Symbol; creation order
-  [[nodiscard]] std::span<const SymExpr>
-  args() const; // Add: terms (constant last); Mul: coefficient first when not 1, then factors
+  // Add: terms (constant last); Mul: coefficient first when not 1, then factors; Scaled: a, and the bits of the factor.
+  [[nodiscard]] std::span<const SymExpr> args() const;
+  [[nodiscard]] double factor() const; // of a Scaled
   // Symbols in it, each once, ordered by id.
   [[nodiscard]] std::vector<SymExpr> symbols() const;
   [[nodiscard]] bool contains(const SymExpr& symbol) const;
@@ -104,6 +124,8 @@ inline SymExpr& operator*=(SymExpr& a, const SymExpr& b) { return a = a * b; }
 [[nodiscard]] SymExpr sym_or(const SymExpr& a, const SymExpr& b);
 [[nodiscard]] SymExpr sym_not(const SymExpr& a);
 [[nodiscard]] SymExpr sym_select(const SymExpr& c, const SymExpr& a, const SymExpr& b);
+// floor(a * factor), the product being that of IEEE's f64: what Python's math.floor(a * factor) is. `factor` is finite.
+[[nodiscard]] SymExpr sym_scaled(const SymExpr& a, double factor);
 [[nodiscard]] SymExpr product(std::span<const SymExpr> factors);
 
 // Reads what str() writes. Unknown names are looked up by the callback (which may create symbols). Error ParseError.

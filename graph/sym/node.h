@@ -60,6 +60,8 @@ struct Split {
 [[nodiscard]] int64_t floor_div(int64_t a, int64_t b); // b is not 0, and not -1 for the smallest a
 [[nodiscard]] int64_t floor_mod(int64_t a, int64_t b);
 [[nodiscard]] int64_t saturate(__int128 v); // to +-2^62
+// floor(a * factor) in f64; nullopt beyond +-2^62.
+[[nodiscard]] std::optional<int64_t> scale(int64_t a, double factor);
 inline constexpr int64_t kHuge = int64_t{1} << 62;
 
 } // namespace sym

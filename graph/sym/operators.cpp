@@ -2,6 +2,8 @@
 // that hold whatever the symbols are.
 #include "graph/sym/node.h"
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <numeric>
 
 namespace tessera {
@@ -146,6 +148,7 @@ SymExpr make(SymOp op, std::span<const SymExpr> x) {
   case SymOp::Or: return sym_or(x[0], x[1]);
   case SymOp::Not: return sym_not(x[0]);
   case SymOp::Select: return sym_select(x[0], x[1], x[2]);
+  case SymOp::Scaled: return sym_scaled(x[0], std::bit_cast<double>(x[1].const_value()));
   }
   TESSERA_UNREACHABLE("SymOp");
 }
@@ -347,6 +350,15 @@ SymExpr sym_not(const SymExpr& a) {
   }
   if (!sym::is_boolean(a)) return sym_eq(a, 0);
   return sym::intern(SymOp::Not, {a});
+}
+
+SymExpr sym_scaled(const SymExpr& a, double factor) {
+  TESSERA_CHECK(std::isfinite(factor), "a factor of sizes is finite");
+  if (factor == 0) return 0;
+  if (factor == 1) return a;
+  if (a.is_const())
+    if (auto v = sym::scale(a.const_value(), factor)) return *v;
+  return sym::intern(SymOp::Scaled, {a, SymExpr(std::bit_cast<int64_t>(factor))});
 }
 
 SymExpr sym_select(const SymExpr& condition, const SymExpr& a, const SymExpr& b) {

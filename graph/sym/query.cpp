@@ -124,6 +124,10 @@ struct Evaluator {
       if (n->op == SymOp::Mod) return sym::floor_mod(a, b);
       if (b == -1 && a == INT64_MIN) return overflow(e);
       return sym::floor_div(a, b);
+    case SymOp::Scaled: {
+      auto v = sym::scale(a, e.factor());
+      return v ? Result<int64_t>(*v) : Result<int64_t>(overflow(e));
+    }
     case SymOp::Min: return std::min(a, b);
     case SymOp::Max: return std::max(a, b);
     case SymOp::Eq: return int64_t{a == b};

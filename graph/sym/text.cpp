@@ -3,6 +3,8 @@
 #include "graph/support/text.h"
 #include "graph/sym/node.h"
 #include <array>
+#include <charconv>
+#include <cmath>
 
 namespace tessera {
 namespace {
@@ -24,6 +26,7 @@ constexpr std::array kFunctions = {
     Function{SymOp::Or, "or", 2},
     Function{SymOp::Not, "not", 1},
     Function{SymOp::Select, "select", 3},
+    Function{SymOp::Scaled, "scaled", 2},
 };
 
 bool starts_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -38,6 +41,12 @@ void print_name(const std::string& name, std::string& out) {
     return;
   }
   out += quote(name);
+}
+
+// The shortest text that reads as the same number.
+void print_real(double v, std::string& out) {
+  std::array<char, 32> text{};
+  out.append(text.data(), std::to_chars(text.data(), text.data() + text.size(), v).ptr);
 }
 
 void print(const SymExpr& e, std::string& out, bool inside_product) {
@@ -76,7 +85,10 @@ void print(const SymExpr& e, std::string& out, bool inside_product) {
   out += '(';
   for (size_t i = 0; i < n->args.size(); ++i) {
     if (i) out += ", ";
-    print(n->args[i], out, false);
+    if (i == 1 && n->op == SymOp::Scaled)
+      print_real(e.factor(), out);
+    else
+      print(n->args[i], out, false);
   }
   out += ')';
 }
@@ -184,13 +196,27 @@ private:
   Result<SymExpr> call(const Function& f) {
     if (!eat('(')) return error("expected '(' behind " + std::string(f.name));
     std::vector<SymExpr> x;
+    std::optional<double> factor;
     do {
+      if (f.op == SymOp::Scaled && x.size() == 1) {
+        TESSERA_ASSIGN(factor, real());
+        x.emplace_back();
+        continue;
+      }
       TESSERA_ASSIGN(SymExpr a, sum());
       x.push_back(a);
     } while (eat(','));
     if (!eat(')')) return error("expected ')'");
     if (x.size() != f.arity) return error(std::string(f.name) + " takes " + std::to_string(f.arity) + " operands");
-    return sym::make(f.op, x);
+    return factor ? sym_scaled(x[0], *factor) : sym::make(f.op, x);
+  }
+  Result<double> real() {
+    space();
+    double v = 0;
+    auto [end, ec] = std::from_chars(s_.data() + at_, s_.data() + s_.size(), v);
+    if (ec != std::errc() || !std::isfinite(v)) return error("expected a number");
+    at_ = static_cast<size_t>(end - s_.data());
+    return v;
   }
 
   std::string_view s_;

@@ -1,6 +1,7 @@
 // Random size expressions built twice: as a plain tree, whose value is computed as written, and as a SymExpr.
 #pragma once
 #include "graph/sym/expr.h"
+#include <cmath>
 #include <cstdlib>
 #include <random>
 
@@ -14,7 +15,7 @@ inline unsigned seed(unsigned fixed) {
 
 struct Tree {
   SymOp op = SymOp::Const;
-  int64_t value = 0; // Const
+  int64_t value = 0; // Const; Scaled: the factor in thirtieths
   size_t symbol = 0; // Symbol: position in the generator's list
   std::vector<Tree> kids;
 
@@ -52,6 +53,7 @@ struct Tree {
     case SymOp::Or: return k[0] != 0 || k[1] != 0;
     case SymOp::Not: return k[0] == 0;
     case SymOp::Select: return k[0] != 0 ? k[1] : k[2];
+    case SymOp::Scaled: return static_cast<int64_t>(std::floor(static_cast<double>(k[0]) * factor()));
     }
     return std::nullopt;
   }
@@ -76,19 +78,22 @@ struct Tree {
     case SymOp::Or: return sym_or(k[0], k[1]);
     case SymOp::Not: return sym_not(k[0]);
     case SymOp::Select: return sym_select(k[0], k[1], k[2]);
+    case SymOp::Scaled: return sym_scaled(k[0], factor());
     }
     return 0;
   }
 
   [[nodiscard]] std::string str(const std::vector<SymExpr>& symbols) const {
-    static constexpr const char* kNames[] = {"",   "",   "add", "mul", "floordiv", "mod", "min", "max",
-                                             "eq", "ne", "lt",  "le",  "and",      "or",  "not", "select"};
+    static constexpr const char* kNames[] = {"",   "",   "add", "mul", "floordiv", "mod", "min",    "max",   "eq",
+                                             "ne", "lt", "le",  "and", "or",       "not", "select", "scaled"};
     if (op == SymOp::Const) return std::to_string(value);
     if (op == SymOp::Symbol) return symbols[symbol].str();
     std::string out = std::string(kNames[static_cast<int>(op)]) + "(";
     for (size_t i = 0; i < kids.size(); ++i) out += (i ? ", " : "") + kids[i].str(symbols);
+    if (op == SymOp::Scaled) out += ", " + std::to_string(value) + "/30";
     return out + ")";
   }
+  [[nodiscard]] double factor() const { return static_cast<double>(value) / 30; }
 };
 
 // Mostly what shapes and indices are made of: sums, products, divisions by a few constants and by symbols.
@@ -103,12 +108,13 @@ inline Tree random_tree(std::mt19937& rng, size_t symbols, int depth) {
       t.op = SymOp::Symbol, t.symbol = rng() % symbols;
     return t;
   }
-  static constexpr SymOp kOps[] = {SymOp::Add,      SymOp::Add,      SymOp::Add, SymOp::Mul,   SymOp::Mul,
-                                   SymOp::FloorDiv, SymOp::FloorDiv, SymOp::Mod, SymOp::Mod,   SymOp::Min,
-                                   SymOp::Max,      SymOp::Eq,       SymOp::Ne,  SymOp::Lt,    SymOp::Le,
-                                   SymOp::And,      SymOp::Or,       SymOp::Not, SymOp::Select};
-  t.op = kOps[pick(19)];
-  const size_t arity = t.op == SymOp::Not ? 1 : t.op == SymOp::Select ? 3 : 2;
+  static constexpr SymOp kOps[] = {SymOp::Add,      SymOp::Add,      SymOp::Add, SymOp::Mul,    SymOp::Mul,
+                                   SymOp::FloorDiv, SymOp::FloorDiv, SymOp::Mod, SymOp::Mod,    SymOp::Min,
+                                   SymOp::Max,      SymOp::Eq,       SymOp::Ne,  SymOp::Lt,     SymOp::Le,
+                                   SymOp::And,      SymOp::Or,       SymOp::Not, SymOp::Select, SymOp::Scaled};
+  t.op = kOps[pick(20)];
+  if (t.op == SymOp::Scaled) t.value = pick(120) - 40;
+  const size_t arity = t.op == SymOp::Not || t.op == SymOp::Scaled ? 1 : t.op == SymOp::Select ? 3 : 2;
   for (size_t i = 0; i < arity; ++i) t.kids.push_back(random_tree(rng, symbols, depth - 1));
   if ((t.op == SymOp::FloorDiv || t.op == SymOp::Mod) && pick(2) == 0) {
     t.kids[1] = Tree{};

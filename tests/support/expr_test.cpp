@@ -1,4 +1,5 @@
 #include "expr_fuzz.h"
+#include "graph/sym/env.h"
 #include <gtest/gtest.h>
 #include <set>
 #include <thread>
@@ -123,7 +124,7 @@ TEST_F(SymExprTest, ParserRefusesWhatIsNoExpression) {
     return Diagnostic(ErrorCode::ParseError, "unknown size '" + std::string(name) + "'");
   };
   for (const char* text : {"", "s +", "(s", "s)", "floordiv(s)", "min(s, 2, 3)", "q", "99999999999999999999", "s $ 2",
-                           "\"s", "min", "2 s"}) {
+                           "\"s", "min", "2 s", "scaled(s)", "scaled(s, t)", "scaled(s, inf)", "scaled(s, 0.7, 1)"}) {
     auto r = parse_sym(text, lookup);
     EXPECT_FALSE(r.ok()) << text;
     if (!r.ok()) {
@@ -134,6 +135,26 @@ TEST_F(SymExprTest, ParserRefusesWhatIsNoExpression) {
   EXPECT_FALSE(parse_sym(std::string(100000, '-') + "s", lookup).ok());
   EXPECT_EQ(*parse_sym(" 2*( s+1 ) - -3 ", lookup), 2 * s + 5);
   EXPECT_EQ(*parse_sym("-9223372036854775808", lookup), SymExpr(INT64_MIN));
+}
+
+// A size times a number of f64 is what PyTorch makes of scale_factor: 0.7 * 90 is 62.99999999999999, and 0.7 * 80 is 56.
+TEST_F(SymExprTest, ScaledIsTheFloorOfTheRoundedProduct) {
+  EXPECT_EQ(sym_scaled(90, 0.7), SymExpr(62));
+  EXPECT_EQ(sym_scaled(80, 0.7), SymExpr(56));
+  EXPECT_EQ(sym_scaled(s, 1), s);
+  EXPECT_EQ(sym_scaled(s, 0.7).str(), "scaled(s, 0.7)");
+  EXPECT_EQ(sym_scaled(s, 0.7), sym_scaled(s, 0.7));
+  EXPECT_NE(sym_scaled(s, 0.7), sym_scaled(s, std::nextafter(0.7, 1)));
+  EXPECT_EQ(sym_scaled(s + 1, 1.3).substitute({{s.symbol_id(), 9}}), SymExpr(13));
+  for (const double factor : {0.7, 1.3, 1.0 / 49, 2.0000001, -0.7})
+    for (int64_t n = 0; n < 3000; ++n)
+      ASSERT_EQ(*sym_scaled(s, factor).eval({{s.symbol_id(), n}}),
+                static_cast<int64_t>(std::floor(static_cast<double>(n) * factor)));
+  EXPECT_EQ(sym_scaled(s, 1e10).eval({{s.symbol_id(), INT64_MAX}}).error().code, ErrorCode::SizeOverflow);
+  ShapeEnv env;
+  SymExpr n = env.create_symbol("n", {10, 90});
+  EXPECT_EQ(env.range(sym_scaled(n, 0.7)), (SymRange{7, 62}));
+  EXPECT_EQ(env.range(sym_scaled(n, -0.7)), (SymRange{-63, -7}));
 }
 
 TEST_F(SymExprTest, ThreadsAgree) {

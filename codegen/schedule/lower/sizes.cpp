@@ -177,6 +177,11 @@ tile::ValueId SizeEmitter::generic(const SymExpr& e) {
   }
   case SymOp::Select:
     return pointwise(b_, ScalarOp::Select, std::array{condition(args[0]), number(args[1]), number(args[2])});
+  case SymOp::Scaled: {
+    tile::ValueId wide = b_.cast(number(args[0]), DType::F64);
+    tile::ValueId product = pointwise(b_, ScalarOp::Mul, std::array{wide, b_.const_f(DType::F64, e.factor())});
+    return b_.cast(b_.scalar(ScalarOp::Floor, std::array{product}), DType::I64);
+  }
   default: return b_.cast(condition(e), DType::I64);
   }
 }

@@ -7,8 +7,8 @@ AtenTable::AtenTable() {
   for (auto* registered :
        {register_pointwise, register_creation, register_reductions, register_views, register_movement,
         register_indexing, register_scatter, register_sort_scan, register_products, register_norms, register_windows,
-        register_attention, register_activations, register_convolution, register_losses, register_resample,
-        register_recurrent, register_composites})
+        register_attention, register_activations, register_convolution, register_losses, register_upsample,
+        register_resample, register_recurrent, register_composites})
     registered(*this);
 }
 
