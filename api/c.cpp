@@ -32,9 +32,13 @@ const char* record_error(const Diagnostic& error) noexcept {
     last.notes.clear();
     for (const std::string& note : last.error.notes) last.notes.push_back(note.c_str());
     const ErrorCodeInfo& known = info(error.code); // texts of a table
-    last.parts = {known.id.data(),       known.name.data(),
-                  last.location.c_str(), last.error.message.c_str(),
-                  last.notes.data(),     static_cast<int32_t>(last.notes.size())};
+    last.parts = {known.id.data(),
+                  known.name.data(),
+                  last.location.c_str(),
+                  last.error.message.c_str(),
+                  last.notes.data(),
+                  static_cast<int32_t>(last.notes.size()),
+                  last.error.location.output.c_str()};
     last.any = true;
     return {};
   });

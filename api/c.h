@@ -48,6 +48,7 @@ typedef struct {
   const char* message;
   const char* const* notes; /* note_count of them: causes, and what to do */
   int32_t note_count;
+  const char* output; /* name of the first result of the model's node at fault, as the model has it; or empty */
 } tessera_error;
 const tessera_error* tessera_last_error(void);
 

@@ -36,15 +36,17 @@ public:
     location_ = e->location;
     message_ = e->message;
     notes_.assign(e->notes, e->notes + e->note_count);
+    output_ = e->output;
   }
   [[nodiscard]] const std::string& code() const { return code_; }                // "TES-3008"
   [[nodiscard]] const std::string& name() const { return name_; }                // "bad-input"
   [[nodiscard]] const std::string& location() const { return location_; }        // may be empty
   [[nodiscard]] const std::string& message() const { return message_; }          // without the rest
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; } // causes, and what to do
+  [[nodiscard]] const std::string& output() const { return output_; } // first result of the node at fault, or empty
 
 private:
-  std::string code_, name_, location_, message_;
+  std::string code_, name_, location_, message_, output_;
   std::vector<std::string> notes_;
 };
 

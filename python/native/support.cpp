@@ -69,10 +69,11 @@ PyObject* raise_last_error(const char* shown) {
     if (!note || PyTuple_SetItem(notes.get(), i, note) != 0) return nullptr;
   }
   Ref code = text(e->code), name = text(e->name), location = text(e->location), message = text(e->message);
+  Ref output = text(e->output);
   Ref make = function_of("tessera._errors", "make_error");
-  if (!code || !name || !location || !message || !make) return nullptr;
+  if (!code || !name || !location || !message || !output || !make) return nullptr;
   Ref error(PyObject_CallFunctionObjArgs(make.get(), code.get(), name.get(), location.get(), message.get(), notes.get(),
-                                         nullptr));
+                                         output.get(), nullptr));
   if (error) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
   return nullptr;
 }

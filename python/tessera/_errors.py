@@ -9,13 +9,14 @@ class Error(Exception):
     """What Tessera could not do. The base class of all errors of this package.
 
     code: stable, such as "TES-3008"; name: the same as a word, such as "bad-input"; location: the file and node, or
-    empty; message: what is wrong; notes: causes, and what to do.
+    empty; message: what is wrong; notes: causes, and what to do; output: name of the first result of the node at fault,
+    exactly as the model has it, or empty.
     """
 
     code: str = "TES-4999"
     name: str = "internal"
 
-    def __init__(self, message: str = "", *, code: str | None = None, name: str | None = None, location: str = "", notes: Sequence[str] = ()) -> None:
+    def __init__(self, message: str = "", *, code: str | None = None, name: str | None = None, location: str = "", notes: Sequence[str] = (), output: str = "") -> None:
         if code is not None:
             self.code = code
         if name is not None:
@@ -23,6 +24,7 @@ class Error(Exception):
         self.location = location
         self.message = message
         self.notes = tuple(notes)
+        self.output = output
         super().__init__(self._text())
 
     def _text(self) -> str:
@@ -31,11 +33,11 @@ class Error(Exception):
         return f"{where}{self.message} [{self.code} {self.name}]{notes}"
 
     def __reduce__(self):  # type: ignore[no-untyped-def]
-        return _again, (type(self), self.message, self.code, self.name, self.location, self.notes)
+        return _again, (type(self), self.message, self.code, self.name, self.location, self.notes, self.output)
 
 
-def _again(kind: type[Error], message: str, code: str, name: str, location: str, notes: Sequence[str]) -> Error:
-    return kind(message, code=code, name=name, location=location, notes=notes)
+def _again(kind: type[Error], message: str, code: str, name: str, location: str, notes: Sequence[str], output: str = "") -> Error:
+    return kind(message, code=code, name=name, location=location, notes=notes, output=output)
 
 
 class InputError(Error, ValueError):
@@ -112,6 +114,6 @@ _KINDS: dict[str, type[Error]] = {
 }
 
 
-def make_error(code: str, name: str, location: str, message: str, notes: Sequence[str]) -> Error:
+def make_error(code: str, name: str, location: str, message: str, notes: Sequence[str], output: str = "") -> Error:
     """The exception for an error of the library."""
-    return _KINDS.get(name, ModelError)(message, code=code, name=name, location=location, notes=notes)
+    return _KINDS.get(name, ModelError)(message, code=code, name=name, location=location, notes=notes, output=output)

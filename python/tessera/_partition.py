@@ -84,12 +84,11 @@ def _refused_value(node: Node, device: torch.device) -> str | None:
     return None
 
 
-def refusals(graph: torch.fx.Graph, device: torch.device, constants: Mapping[Node, tuple[str, torch.Tensor]]) -> dict[Node, str]:
-    """The calls of a graph that Tessera does not take, with the reason. Raises an error of the library."""
+def refused_before(graph: torch.fx.Graph, device: torch.device) -> dict[Node, str]:
+    """The calls of a graph that are left to PyTorch before the library sees them, with the reason."""
     refused: dict[Node, str] = {}
-    calls = [n for n in graph.nodes if n.op == "call_function" and not is_size(n)]
-    for n in calls:
-        if str(n.target) in _FACTS:
+    for n in graph.nodes:
+        if n.op != "call_function" or is_size(n) or str(n.target) in _FACTS:
             continue
         reason = None
         if _program.is_part(n):
@@ -107,6 +106,13 @@ def refusals(graph: torch.fx.Graph, device: torch.device, constants: Mapping[Nod
             reason = reason or _program.not_expressible(n)
         if reason:
             refused[n] = reason
+    return refused
+
+
+def refusals(graph: torch.fx.Graph, device: torch.device, constants: Mapping[Node, tuple[str, torch.Tensor]]) -> dict[Node, str]:
+    """The calls of a graph that Tessera does not take, with the reason. Raises an error of the library."""
+    refused = refused_before(graph, device)
+    calls = [n for n in graph.nodes if n.op == "call_function" and not is_size(n)]
     taken = [n for n in calls if n not in refused and str(n.target) not in _FACTS]
     # Values of calls that are not taken are inputs of what the library surveys.
     inputs = [n for n in graph.nodes if (n.op == "placeholder" or n in refused) and isinstance(n.meta.get("val"), (torch.Tensor, torch.SymInt))]

@@ -11,14 +11,20 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from . import _library, _program
-from ._errors import OutOfMemoryError
+from ._errors import Error, OutOfMemoryError
 from ._options import Options, Statistics
 
 log = logging.getLogger("tessera")
 Node = torch.fx.Node
+
+
+# Errors that say something of the sizes or the memory of one call, and nothing of the next one.
+_OF_ONE_CALL = frozenset({"bad-input", "guard-failed", "out-of-memory"})
 
 
 def _static(sizes: Sequence[Any]) -> bool:
@@ -40,7 +46,8 @@ class Subgraph:
         self.name, self.nodes, self.inputs, self.outputs, self.constants = name, nodes, inputs, outputs, constants
         self.device, self.options, self.statistics = device, options, statistics
         self.__name__ = name  # of a call in a graph
-        self.failed: str | None = None
+        self.failed: str | None = None  # why it runs in PyTorch from now on
+        self._told = False  # that a call ran there
         self._eager: Callable[..., Any] | None = None
         program = _program.write_program(inputs, nodes, outputs, constants)
         weights = _program.host_values(constants)
@@ -93,7 +100,14 @@ class Subgraph:
     def __call__(self, *args: Any) -> list[torch.Tensor]:
         if self.failed is not None:
             return self._run_eager(args)
-        given = list(args)
+        try:
+            return self._run(list(args))
+        except torch.OutOfMemoryError:  # PyTorch's allocator has tried all that it can, as in eager mode
+            raise
+        except Exception as e:
+            return self._failed_call(e, args)
+
+    def _run(self, given: list[Any]) -> list[torch.Tensor]:
         for i in self._moved:
             given[i] = given[i].to(self.device)
             self.statistics.copies += 1
@@ -108,21 +122,10 @@ class Subgraph:
             if not t.is_contiguous() or t.data_ptr() % t.element_size():
                 t = self._copied(t)
             given[i] = t
-        stream = self._stream
-        try:
-            out = self.session.call(given, self._make, 0 if stream is None else stream(), self._scratch)
-        except torch.OutOfMemoryError:  # PyTorch's allocator has tried all that it can, as in eager mode
-            raise
-        except OutOfMemoryError as e:
-            again = self._with_more_memory(e, given)
-            if again is None:
-                return self._run_eager(args)
-            out = again
-        except Exception as e:
-            return self._failed_call(e, args)
-        self.statistics.calls += 1
+        out = self._call(given)
         for i, device in self._back:
             out[i] = out[i].to(device)
+        self.statistics.calls += 1
         return out
 
     def _may_run_eager(self, error: Exception) -> None:
@@ -131,24 +134,30 @@ class Subgraph:
         if self.options.strict or (self._stream is not None and torch.cuda.is_current_stream_capturing()):
             raise error
 
-    def _with_more_memory(self, error: OutOfMemoryError, given: Sequence[Any]) -> list[torch.Tensor] | None:
-        """The call again, where PyTorch's allocator keeps memory of the GPU that nothing uses; None: it does not help, this time."""
-        self._may_run_eager(error)
-        if self._stream is not None:
+    def _call(self, given: Sequence[Any]) -> list[torch.Tensor]:
+        """The program's call; once more where PyTorch's allocator keeps memory of the GPU that nothing uses."""
+        stream = 0 if self._stream is None else self._stream()
+        try:
+            return self.session.call(given, self._make, stream, self._scratch)
+        except OutOfMemoryError:
+            if self._stream is None or torch.cuda.is_current_stream_capturing():
+                raise
             torch.cuda.empty_cache()
-            try:
-                return self.session.call(given, self._make, self._stream(), self._scratch)
-            except OutOfMemoryError as e:
-                error = e
-        log.warning("a call of %s runs in PyTorch: %s", self.name, error)
-        return None
+            return self.session.call(given, self._make, stream, self._scratch)
 
     def _failed_call(self, error: Exception, args: Sequence[Any]) -> list[torch.Tensor]:
-        """A call that the library refused: PyTorch computes it, and raises what is an error there."""
+        """A call that failed here: PyTorch computes it, and raises what is an error there.
+
+        Nothing is done twice: a program changes no input and draws no random number, and its results are new ones.
+        """
         self._may_run_eager(error)
         result = self._run_eager(args)  # an error of the inputs, such as an index out of range, is raised here
-        self.failed = str(error).splitlines()[0]
-        log.warning("%s runs in PyTorch from now on: %s", self.name, error)
+        of_this_call = isinstance(error, Error) and error.name in _OF_ONE_CALL
+        if not of_this_call:
+            self.failed = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if not of_this_call or not self._told:
+            self._told = True
+            log.warning("%s runs in PyTorch %s: %s", self.name, "for such calls" if of_this_call else "from now on", error)
         return result
 
     def _run_eager(self, args: Sequence[Any]) -> list[torch.Tensor]:
@@ -202,7 +211,7 @@ class Sizes:
         if expr in self._symbols:
             return self._symbols[expr]()
         terms = sorted(expr.free_symbols, key=str)
-        return self._graph.call_function(sympy_function(expr, terms), tuple(self._symbols[s]() for s in terms))
+        return self._graph.call_function(SizeFunction(expr, terms), tuple(self._symbols[s]() for s in terms))
 
 
 def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node],
@@ -224,7 +233,37 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
     return torch.fx.GraphModule(root, graph)
 
 
-def sympy_function(expr: sympy.Expr, symbols: Sequence[sympy.Symbol]) -> Callable[..., int]:
-    """An expression over sizes as a function of integers: what PyTorch's printer makes of it, as Inductor's programs have it."""
-    text = PythonPrinter().doprint(expr)
-    return eval(f"lambda {', '.join(map(str, symbols))}: int({text})", {"math": math, "torch": torch})  # type: ignore[no-any-return]
+class SizeFunction:
+    """An expression over sizes as a function of integers, in the order of `symbols`.
+
+    An object with a name and not a lambda: graphs that call it are printed, copied and pickled.
+    """
+
+    def __init__(self, expr: sympy.Expr, symbols: Sequence[sympy.Symbol]):
+        self.expr, self.symbols = expr, tuple(symbols)
+        self.__name__ = self.__qualname__ = "size"
+        self._compute = self._compiled()
+
+    def _compiled(self) -> Callable[..., Any]:
+        """What PyTorch's printer makes of it, as Inductor's programs have it; slower, where the printer lacks a function, its interpreter."""
+        try:
+            code = compile(f"lambda {', '.join(map(str, self.symbols))}: {PythonPrinter().doprint(self.expr)}", "<size>", "eval")
+        except (NotImplementedError, SyntaxError):  # functions that it does not print, or prints as sympy does
+            return self._interpreted
+        scope = {"math": math, "torch": torch}
+        if set(code.co_consts[0].co_names) <= {*scope, *_BUILTINS, *dir(math), *dir(torch)}:
+            return eval(code, scope)  # type: ignore[no-any-return]
+        return self._interpreted
+
+    def _interpreted(self, *values: int) -> Any:
+        return sympy_interp(PythonReferenceAnalysis, dict(zip(self.symbols, values)), self.expr)
+
+    def __call__(self, *values: int) -> int:
+        return int(self._compute(*values))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SizeFunction, (self.expr, self.symbols)
+
+
+# Functions of Python's that printed sizes call.
+_BUILTINS = ("abs", "bool", "float", "int", "max", "min", "pow", "round")

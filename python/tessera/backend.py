@@ -20,9 +20,11 @@ from typing import Any
 import sympy
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import RestartAnalysis, SkipFrame
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from . import _composites, _decompositions, _partition, _program
+from ._division import Division, reason_of
 from ._options import Options, statistics
 from ._program import value_bytes
 from ._subgraph import Sizes, Subgraph
@@ -49,6 +51,13 @@ _count_lock = threading.Lock()
 _graph_count = 0
 
 
+def _next_name(kind: str) -> str:
+    global _graph_count
+    with _count_lock:
+        _graph_count += 1
+        return f"{kind} graph {_graph_count - 1}"
+
+
 @contextlib.contextmanager
 def observed(observer: Callable[[CompiledGraph], None]) -> Iterator[None]:
     """Calls `observer` with every graph that is compiled inside."""
@@ -57,6 +66,11 @@ def observed(observer: Callable[[CompiledGraph], None]) -> Iterator[None]:
         yield
     finally:
         _observers.remove(observer)
+
+
+def _results_of(graph: torch.fx.Graph) -> list[Any]:
+    results = graph.output_node().args[0]
+    return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
 def _device_of(graph: torch.fx.Graph) -> torch.device:
@@ -135,22 +149,18 @@ def _unlocked_constants(gm: torch.fx.GraphModule, frozen: Mapping[Node, torch.Te
 class _GraphCompiler:
     """One graph of ATen operators: what AOTAutograd hands to a compiler."""
 
-    def __init__(self, gm: torch.fx.GraphModule, kind: str, options: Options, frozen: Mapping[int, torch.Tensor], parameters: Collection[int]):
-        global _graph_count
-        self.gm, self.graph, self.options = gm, gm.graph, options
-        with _count_lock:
-            _graph_count += 1
-            self.name = f"{kind} graph {_graph_count - 1}"
+    def __init__(self, gm: torch.fx.GraphModule, kind: str, name: str, options: Options, frozen: Mapping[int, torch.Tensor], parameters: Collection[int]):
+        self.gm, self.graph, self.options, self.name = gm, gm.graph, options, name
         self.placeholders = gm.graph.find_nodes(op="placeholder")
         self.constants = _unlocked_constants(gm, {self.placeholders[i]: t for i, t in frozen.items()})
         self.parameters = frozenset(self.placeholders[i] for i in parameters)
         self.device = _device_of(gm.graph)
-        results = gm.graph.output_node().args[0]
-        self.results = list(results) if isinstance(results, (list, tuple)) else [results]
+        self.results = _results_of(gm.graph)
         meta = _metadata()
         returned = meta.num_forward_returns if kind == "forward" and meta is not None else len(self.results)
         self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results, returned)
         self.symbols = {s for n in self.placeholders for s in _program.symbols_of(n)}
+        self.compiled: dict[tuple[Node | None, ...], Subgraph] = {}  # by calls and results
         self.leave({})
 
     def leave(self, left: dict[Node, str]) -> None:
@@ -177,10 +187,14 @@ class _GraphCompiler:
 
         return [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor) and read(n)]
 
-    def subgraph(self, name: str, nodes: Sequence[Node]) -> Subgraph:
+    def subgraph(self, nodes: Sequence[Node]) -> Subgraph:
+        """The program of these calls. Raises NotExpressible and errors of the library."""
         outputs = self.outputs_of(nodes)
-        inputs = _inputs_of(nodes, outputs, self.graph, self.constants)
-        return Subgraph(name, nodes, inputs, outputs, self.constants_of(nodes), self.device, self.options, statistics, self.parameters)
+        key = (*nodes, None, *outputs)
+        if key not in self.compiled:
+            inputs = _inputs_of(nodes, outputs, self.graph, self.constants)
+            self.compiled[key] = Subgraph(self.name, nodes, inputs, outputs, self.constants_of(nodes), self.device, self.options, statistics, self.parameters)
+        return self.compiled[key]
 
     def constants_of(self, nodes: Sequence[Node]) -> dict[Node, tuple[str, torch.Tensor]]:
         read = {i for n in nodes for i in n.all_input_nodes}
@@ -188,7 +202,6 @@ class _GraphCompiler:
 
     def compile(self) -> Callable[[list[Any]], list[Any]]:
         """A function of the graph's inputs, which it takes as a list and empties ("boxed")."""
-        statistics.graphs += 1
         calls = [n for n in self.graph.nodes if n.op == "call_function" and not _partition.is_size(n)]
         if not any(n in self.returned or _partition.is_ordered(n) for n in calls):
             calls = []  # inputs, constants and views of them
@@ -197,24 +210,32 @@ class _GraphCompiler:
         return self.assemble(*self.programs(calls))
 
     def programs(self, calls: Sequence[Node]) -> tuple[list[Subgraph], dict[Node, str]]:
-        """The calls as programs, and those that are left to PyTorch, with the reason."""
+        """The calls as programs, and those that are left to PyTorch, with the reason.
+
+        One program if the library takes them all; else the graph is divided where it refuses a call, as often as it does.
+        """
         if not calls:
             return [], {}
-        whole = self.try_whole([n for n in calls if str(n.target) not in _partition._FACTS]) if any(n in self.returned for n in calls) else None
-        parts, left = ([whole], {}) if whole is not None else self.parts(*self.split(calls))
-        while slow := self.on_host(parts):
-            parts, left = self.parts(*_partition.stages(self.graph, {**left, **slow}))
-        return parts, left
-
-    def parts(self, stages: Sequence[Sequence[Node]], left: dict[Node, str]) -> tuple[list[Subgraph], dict[Node, str]]:
-        self.leave(left)
-        parts: list[Subgraph] = []
-        for i, nodes in enumerate(stages):
-            try:
-                parts.append(self.subgraph(f"{self.name} part {i}", nodes))
-            except Exception as e:
-                self.refuse(nodes, e, left)
-        return parts, left
+        work = [n for n in calls if str(n.target) not in _partition._FACTS]
+        division = Division(self.graph, self.subgraph, work)
+        surveyed = not self.may_be_whole(work)
+        stages, left = _partition.stages(self.graph, self.refusals()) if surveyed else ([work], {})
+        while True:
+            self.leave(left)
+            parts: list[Subgraph] = []
+            found: dict[Node, str] = {}
+            for nodes in stages:
+                made, at_fault = division.programs(nodes)
+                parts += made
+                found |= at_fault
+            if found and not surveyed:  # other calls that are refused for what they are need no compile to be found
+                surveyed, found = True, self.refusals() | found
+            found = found or self.on_host(parts)
+            if not found:
+                if len(parts) > len(stages):
+                    self.result.error = division.error
+                return parts, left
+            stages, left = _partition.stages(self.graph, {**left, **found})
 
     def on_host(self, parts: Sequence[Subgraph]) -> dict[Node, str]:
         """Calls that programs on a GPU would compute on the host, from copies there: PyTorch has kernels for them."""
@@ -222,49 +243,19 @@ class _GraphCompiler:
             return {}
         return {n: reason for s in parts for n, reason in s.host_operators().items()}
 
-    def try_whole(self, nodes: list[Node]) -> Subgraph | None:
-        if not nodes or any(_partition.is_random(n) or _partition.reads_data(n) for n in nodes) or any(_partition._refused_value(n, self.device) for n in self.graph.nodes):
-            return None
-        try:
-            return self.subgraph(self.name, nodes)
-        except Exception as e:  # the parts that can be compiled are found below
-            self.result.error = str(e).splitlines()[0] if str(e) else type(e).__name__
-            return None
+    def may_be_whole(self, calls: Sequence[Node]) -> bool:
+        """False if some calls have to be left to PyTorch, whatever the library says."""
+        if not any(n in self.returned for n in calls):
+            return False
+        return not any(_partition.is_random(n) or _partition.reads_data(n) for n in calls) and not any(_partition._refused_value(n, self.device) for n in self.graph.nodes)
 
-    def split(self, calls: Sequence[Node]) -> tuple[list[list[Node]], dict[Node, str]]:
-        left: dict[Node, str] = {}
+    def refusals(self) -> dict[Node, str]:
+        """Calls that the library refuses for what they are. None where it cannot say: compiles find them."""
         try:
-            refused = _partition.refusals(self.graph, self.device, self.constants)
+            return _partition.refusals(self.graph, self.device, self.constants)
         except Exception as e:
-            self.refuse(calls, e, left)
-            return [], left
-        if not refused:  # every operator is known, and the compile of all of them failed
-            self.refuse(calls, RuntimeError(self.result.error), left)
-            return [], left
-        return _partition.stages(self.graph, refused)
-
-    def refuse(self, nodes: Sequence[Node], error: Exception, left: dict[Node, str]) -> None:
-        if self.options.strict:
-            raise error
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        for n in nodes:
-            left[n] = f"its subgraph was not compiled: {reason}"
-
-    def tell(self) -> None:
-        """Counts and reports what is left to PyTorch."""
-        left = {n: r for n, r in self.result.left.items() if not _program.is_part(n)}
-        if left:
-            statistics.operators_left += len(left)
-            by_reason: dict[tuple[str, str], int] = {}
-            for n, reason in left.items():
-                key = (str(n.target), reason)
-                by_reason[key] = by_reason.get(key, 0) + 1
-            text = "; ".join(f"{target}{f' x{count}' if count > 1 else ''}: {reason}" for (target, reason), count in by_reason.items())
-            if self.options.strict:
-                raise RuntimeError(f"tessera: {self.name} has operators for PyTorch, and the option 'strict' forbids it: {text}")
-            log.warning("%s: %d operators run in PyTorch: %s", self.name, len(left), text)
-        for observer in list(_observers):
-            observer(self.result)
+            log.debug("%s: no survey: %s", self.name, e)
+            return _partition.refused_before(self.graph, self.device)
 
     def assemble(self, parts: Sequence[Subgraph], left: dict[Node, str]) -> Callable[[list[Any]], list[Any]]:
         """A graph of PyTorch's that calls the subgraphs, and runs the rest as it stands."""
@@ -272,7 +263,8 @@ class _GraphCompiler:
         self.result.subgraphs = list(parts)
         outside: set[Node] = {*self.placeholders, *self.constants}
         self.result.crossing = sum(_crossing(s, outside, self.returned) for s in parts)
-        self.tell()
+        for i, s in enumerate(parts if left or len(parts) > 1 else ()):
+            s.name = s.__name__ = f"{self.name} part {i}"
         graph = torch.fx.Graph()
         values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in self.placeholders}
         views: dict[Node, Node] = {}
@@ -311,19 +303,42 @@ class _GraphCompiler:
         for n in self.order(left):
             value(n)
         graph.output([seen(r) if isinstance(r, Node) else r for r in self.results])
-        forward = torch.fx.GraphModule(self.gm, graph).forward
-
-        def run(args: list[Any]) -> list[Any]:
-            given = list(args)
-            args.clear()
-            return list(forward(*given))
-
-        run._boxed_call = True  # type: ignore[attr-defined]
+        run = _boxed(torch.fx.GraphModule(self.gm, graph).forward)
+        _tell(self.result, self.options)
         return run
 
     def order(self, left: Mapping[Node, str]) -> list[Node]:
         """Calls for PyTorch that must run even if nothing reads them, in their order."""
         return [n for n in self.graph.nodes if n in left and not _program.is_part(n) and (n.users or _partition.is_ordered(n))]
+
+
+def _tell(result: CompiledGraph, options: Options) -> None:
+    """Counts and reports what of a graph is left to PyTorch. Raises RuntimeError where an option forbids that."""
+    left = {n: r for n, r in result.left.items() if not _program.is_part(n)}
+    if left:
+        by_reason: dict[tuple[str, str], int] = {}
+        for n, reason in left.items():
+            key = (str(n.target), reason)
+            by_reason[key] = by_reason.get(key, 0) + 1
+        text = "; ".join(f"{target}{f' x{count}' if count > 1 else ''}: {reason}" for (target, reason), count in by_reason.items())
+        if options.strict:
+            raise RuntimeError(f"tessera: {result.name} has operators for PyTorch, and the option 'strict' forbids it: {text}")
+        statistics.operators_left += len(left)
+        log.warning("%s: %d operators run in PyTorch: %s", result.name, len(left), text)
+    for observer in list(_observers):
+        observer(result)
+
+
+def _boxed(forward: Callable[..., Any]) -> Callable[[list[Any]], list[Any]]:
+    """The same function of a list of its arguments, which it empties."""
+
+    def run(args: list[Any]) -> list[Any]:
+        given = list(args)
+        args.clear()
+        return list(forward(*given))
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
 
 
 def _crossing(s: Subgraph, outside: set[Node], results: set[Node]) -> int:
@@ -336,8 +351,22 @@ def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen:
 
     kind: "inference", "forward", "backward". frozen: inputs that become constants, by position. parameters: positions of
     inputs that Dynamo guards: parameters and buffers.
+    Returns a function of a list of the inputs, which it empties. What goes wrong here leaves the graph to PyTorch; with the
+    option 'strict' it is raised.
     """
-    return _GraphCompiler(gm, kind, options, frozen or {}, parameters).compile()
+    statistics.graphs += 1
+    name = _next_name(kind)
+    try:
+        return _GraphCompiler(gm, kind, name, options, frozen or {}, parameters).compile()
+    except Exception as e:
+        if options.strict:
+            raise
+        log.debug("%s is not compiled", name, exc_info=e)
+        reason = f"its graph was not compiled: {reason_of(e)}"
+        left = {n: reason for n in gm.graph.nodes if n.op == "call_function" and not _partition.is_size(n)}
+        results = _results_of(gm.graph)
+        _tell(CompiledGraph(kind, name, [], left, 0, results, len(results), reason), options)
+        return _boxed(gm.forward)
 
 
 def _metadata() -> Any:
@@ -371,7 +400,8 @@ def _frozen_inputs(gm: torch.fx.GraphModule, aot: torch.fx.GraphModule, given: S
 def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, object] | None = None, mode: str | None = None) -> Callable[..., Any]:
     """The backend. gm: Dynamo's graph; options: see Options; mode: Inductor's, which has no meaning here.
 
-    Raises ValueError for an unknown option.
+    Raises ValueError for an unknown option. What goes wrong besides leaves calls to PyTorch, up to the whole graph; with the
+    option 'strict' it is raised.
     """
     chosen = Options.of(options)
     if mode not in (None, "default"):
@@ -386,13 +416,55 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
         return compile_one
 
     _composites.keep(gm, example_inputs)
-    return aot_autograd(
-        fw_compiler=compiler("forward"),
-        bw_compiler=compiler("backward"),
-        inference_compiler=compiler("inference"),
-        partition_fn=_decompositions.partition,
-        decompositions=_decompositions.training() if _composites.needs_gradients(gm, example_inputs) else _decompositions.inference(),
-    )(gm, example_inputs)
+    table = _decompositions.training() if _composites.needs_gradients(gm, example_inputs) else _decompositions.inference()
+    without: list[torch._ops.OpOverload] = []  # decompositions that raise for what this graph gives them
+    while True:
+        failed: list[torch._ops.OpOverload] = []
+        try:
+            return aot_autograd(
+                fw_compiler=compiler("forward"),
+                bw_compiler=compiler("backward"),
+                inference_compiler=compiler("inference"),
+                partition_fn=_decompositions.partition,
+                decompositions=_watched(table, without, failed),
+            )(gm, example_inputs)
+        except (RestartAnalysis, SkipFrame):  # Dynamo's own way to begin again
+            raise
+        except Exception as e:
+            if another := [op for op in failed if op not in without]:
+                without.append(another[0])
+                continue
+            if chosen.strict:
+                raise
+            return _left_whole(gm, e, chosen)
+
+
+def _watched(table: _decompositions.Table, without: Sequence[torch._ops.OpOverload], failed: list[torch._ops.OpOverload]) -> _decompositions.Table:
+    """The decompositions of `table` but those of `without`. One that raises is noted in `failed`, the innermost first."""
+
+    def watched(op: torch._ops.OpOverload, f: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(f)
+        def decompose(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return f(*args, **kwargs)
+            except Exception:
+                failed.append(op)
+                raise
+
+        return decompose
+
+    return {op: watched(op, f) for op, f in table.items() if op not in without}
+
+
+def _left_whole(gm: torch.fx.GraphModule, error: Exception, options: Options) -> Callable[..., Any]:
+    """Dynamo's graph as PyTorch runs it without a compiler: tracing it failed."""
+    statistics.graphs += 1
+    log.debug("a graph is not traced", exc_info=error)
+    reason = f"PyTorch does not trace its graph: {reason_of(error)}"
+    left = {n: reason for n in gm.graph.nodes if n.op in ("call_function", "call_method", "call_module")}
+    results = _results_of(gm.graph)
+    _tell(CompiledGraph("inference", _next_name("inference"), [], left, 0, results, len(results), reason), options)
+    return gm.forward
 
 
 def register() -> None:
