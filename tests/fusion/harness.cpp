@@ -246,6 +246,19 @@ public:
     return out;
   }
 
+  // By the kernel that is generated for it, if there is one.
+  Result<std::optional<Tensor>> attention_by_kernel(const AttentionCall& call) {
+    if (!plan_runner().attention) return std::optional<Tensor>();
+    std::map<ValueId, Tensor> tensors;
+    auto read = [&](ValueId v) -> Status {
+      TESSERA_ASSIGN(tensors[v], get(v));
+      return {};
+    };
+    for (const OperandView* view : {&call.q, &call.k, &call.v}) TESSERA_TRY(read(view->value));
+    for (size_t i = 1; i < call.score.loads.size(); ++i) TESSERA_TRY(read(call.score.loads[i]));
+    return plan_runner().attention(graph_, call, tensors, symbols_);
+  }
+
   Status host(NodeId id, bool own = false) {
     const Node& node = graph_.node(id);
     std::vector<Tensor> operands;
@@ -352,10 +365,16 @@ Result<std::vector<Tensor>> run_plan(const Graph& graph, const FusionPlan& plan,
         TESSERA_ASSIGN(Tensor fixed, run.attention(g.attention, true));
         ways.push_back(fixed);
       }
+      TESSERA_ASSIGN(auto kernel, run.attention_by_kernel(g.attention));
+      if (kernel) ways.push_back(std::move(*kernel));
       for (size_t w = 1; w < ways.size(); ++w) {
         double tolerance = ways[0].dtype() == DType::BF16 ? 3e-2 : 4e-3; // of rounded scores and probabilities
         auto c = compare(ways[w], ways[0], tolerance, tolerance);
-        EXPECT_TRUE(c.same) << (w == 1 ? "the score's expression: " : "the fixed form: ") << c.message;
+        const bool last = kernel && w + 1 == ways.size();
+        EXPECT_TRUE(c.same) << (last     ? "the kernel: "
+                                : w == 1 ? "the score's expression: "
+                                         : "the fixed form: ")
+                            << c.message;
       }
       run.values[g.writes[0]] = ways.back();
       break;

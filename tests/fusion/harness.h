@@ -25,6 +25,10 @@ struct PlanRunner {
   std::function<Result<std::vector<Tensor>>(const Graph&, const Node&, const std::vector<Tensor>& operands,
                                             const Symbols&)>
       own; // a node with a kernel of its own
+  // An attention by a kernel; nothing where there is none for it. `tensors`: of what it reads.
+  std::function<Result<std::optional<Tensor>>(const Graph&, const AttentionCall&,
+                                              const std::map<ValueId, Tensor>& tensors, const Symbols&)>
+      attention;
 };
 PlanRunner& plan_runner();
 // Runs the groups in order: nests by their interpreter, library calls by plain loops over their strided operands.

@@ -3,6 +3,7 @@
 #include "codegen/schedule/lower/block_attention.h"
 #include "harness.h"
 #include <cmath>
+#include <random>
 
 namespace tessera::test {
 namespace {
@@ -19,6 +20,7 @@ struct Case {
   int64_t past = 0;          // causal: j <= i + past
   bool none_kept = false;    // row 0 of the mask keeps nothing
   bool symbolic = true;
+  float cap = 0; // of scores, by a tanh; 0: none
 };
 
 Tensor of(DType d, const std::vector<int64_t>& dims, uint64_t seed) {
@@ -47,6 +49,10 @@ public:
     call_.score.loads.push_back(ValueId{-1}); // the product
     auto x = d.load(0, DType::F32, {d.index(ib), d.index(ih), d.index(ii), d.index(ij)});
     x = d.op(ScalarOp::Mul, x, d.constant_f(DType::F32, 0.25));
+    if (c.cap > 0) {
+      auto most = d.constant_f(DType::F32, c.cap);
+      x = d.op(ScalarOp::Mul, d.op(ScalarOp::Tanh, d.op(ScalarOp::Div, x, most)), most);
+    }
     auto never = d.constant_f(DType::F32, -HUGE_VAL);
     if (c.mask == Case::Mask::Additive || c.mask == Case::Mask::Both) { // [batch, 1, queries, keys]
       auto l = mask(DType::F16, {b, 1, m, n}, {c.batch, 1, c.queries, c.keys});
@@ -133,6 +139,9 @@ private:
     auto s = contiguous_strides(g_.type(o.value).shape);
     o.strides = {s[0], s[inside ? 2 : 1], s[inside ? 1 : 2], s[3]};
     if (own == 1 && heads > 1) o.strides[1] = 0; // all heads read one
+    // As planning leaves them: a dimension of one point, such as a single query, has no stride.
+    for (size_t i = 0; i < o.shape.size(); ++i)
+      if (o.shape[i].is_const(1)) o.strides[i] = 0;
     o.offset = 0;
   }
 
@@ -174,6 +183,7 @@ private:
     double s = 0;
     for (int64_t w = 0; w < c_.width; ++w) s += element(call_.q, b, h, i, w) * element(call_.k, b, h, j, w);
     s *= 0.25;
+    if (c_.cap > 0) s = std::tanh(s / c_.cap) * c_.cap;
     for (size_t l = 1; l < call_.score.loads.size(); ++l) {
       const Tensor& t = data_.at(call_.score.loads[l].index);
       if (t.dtype() == DType::Bool)
@@ -204,6 +214,44 @@ TEST(BlockAttention, SizesThatFillNoTile) {
          {.batch = 2, .queries = 64, .keys = 64, .symbolic = false},
          {.queries = 17, .keys = 65, .symbolic = false},
          {.queries = 130, .keys = 67, .dtype = DType::BF16}});
+}
+
+TEST(BlockAttention, OnePoint) {
+  for (DType dtype : {DType::F16, DType::BF16})
+    check({{.queries = 1, .keys = 70, .width = 64, .value_width = 64, .dtype = dtype, .symbolic = false},
+           {.queries = 1, .keys = 1, .dtype = dtype, .symbolic = false},
+           {.queries = 3, .keys = 1, .dtype = dtype, .symbolic = false},
+           {.queries = 1, .keys = 9, .width = 1, .value_width = 1, .dtype = dtype, .symbolic = false},
+           {.heads = 1, .key_heads = 1, .queries = 1, .keys = 33, .dtype = dtype, .symbolic = false},
+           {.heads = 4, .key_heads = 1, .queries = 1, .keys = 33, .dtype = dtype, .symbolic = false},
+           {.queries = 1, .keys = 65, .dtype = dtype, .mask = Mask::Both, .past = 64, .symbolic = false},
+           {.queries = 1, .keys = 9, .dtype = dtype, .heads_inside = true, .symbolic = false}});
+}
+
+// Small and odd sizes of everything at once.
+TEST(BlockAttention, RandomSizes) {
+  std::mt19937 random(40);
+  auto any = [&](std::initializer_list<int64_t> of) { return *(of.begin() + random() % of.size()); };
+  for (int i = 0; i < 40; ++i) {
+    Case c;
+    c.batch = any({1, 2, 3});
+    c.heads = any({1, 2, 3});
+    c.key_heads = any({1, c.heads});
+    c.queries = any({1, 1, 2, 3, 8, 15, 16, 17, 33});
+    c.keys = any({1, 2, 3, 7, 16, 31, 64, 65, 127, 129});
+    c.width = any({1, 3, 8, 16, 17, 40, 64});
+    c.value_width = any({c.width, 1, 5, 8, 24, 33});
+    c.dtype = any({0, 1}) == 0 ? DType::F16 : DType::BF16;
+    c.mask = static_cast<Mask>(any({0, 1, 2, 3, 4}));
+    c.past = any({0, c.keys - c.queries, 2});
+    c.zeros = any({0, 1}) == 1;
+    c.heads_inside = any({0, 1}) == 1;
+    c.symbolic = any({0, 1}) == 1;
+    c.cap = static_cast<float>(any({0, 0, 0, 5}));
+    SCOPED_TRACE("draw " + std::to_string(i));
+    check({c});
+    if (testing::Test::HasFatalFailure()) return;
+  }
 }
 
 TEST(BlockAttention, WidthsOfHeads) {

@@ -1,6 +1,7 @@
 #include "emulated.h"
 #include "../fusion/harness.h"
 #include "../schedule/harness.h"
+#include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/target/select.h"
 #include "graph/support/hash.h"
@@ -143,9 +144,21 @@ Result<std::vector<Tensor>> emulate_own(const Graph& graph, const Node& node, co
   return Diagnostic(ErrorCode::Internal, "no kernel takes these sizes");
 }
 
+Result<std::optional<Tensor>> emulate_attention(const Graph& graph, const AttentionCall& call,
+                                                const std::map<ValueId, Tensor>& tensors, const Symbols& symbols) {
+  if (!attention_by_blocks_takes(graph, call, nullptr)) return std::optional<Tensor>();
+  for (const auto& k : attention_by_blocks(graph, call, "attention")) {
+    TESSERA_ASSIGN(bool fits, holds(k, symbols));
+    if (!fits) continue;
+    TESSERA_ASSIGN(auto results, run_emulated(graph, k, tensors, {call.out.value}, symbols));
+    return std::optional(std::move(results[0]));
+  }
+  return Diagnostic(ErrorCode::Internal, "no kernel takes these sizes");
+}
+
 [[maybe_unused]] const bool kInstalled = [] {
   kernel_runner() = {run_on_emulator, true, true};
-  plan_runner() = {emulate_nest, emulate_own};
+  plan_runner() = {emulate_nest, emulate_own, emulate_attention};
   return true;
 }();
 

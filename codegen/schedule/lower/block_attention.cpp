@@ -202,7 +202,8 @@ private:
   V offsets(int rows, int columns, const SymExpr& row_stride, const SymExpr& column_stride, V start) {
     V r = op(ScalarOp::Mul, b_.expand_dims(b_.range(rows), 1), sizes_.number(row_stride));
     V c = op(ScalarOp::Mul, b_.expand_dims(b_.range(columns), 0), sizes_.number(column_stride));
-    return b_.scalar(ScalarOp::Add, std::array{op(ScalarOp::Add, r, c), start});
+    // Along a stride of 0, such as that of a single query, there is nothing to add.
+    return b_.broadcast(op(ScalarOp::Add, op(ScalarOp::Add, r, c), start), {rows, columns});
   }
   V both(V a, V b) { return a < 0 ? b : b < 0 ? a : op(ScalarOp::And, a, b); }
   // Mask along dimension `dim` of a tile of positions below `extent`; -1 if all are.
