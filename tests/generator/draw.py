@@ -28,6 +28,7 @@ from wrong import onnxruntime_is_wrong
 CALLS = 3
 OPSETS = (9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23)
 SIZES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 33)
+ATTENTION = 0.1  # of the models begin with one
 MOST_ELEMENTS = 6000  # of one result
 LARGEST = 1e6  # magnitude of a floating-point result
 Dim = tuple[int, ...]  # a dimension: its size in each call
@@ -277,7 +278,7 @@ class Draw:
         if drawn is None:
             return False
         record, sample = drawn
-        saved = (len(self.root().inputs), len(self.root().values), len(self.weights), len(self.values), len(self.nodes))
+        saved = self.mark()
         unusual = self.chance(0.05)
         for attempt in range(3):
             operands = self.operands_of(sample, unusual, attempt)
@@ -292,6 +293,10 @@ class Draw:
                 return True
             self.drop_after(saved)
         return False
+
+    def mark(self) -> tuple[int, int, int, int, int]:
+        """For drop_after(), which leaves what there is now."""
+        return len(self.root().inputs), len(self.root().values), len(self.weights), len(self.values), len(self.nodes)
 
     def drop_after(self, saved: tuple[int, int, int, int, int]) -> None:
         root = self.root()
@@ -439,6 +444,7 @@ class Draw:
 
 def draw_case(source: Source, seed: int) -> Case | None:
     """The model of a seed; None where nothing could be drawn."""
+    from attention import draw_attention
     from control import draw_control
 
     rng = numpy.random.default_rng([25, seed])
@@ -448,6 +454,9 @@ def draw_case(source: Source, seed: int) -> Case | None:
         symbols[name] = tuple(int(n) for n in rng.choice(SIZES, CALLS, replace=False))
     draw = Draw(source, rng, Names(), opset, symbols)
     wanted = int(min(40, 1 + rng.geometric(0.12)))
+    apart = numpy.random.default_rng([26, seed])  # models without attention are what they would be without this
+    if apart.random() < ATTENTION:
+        draw_attention(draw, apart)
     for _ in range(4 * wanted):
         if len(draw.nodes) >= wanted:
             break
