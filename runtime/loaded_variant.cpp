@@ -154,7 +154,10 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
   const PhaseTimer timer(phases(), "results");
   TESSERA_TRY(device_.finish(given_));
   const double took = watch.ms();
-  for (SegmentPlan* plan : entered_) plan->spent_ms += took;
+  for (SegmentPlan* plan : entered_) {
+    plan->spent_ms += took;
+    plan->calls_on_device += arguments.on_device ? 1 : 0;
+  }
   return arguments.on_device ? Status() : wait();
 }
 
@@ -187,9 +190,13 @@ Status LoadedVariant::check_overlaps(const std::vector<Tensor>& outputs) {
 
 // Begins what pays by now. True: the plan is to be made again.
 bool LoadedVariant::improve(SegmentPlan& plan, bool wait) const {
+  // A call on the device returns before its work is done, so what it takes is not known: sizes that came so often come
+  // again.
+  constexpr int kOften = 16;
   bool again = wait;
   for (auto& improvement : plan.improvements) {
-    if (improvement.begin && !wait && plan.spent_ms >= improvement.cost_ms() && improvement.begin())
+    const bool pays = plan.spent_ms >= improvement.cost_ms() || plan.calls_on_device >= kOften;
+    if (improvement.begin && !wait && pays && improvement.begin())
       improvement.begin = nullptr;
     again = again || improvement.outdated();
   }

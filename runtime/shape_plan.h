@@ -37,7 +37,8 @@ struct SegmentPlan {
   // none.
   std::vector<bool> left_out;
   // What pays for sizes that come often, and is made in the background: begun when calls of the plan have taken as long
-  // as it takes, so that it never costs more than twice what is best. Empty: nothing, or it is begun.
+  // as it takes, so that it never costs more than twice what is best, or when there were many whose time is not known.
+  // Empty: nothing, or it is begun.
   struct Improvement {
     std::function<bool()> begin;     // false: not now; empty: it was begun for another plan
     std::function<double()> cost_ms; // expected
@@ -46,6 +47,7 @@ struct SegmentPlan {
   std::vector<Improvement> improvements;
   bool settled = false;                     // planning waited for all that others leave to the background
   double spent_ms = 0, submit_ms = 0;       // in calls of the plan; of these, starting its steps singly
+  int calls_on_device = 0;                  // that returned before their work was done
   [[nodiscard]] int64_t host_bytes() const; // that the plan takes, about
   [[nodiscard]] bool leaves_out(size_t step) const { return !left_out.empty() && left_out[step]; }
   int64_t step_scratch = 0, worker_scratch = 0;

@@ -3,13 +3,13 @@
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
 #include "runtime/cuda/cudnn_graph.h"
+#include "runtime/cuda/library_choices.h"
 #include <limits>
 
 namespace tessera::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 16;        // bytes, of every tensor in memory
-constexpr int64_t kQueriesOfABlock = 128; // of cuDNN's kernels; a multiprocessor has one or two such blocks
+constexpr int64_t kAlignment = 16; // bytes, of every tensor in memory
 
 class AttentionGraph : GraphBuilder {
 public:
@@ -162,13 +162,6 @@ private:
   std::shared_ptr<Cudnn> library_;
 };
 
-// Whether the library's kernel has work for every multiprocessor. Where it has not, a generated kernel, whose blocks are
-// smaller, takes less time.
-bool fills(const AttentionProblem& p, const Context& context) {
-  const auto& [batch, heads, queries, width] = p.q.dims;
-  return batch * heads * ((queries + kQueriesOfABlock - 1) / kQueriesOfABlock) >= context.properties().multiprocessors;
-}
-
 } // namespace
 
 Result<OperationGraph> make_attention_graph(const Cudnn& library, const AttentionProblem& problem) {
@@ -300,7 +293,18 @@ void AttentionEngines::make(const Job& job, cudnnHandle_t handle) const {
   auto found = [&]() -> Result<std::shared_ptr<const ConvEngine>> {
     if (!handle) return Diagnostic(ErrorCode::DeviceError, "cuDNN did not give a second handle");
     TESSERA_ASSIGN(auto graph, make_attention_graph(*library_, job.problem));
-    return find_engine(*library_, handle, graph.operations, {job.problem.dtype, true, false});
+    const EngineOptions options{job.problem.dtype, true, false};
+    TESSERA_ASSIGN(auto choices, LibraryChoices::of(context_));
+    const auto kept = choices->of_library(library_->name());
+    const std::string key = "attention " + job.problem.key();
+    if (const auto text = kept->find(key))
+      if (const auto choice = parse_conv_choice(*text); choice && *choice) {
+        TESSERA_ASSIGN(auto engine, make_engine(*library_, handle, graph.operations, options, (*choice)->engine));
+        if (engine) return engine; // else an earlier process's choice that does not do any more
+      }
+    TESSERA_ASSIGN(auto engine, find_engine(*library_, handle, graph.operations, options));
+    if (engine && engine->choice) kept->put(key, text_of(ConvChoice{{}, *engine->choice}));
+    return engine;
   }();
   Entry& entry = *job.entry;
   if (found.ok() && *found) {
@@ -314,44 +318,6 @@ void AttentionEngines::make(const Job& job, cudnnHandle_t handle) const {
   entry.why = found.ok() ? "cuDNN has no engine" : found.error().message;
   entry.state = Entry::State::Refused;
   TESSERA_LOGF(LogChannel::Perf, "attention in steps: " + entry.why + " for " + job.problem.key());
-}
-
-AttentionChoice choose_attention(Context& context, const std::string& name, const FusedAttentionCall& call,
-                                 std::span<const Operand> operands, bool by_a_kernel, bool wait) {
-  AttentionChoice out;
-  auto problem = describe_attention(call, operands, name);
-  if (!problem.ok()) {
-    out.why = problem.error().message;
-    return out;
-  }
-  if (problem->empty()) {
-    out.taken = true;
-    return out;
-  }
-  if (by_a_kernel && !fills(*problem, context)) {
-    out.why = "cuDNN's blocks would not occupy the GPU";
-    return out;
-  }
-  auto engines = AttentionEngines::of(context);
-  if (!engines.ok()) {
-    out.why = engines.error().message;
-    return out;
-  }
-  using State = AttentionEngines::Entry::State;
-  auto entry = (*engines)->known_or_made(*problem, wait);
-  if (!entry) {
-    auto asked = std::make_shared<std::shared_ptr<const AttentionEngines::Entry>>();
-    out.make = [engines = *engines, problem = std::move(*problem), asked] { *asked = engines->engine(problem, false); };
-    out.make_ms = [engines = *engines] { return engines->mean_ms(); };
-    out.made = [asked] { return *asked && (*asked)->state != State::Making; };
-    return out;
-  }
-  switch (entry->state.load()) {
-  case State::Making: out.made = [entry] { return entry->state != State::Making; }; break;
-  case State::Ready: out.taken = true; break;
-  case State::Refused: out.why = entry->why; break;
-  }
-  return out;
 }
 
 Result<std::unique_ptr<CudaLibraryPlan>>

@@ -2,6 +2,7 @@
 // value, and at the end of a call that gives tensors.
 #include "runtime/device.h"
 #include "graph/support/log.h"
+#include "runtime/cuda/attention_choice.h"
 #include "runtime/cuda/constants.h"
 #include "runtime/cuda/inner_runs.h"
 #include "runtime/cuda/library_choices.h"
@@ -82,6 +83,7 @@ public:
   ~CudaDevice() override {
     Context::Current current(*context_);
     quiesce();
+    start_.reset(); // it may still request plans
     if (plans_are_made_) finish_attention(*context_);
     if (kernels_) kernels_->leave();
     if (choices_) choices_->flush();
@@ -95,6 +97,10 @@ public:
     LibraryNeeds needs;
     needs.add(*variant.owner);
     start_->begin(context_, needs);
+    if (auto attentions = known_attentions(*context_, *variant.owner); !attentions.empty()) {
+      plans_are_made_ = true;
+      start_->begin(context_, std::move(attentions));
+    }
     memory_.add_segments(variant.segment_begin.size() - 1);
     return std::unique_ptr<DeviceVariant>(std::make_unique<CudaVariant>(*this, variant, table, std::move(code)));
   }

@@ -3,7 +3,7 @@
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
 #include "runtime/cuda/cublaslt.h"
-#include "runtime/cuda/cudnn.h"
+#include "runtime/cuda/cudnn_attention.h"
 #include <atomic>
 
 namespace tessera::cuda {
@@ -91,6 +91,17 @@ void LibraryStart::begin(const std::shared_ptr<Context>& context, const LibraryN
   for (const Library& library : kLibraries)
     if (needs.*library.needed && claim(*context, library))
       run([context, &library] { return start(*context, library); });
+}
+
+void LibraryStart::begin(const std::shared_ptr<Context>& context, std::vector<AttentionProblem> attentions) {
+  run([context, attentions = std::move(attentions)]() -> Status {
+    const Context::Current current(*context);
+    TESSERA_TRY(current.status());
+    context->keep_out_of_captures();
+    TESSERA_ASSIGN(const auto engines, AttentionEngines::of(*context));
+    for (const AttentionProblem& problem : attentions) (void)engines->engine(problem, false);
+    return {};
+  });
 }
 
 void LibraryStart::run(std::function<Status()> body) {

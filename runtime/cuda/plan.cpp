@@ -1,5 +1,6 @@
 #include "runtime/cuda/plan.h"
 #include "graph/support/log.h"
+#include "runtime/cuda/attention_choice.h"
 #include "runtime/cuda/run_memory.h"
 #include <algorithm>
 
@@ -264,7 +265,9 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
     if (attention && first_of_class) {
       TESSERA_ASSIGN(auto operands, concrete_operands(variant, variant.steps[s], call, plan));
       const bool by_a_kernel = l->instead_of == 1 && std::holds_alternative<KernelLaunch>(*variant.steps[s + 1].step);
-      choice = choose_attention(context, l->name, *attention, operands, by_a_kernel, wait);
+      // What compiling knew was begun when the model was opened, and is what every call takes.
+      const bool known = sizes_are_known(*variant.exe, *l);
+      choice = choose_attention(context, l->name, *attention, operands, by_a_kernel, wait || known);
     }
     if (plan.left_out.empty()) plan.left_out.resize(end - begin);
     size_t first = choice.taken ? s + 1 : s, count = choice.taken ? static_cast<size_t>(l->instead_of) : 1;

@@ -1,5 +1,7 @@
 // Plans of convolutions with a cuDNN that only takes notes: which graphs it is asked for, in which order, and what is
 // bound to them.
+#include "graph/support/temporary_folder.h"
+#include "runtime/cache/cache.h"
 #include "runtime/cuda/code_object.h"
 #include "runtime/cuda/cudnn_attention.h"
 #include "tests/cuda/fake_cudnn.h"
@@ -94,11 +96,11 @@ TEST(CudnnPlans, EnginesAreChosenByTheirNotes) {
 
 constexpr size_t kOperations = 10; // two products, and between them scale, softmax and its statistics
 
-// y = attention of x with itself, [s, 8] in f16, or in two steps by way of t.
-std::shared_ptr<const Executable> attention_or_steps() {
+// y = attention of x with itself, [s, 8] in f16, or in two steps by way of t. `known`: s, where compiling knows it.
+std::shared_ptr<const Executable> attention_or_steps(std::optional<int64_t> known = std::nullopt) {
   tessera::test::Builder b;
   b.exe->target = "cuda sm_90";
-  auto s = b.symbol("s");
+  auto s = known ? SymExpr(*known) : b.symbol("s");
   auto x = b.input("x", {s, 8}, DType::F16), y = b.output("y", {s, 8}, DType::F16);
   auto t = b.buffer("t", {s, 8}, BufferInfo::Kind::Temporary, DType::F16);
   auto view = [&](BufferId id) { return StridedOperand{id, {s, 8}, {8, 1}, 0}; };
@@ -120,14 +122,17 @@ std::shared_ptr<const Executable> attention_or_steps() {
 struct AttentionRun {
   Machine machine;
   std::unique_ptr<Executor> executor;
-  explicit AttentionRun(bool wait, std::set<size_t> takes = {kOperations}) {
+  explicit AttentionRun(bool wait, std::set<size_t> takes = {kOperations}, std::optional<int64_t> known = std::nullopt,
+                        const std::shared_ptr<Cache>& cache = nullptr)
+      : machine(cache) {
     machine.state.takes = std::move(takes);
     machine.state.gpu.kernel("step", 4, [](const FakeGpu::Launch&) { return CUDA_SUCCESS; });
     ExecutorOptions options;
     options.pool = ThreadPool::create(1);
     options.wait_for_plans = wait;
     options.gpu_context = machine.gpu->context().shared_from_this();
-    auto made = Executor::create({attention_or_steps()}, options);
+    options.cache = cache;
+    auto made = Executor::create({attention_or_steps(known)}, options);
     EXPECT_TRUE(made.ok()) << made.error().str();
     executor = std::move(*made);
   }
@@ -141,8 +146,77 @@ struct AttentionRun {
     arena = stats.arena_bytes;
     return {machine.state.gpu.calls["cuLaunchKernel"], machine.state.runs - before};
   }
+  // The same for a call that returns before its work is done.
+  std::pair<int, int> call_on_device(int64_t size) {
+    machine.state.gpu.calls.clear();
+    int before = machine.state.runs;
+    const uint64_t x = machine.state.gpu.allocate(size * 16), y = machine.state.gpu.allocate(size * 16);
+    const auto tensor = [&](uint64_t at) { return DeviceTensor{DType::F16, {size, 8}, reinterpret_cast<void*>(at)}; };
+    const DeviceTensor out = tensor(y);
+    auto s = executor->run_on_device({{"x", tensor(x)}}, std::span(&out, 1), nullptr);
+    EXPECT_TRUE(s.ok()) << s.error().str();
+    Context& context = machine.gpu->context();
+    const Context::Current current(context);
+    for (const uint64_t at : {x, y}) EXPECT_EQ(context.driver().cuMemFree(at), CUDA_SUCCESS);
+    return {machine.state.gpu.calls["cuLaunchKernel"], machine.state.runs - before};
+  }
   int64_t arena = 0;
 };
+
+TEST(CudnnAttention, SizesThatCompilingKnowsAreDecidedWhenTheModelIsOpened) {
+  {
+    AttentionRun run(false, {kOperations}, 5);
+    for (int call = 0; call < 3; ++call) EXPECT_EQ(run.call(5), std::pair(0, 1));
+    EXPECT_EQ(run.machine.state.asked, (std::vector<size_t>{kOperations}));
+  }
+  {
+    AttentionRun refused(false, {}, 5);
+    for (int call = 0; call < 3; ++call) EXPECT_EQ(refused.call(5), std::pair(2, 0));
+  }
+  AttentionRun empty(false, {kOperations}, 0);
+  EXPECT_EQ(empty.call(0), std::pair(0, 0));
+  EXPECT_TRUE(empty.machine.state.asked.empty());
+}
+
+TEST(CudnnAttention, AModelThatIsNotRunWaitsForItsPlan) {
+  AttentionRun run(false, {kOperations}, 5);
+  run.executor.reset();
+  const size_t asked = run.machine.state.asked.size();
+  auto engines = AttentionEngines::of(run.machine.gpu->context());
+  ASSERT_TRUE(engines.ok());
+  engines->reset();
+  EXPECT_EQ(run.machine.state.asked.size(), asked);
+}
+
+// Calls whose time nobody measures: the second shape's plan comes, too, although the first one took long.
+TEST(CudnnAttention, PlansComeAfterManyCallsOnTheDevice) {
+  static decltype(&::cudnnBackendFinalize) finalize;
+  AttentionRun run(false);
+  finalize = run.machine.dnn->cudnnBackendFinalize;
+  run.machine.dnn->cudnnBackendFinalize = [](cudnnBackendDescriptor_t d) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return finalize(d);
+  };
+  for (int64_t size : {5, 6, 7}) {
+    for (int call = 0; call < 20; ++call) run.call_on_device(size);
+    ASSERT_TRUE(run.executor->wait().ok());
+    EXPECT_EQ(run.call_on_device(size), std::pair(0, 1)) << size;
+  }
+  EXPECT_EQ(run.machine.state.asked.size(), 3u);
+}
+
+TEST(CudnnAttention, ALaterProcessTakesTheEngineThatWasChosen) {
+  const auto folder = TemporaryFolder::create("tessera-attention").value();
+  std::vector<std::string> plans;
+  for (int process = 0; process < 2; ++process) {
+    AttentionRun run(false, {kOperations}, 5, std::make_shared<Cache>(folder.path(), true));
+    if (process == 1) run.machine.state.engine = 8; // what the heuristics would propose by now
+    EXPECT_EQ(run.call(5), std::pair(0, 1));
+    EXPECT_EQ(run.machine.state.heuristics, process == 0 ? 1 : 0);
+    plans.push_back(run.machine.state.plans.back());
+  }
+  EXPECT_EQ(plans[0], plans[1]);
+}
 
 TEST(CudnnAttention, StepsUntilThePlanIsMade) {
   AttentionRun run(false);
