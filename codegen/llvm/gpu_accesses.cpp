@@ -17,8 +17,7 @@ Status Accesses::reserve_scratch() {
     auto count = constants.find(op.operands[0]);
     if (count == constants.end()) return error("scratch of a size that only the run knows");
     auto at = c_.hazards.reserve_scratch(count->second * element_bytes(kernel_.type(op.results[0]).dtype));
-    if (!at)
-      return error("scratch beyond the " + std::to_string(Hazards::kMostShared) + " bytes of a block's shared memory");
+    if (!at) return error("scratch beyond the shared memory of a block");
     scratch_[op.results[0]] = *at;
   }
   return {};

@@ -74,7 +74,7 @@ Status check_name(const tile::Kernel& kernel) {
 
 Result<GpuTarget> GpuTarget::parse(std::string_view arch) {
   for (const auto& known : kArchs)
-    if (arch == known.name) return GpuTarget{std::string(arch)};
+    if (arch == known.name) return GpuTarget{std::string(arch), 0};
   std::string list;
   for (const auto& known : kArchs) list += (list.empty() ? "" : ", ") + std::string(known.name);
   return Diagnostic(ErrorCode::Usage, "no code is generated for GPU architecture '" + std::string(arch) +
@@ -87,7 +87,8 @@ bool GpuTarget::dependent_launch() const {
 }
 
 std::string gpu_compiler_version(const GpuTarget& target) {
-  return "tessera-gpu-21 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline;
+  return "tessera-gpu-22 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline +
+         (target.shared_bytes > 0 ? " shared " + std::to_string(target.shared_bytes) : "");
 }
 
 Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
@@ -100,8 +101,8 @@ Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTa
   irgen::LeakedOnException<llvm::Module> module(kernel.name, *context);
   TESSERA_ASSIGN(auto made, gpu_machine(target, *module));
   irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
-  irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts,
-                                                 target.dependent_launch() ? gpu::Code::DependentPtx : gpu::Code::Ptx);
+  irgen::LeakedOnException<gpu::Emitter> emitter(
+      *module, layouts, target.dependent_launch() ? gpu::Code::DependentPtx : gpu::Code::Ptx, target.shared_bytes);
   TESSERA_TRY(emitter->emit());
   failure_point("emit");
   TESSERA_TRY(gpu::link_libdevice(*module));
@@ -127,7 +128,7 @@ Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const
   irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
   // The code runs a few times and is compiled often; its time is dominated by the emulator's functions.
   machine->setOptLevel(llvm::CodeGenOptLevel::None);
-  irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts, gpu::Code::Emulated);
+  irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts, gpu::Code::Emulated, target.shared_bytes);
   TESSERA_TRY(emitter->emit());
   EmulatedKernel out;
   out.object.symbol = kernel.name;

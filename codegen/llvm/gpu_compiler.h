@@ -9,6 +9,7 @@ namespace tessera {
 // only there.
 struct GpuTarget {
   std::string arch = "sm_90"; // validated, because LLVM only warns about an unknown name
+  int64_t shared_bytes = 0;   // shared memory that one block may use, in bytes; 0: as the largest target has it
   // Error Usage for a name that is not among those this build generates code for; the message lists them.
   [[nodiscard]] static Result<GpuTarget> parse(std::string_view arch);
   // Programmatic dependent launch: kernels of this target wait themselves until the kernel before them in the stream is

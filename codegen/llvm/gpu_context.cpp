@@ -3,12 +3,12 @@
 
 namespace tessera::gpu {
 
-Context::Context(llvm::Module& module, const layout::KernelLayouts& of, Code code)
+Context::Context(llvm::Module& module, const layout::KernelLayouts& of, Code code, int64_t shared_bytes)
     : layouts(of), kernel(of.kernel), math(module, of.kernel, code == Code::Emulated),
       gpu(code == Code::Emulated ? emulated_intrinsics(module, math.builder())
                                  : nvptx_intrinsics(module, math.builder(), code == Code::DependentPtx)),
-      hazards(of.kernel), values(static_cast<size_t>(of.kernel.value_count())), facts(layout::axis_info(of.kernel)),
-      bounds(layout::integer_bounds(of.kernel)), definitions(values.size()) {
+      hazards(of.kernel, shared_bytes), values(static_cast<size_t>(of.kernel.value_count())),
+      facts(layout::axis_info(of.kernel)), bounds(layout::integer_bounds(of.kernel)), definitions(values.size()) {
   for (tile::OpId id = 0; id < kernel.op_count(); ++id)
     for (auto r : kernel.op(id).results) definitions[static_cast<size_t>(r)] = &kernel.op(id);
 }

@@ -12,7 +12,7 @@ namespace tessera::gpu {
 using Registers = std::vector<Value*>; // of one thread, in the order of the tile's layout
 
 struct Context {
-  Context(llvm::Module& module, const layout::KernelLayouts& layouts, Code code);
+  Context(llvm::Module& module, const layout::KernelLayouts& layouts, Code code, int64_t shared_bytes);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   [[nodiscard]] int threads() const { return layouts.warps * layout::kLanes; }

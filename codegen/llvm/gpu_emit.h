@@ -32,7 +32,8 @@ namespace tessera::gpu {
 
 class Emitter final : Operations {
 public:
-  Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, Code code);
+  // `shared_bytes`: as GpuTarget has it.
+  Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, Code code, int64_t shared_bytes);
   // Emits the kernel's function. Error CodegenError for operations and types without GPU code.
   Status emit();
   [[nodiscard]] int threads() const { return context_.threads(); }

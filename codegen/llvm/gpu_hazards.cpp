@@ -82,10 +82,17 @@ std::optional<int64_t> Hazards::reserve_shared(int64_t bytes) {
 }
 
 std::optional<int64_t> Hazards::reserve_scratch(int64_t bytes) {
-  limit_ = kMostShared;
+  limit_ = most_;
   auto at = reserve_shared(bytes);
-  limit_ = std::min(kMostShared, std::max(kSharedLimit, reserved_ + kExchangeBytes));
+  limit_ = std::min(most_, std::max(kSharedLimit, reserved_ + kExchangeBytes));
   return at;
+}
+
+bool Hazards::extend_for(int64_t bytes) {
+  const int64_t needed = reserved_ + bytes;
+  if (needed > most_) return false;
+  limit_ = std::max(limit_, needed);
+  return true;
 }
 
 void Hazards::barrier() {

@@ -3,6 +3,7 @@
 #pragma once
 #include "codegen/layout/linear_layout.h"
 #include "codegen/tile/tile.h"
+#include <algorithm>
 
 namespace tessera::gpu {
 
@@ -26,10 +27,13 @@ struct SharedRange { // bytes
 class Hazards {
 public:
   // Shared memory that a block may use on every supported GPU (99 KB on the smallest), rounded down. Kernels with more
-  // scratch were scheduled for a GPU that has it, at most kMostShared; they get kExchangeBytes in addition.
+  // scratch were scheduled for a GPU that has it, at most kMostShared; they get kExchangeBytes in addition, and what one
+  // exchange needs beyond that.
   static constexpr int64_t kSharedLimit = 96 << 10, kMostShared = 227 << 10, kExchangeBytes = 16 << 10;
 
-  explicit Hazards(const tile::Kernel& kernel) : kernel_(kernel) {}
+  // `shared_bytes`: that a block of the target may use; 0: kMostShared.
+  explicit Hazards(const tile::Kernel& kernel, int64_t shared_bytes = 0)
+      : kernel_(kernel), most_(shared_bytes > 0 ? shared_bytes : kMostShared) {}
 
   // True if the access needs a barrier before it: another thread may still have to read, or may not yet have written,
   // the same memory. Two accesses with one offset value in one layout without copies stay within a thread.
@@ -39,6 +43,8 @@ public:
   // Shared memory that no pending access uses, aligned to 16. Nothing if only a barrier would free enough, or the bytes
   // exceed the limit.
   [[nodiscard]] std::optional<int64_t> find_shared(int64_t bytes) const;
+  // An exchange that fits no other way may have all that the target's blocks have. False if that is not enough.
+  [[nodiscard]] bool extend_for(int64_t bytes);
   void touch_shared(SharedRange range);
   // Shared memory that stays reserved to the end of the kernel, below all that find_shared returns.
   [[nodiscard]] std::optional<int64_t> reserve_shared(int64_t bytes);
@@ -46,7 +52,7 @@ public:
   [[nodiscard]] std::optional<int64_t> reserve_scratch(int64_t bytes);
   [[nodiscard]] bool shared_is_pending() const { return !pending_.shared.empty(); }
   [[nodiscard]] int64_t shared_bytes() const { return shared_bytes_; } // used by a block
-  [[nodiscard]] int64_t shared_limit() const { return limit_; }        // available to a block
+  [[nodiscard]] int64_t reserved_bytes() const { return reserved_; }   // to the end of the kernel
 
   void barrier();
 
@@ -79,7 +85,7 @@ private:
   Pending pending_;
   std::vector<Head> heads_;
   int depth_ = 0;
-  int64_t reserved_ = 0, shared_bytes_ = 0, limit_ = kSharedLimit;
+  int64_t reserved_ = 0, shared_bytes_ = 0, most_, limit_ = std::min(kSharedLimit, most_);
 };
 
 } // namespace tessera::gpu

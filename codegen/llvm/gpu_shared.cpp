@@ -55,9 +55,10 @@ Result<int64_t> SharedMemory::region(int64_t bytes) {
     barrier();
     at = c_.hazards.find_shared(bytes);
   }
+  if (!at && c_.hazards.extend_for(bytes)) at = c_.hazards.find_shared(bytes);
   if (!at)
-    return error("an exchange between warps takes " + std::to_string(bytes) + " bytes of shared memory, of " +
-                 std::to_string(c_.hazards.shared_limit()) + "; smaller tiles are needed");
+    return error("an exchange between warps takes " + std::to_string(bytes) + " bytes of shared memory next to " +
+                 std::to_string(c_.hazards.reserved_bytes()) + "; smaller tiles are needed");
   c_.hazards.touch_shared({*at, *at + bytes});
   return *at;
 }

@@ -265,7 +265,11 @@ std::vector<CachedValue> BlockFacts::cached_values(bool online) const {
   const bool along = is_row(static_cast<size_t>(contiguous_axis)); // one row at a time
   return find_cached_values(graph, nest, own, stages, sums, along ? std::vector{row} : std::vector{row, others});
 }
-int64_t BlockFacts::cached_element_bytes(bool online) const { return cached_bytes(cached_values(online)); }
+int64_t BlockFacts::cached_element_bytes(bool online) const {
+  int64_t& known = cached_bytes_[online ? 0 : 1];
+  if (known < 0) known = cached_bytes(cached_values(online));
+  return known;
+}
 bool BlockFacts::keeps_stream(bool online) const {
   if (loaded_bytes() != average_bytes || masks() || strided_rows()) return false;
   const std::vector<CachedValue> values = cached_values(online);

@@ -3,6 +3,7 @@
 #include "codegen/schedule/block_space.h"
 #include "codegen/schedule/cached_values.h"
 #include <algorithm>
+#include <array>
 
 namespace tessera {
 
@@ -100,7 +101,8 @@ private:
   [[nodiscard]] std::vector<CachedValue> cached_values(bool online) const; // values cached between stages
   // True if another kernel may read a value's memory; conservatively, any later one in the plan.
   [[nodiscard]] bool read_elsewhere(ValueId value) const;
-  mutable std::vector<std::vector<NodeId>> users_; // by value of the graph; filled at first use
+  mutable std::vector<std::vector<NodeId>> users_;         // by value of the graph; filled at first use
+  mutable std::array<int64_t, 2> cached_bytes_ = {-1, -1}; // with and without online sums; likewise
 };
 
 // Starts of rows along axis `axis`, in elements, of the accesses that are contiguous along it and move the most bytes;
@@ -129,5 +131,12 @@ private:
 // Shared memory in bytes in which the block of a tile with columns along axis `along` exchanges values; large if large
 // streams are contiguous along another axis, because then the tile is converted between layouts.
 [[nodiscard]] int64_t exchange_bytes(const BlockFacts& facts, int64_t elements, size_t along);
+
+// Shared memory in bytes without which a block of the schedule does not run.
+struct SharedNeeds {
+  int64_t resident = 0; // from its first access to the kernel's end
+  int64_t exchange = 0; // of the largest exchange between threads, at most
+};
+[[nodiscard]] SharedNeeds shared_needs(const BlockFacts& facts, const Schedule& schedule);
 
 } // namespace tessera

@@ -24,7 +24,8 @@ public:
   }
   Legal run() {
     out_.refusal = first({[&] { return numbers(); }, [&] { return placement(); }, [&] { return exchanges(); },
-                          [&] { return cooperation(); }, [&] { return sizes(); }, [&] { return alignment(); }});
+                          [&] { return cooperation(); }, [&] { return sizes(); }, [&] { return alignment(); },
+                          [&] { return shared(); }});
     return std::move(out_);
   }
 
@@ -145,6 +146,13 @@ private:
     out_.grid_barrier = c.grid_barrier;
     out_.mailboxes = c.mailboxes;
     return {};
+  }
+
+  [[nodiscard]] Refusal shared() const {
+    const SharedNeeds needs = shared_needs(f_, s_);
+    if (needs.resident + needs.exchange <= f_.device.shared_bytes) return {};
+    return "tiles of " + text(needs.resident) + " bytes are resident next to exchanges of " + text(needs.exchange) +
+           ", a block has " + text(f_.device.shared_bytes) + " bytes of shared memory";
   }
 
   // A condition, where it is not known to hold. `what` the expression is of, for the refusal.

@@ -361,6 +361,7 @@ private:
       p.access.min_blocks = static_cast<int>(blocks);
       p.residency.async_copy = false;
       p.residency.cached_tiles = static_cast<int>(std::min(tiles - 1, room));
+      fit_shared(p, bytes);
       for (bool ahead : {false, true}) {
         p.traversal.num_stages = ahead ? 2 : 1;
         if (p.residency.cached_tiles >= 1 && (!ahead || one(p.placement.column_axes))) offer(p);
@@ -479,6 +480,7 @@ private:
       p.residency.cached_tiles = static_cast<int>(std::min(tiles - 1, std::max<int64_t>(0, room) / (elements * bytes)));
       p.access.min_blocks = static_cast<int>(blocks);
       leave_exchange(p, bytes);
+      fit_shared(p, bytes);
       if (p.residency.cached_tiles >= 1) offer(p);
     }
   }
@@ -491,6 +493,14 @@ private:
     if (exchanged > kExchangeBytes)
       p.residency.cached_tiles = static_cast<int>(std::clamp<int64_t>(
           (BlockFacts::kMostExchangeBytes - exchanged) / (elements * bytes), 0, p.residency.cached_tiles));
+  }
+  // No more resident tiles than a block has room for.
+  void fit_shared(Schedule& p, int64_t bytes) const {
+    if (p.residency.cached_tiles == 0 || bytes <= 0) return;
+    p.traversal.online = fold_online_;
+    const int64_t room = f_.device.shared_bytes - shared_needs(f_, p).exchange;
+    const int64_t tile = int64_t{p.tile.rows} * p.tile.columns * bytes;
+    p.residency.cached_tiles = static_cast<int>(std::clamp<int64_t>(room / tile, 0, p.residency.cached_tiles));
   }
   void column_groups() {
     const Sharing sharing(f_, online_);
@@ -505,8 +515,11 @@ private:
               if (resident < 1 || columns < 2) continue;
               Schedule p = sharing.cooperative_columns(
                   placement, {threads, each, columns, resident, sharing.max_partials(threads)});
-              if (p.residency.cached_tiles > 0) leave_exchange(p, s_.rounds[online_ ? 1 : 0].kept_bytes);
               fold_online_ = online_;
+              if (p.residency.cached_tiles > 0) {
+                leave_exchange(p, s_.rounds[online_ ? 1 : 0].kept_bytes);
+                fit_shared(p, s_.rounds[online_ ? 1 : 0].kept_bytes);
+              }
               const Cooperative c = sharing.cooperative(p);
               auto blocks = c.blocks_per_row.eval(sizes_);
               if (!blocks.ok() || *blocks < 2) continue;

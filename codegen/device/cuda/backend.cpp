@@ -79,6 +79,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options
   here.l2_bytes = options.l2_bytes;
   here.memory_peak_bytes_per_us = options.memory_peak_bytes_per_us;
   TESSERA_ASSIGN(ChosenTarget chosen, choose_target(options.target, here));
+  target.shared_bytes = chosen.target.shared_bytes;
   if (options.records) TESSERA_TRY(ScheduleRecords::check(chosen.target));
   GpuKernelOptions kernels;
   kernels.assemble_for = options.assemble_for;
