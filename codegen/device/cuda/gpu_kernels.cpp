@@ -96,43 +96,54 @@ private:
     return true;
   }
 
-  // Changes the kernel's config for fewer spills: first inline division (calls save registers), then fewer resident
-  // blocks, hence more registers per thread, with calls and without. Returns false if no change is left.
-  static bool relax(tile::Kernel& k) {
-    if (k.config.try_emplace("inline_division", 1).second) return true;
-    auto blocks = k.config.find("min_blocks");
-    if (blocks == k.config.end() || blocks->second <= std::max<int64_t>(1, number(k, "least_blocks"))) return false;
-    --blocks->second;
-    k.config.erase("inline_division");
-    return true;
-  }
   static int64_t number(const tile::Kernel& k, const char* name) {
     auto it = k.config.find(name);
     return it == k.config.end() ? 0 : it->second;
   }
 
   // Spills cost time, and so do missing resident blocks: 72 bytes of spills per thread cost as much as all blocks (37
-  // kernels on an H200, docs/ptx.md). The least sum is taken.
+  // kernels on an H200, docs/ptx.md). The least sum is taken, of few kernels, since assembling one takes long: with
+  // divisions inline, because calls save registers, and with the most blocks that spill nothing, found by bisection.
   void compile(Made& m) const {
     constexpr double kBytes = 72;
     compile(*m.kernel, m);
     if (m.object.spill_bytes <= 0) return;
-    const auto all = static_cast<double>(std::max<int64_t>(1, number(*m.kernel, "min_blocks")));
+    const int64_t all = std::max<int64_t>(1, number(*m.kernel, "min_blocks"));
     double least = m.object.spill_bytes / kBytes;
-    for (tile::Kernel relaxed = *m.kernel; relax(relaxed);) {
-      const double gone = (all - static_cast<double>(std::max<int64_t>(1, number(relaxed, "min_blocks")))) / all;
-      if (gone >= least) return;
+    auto gone = [&](int64_t blocks) { return static_cast<double>(all - blocks) / static_cast<double>(all); };
+    // True if it spills nothing. Another text than `m` has is taken where its sum is less.
+    auto attempt = [&](int64_t blocks, bool inlined) {
+      tile::Kernel relaxed = *m.kernel;
+      if (blocks < all) relaxed.config["min_blocks"] = blocks;
+      if (inlined) relaxed.config["inline_division"] = 1;
       Made other;
       other.first_user = m.first_user;
-      compile(relaxed, other);
-      if (other.error || other.not_assembled || gone + other.object.spill_bytes / kBytes >= least) continue;
-      least = gone + other.object.spill_bytes / kBytes;
-      m.object = std::move(other.object);
-      m.llvm_ir = std::move(other.llvm_ir);
+      compile(relaxed, other, &m.object.ptx);
+      if (other.error || other.not_assembled || other.object.spill_bytes < 0) return false;
+      if (const double sum = gone(blocks) + other.object.spill_bytes / kBytes; sum < least) {
+        least = sum;
+        m.object = std::move(other.object);
+        m.llvm_ir = std::move(other.llvm_ir);
+        return m.object.spill_bytes == 0;
+      }
+      return other.object.spill_bytes == 0;
+    };
+    const double with_calls = least;
+    if (attempt(all, true)) return;
+    const bool inlined = least < with_calls;
+    int64_t low = std::max<int64_t>(1, number(*m.kernel, "least_blocks")), high = all;
+    while (low < high && gone(low) >= least) ++low;
+    while (low < high) {
+      const int64_t blocks = (low + high) / 2;
+      if (attempt(blocks, inlined))
+        low = blocks + 1;
+      else
+        high = blocks;
     }
   }
 
-  void compile(const tile::Kernel& kernel, Made& m) const {
+  // Not assembled where the text is `known`.
+  void compile(const tile::Kernel& kernel, Made& m, const std::string* known = nullptr) const {
     auto code = compile_gpu_kernel(kernel, target, keep_ir);
     if (!code) {
       m.error = Diagnostic(code.error()).note("while compiling kernel " + m.first_user);
@@ -146,7 +157,7 @@ private:
     o.shared_bytes = code->shared_bytes;
     o.dependent_launch = code->dependent_launch;
     m.llvm_ir = std::move(code->llvm_ir);
-    if (!gpu.assembler) return;
+    if (!gpu.assembler || (known && *known == o.ptx)) return;
     auto cubin = guarded({"assembling kernel", m.first_user}, [&] {
       failure_point("assemble");
       return gpu.assembler->assemble(o.ptx, arch);
