@@ -64,7 +64,7 @@ class Contained(unittest.TestCase):
                 self.assertGreater(contained, 0)
 
     def test_an_import_that_fails_raises(self) -> None:
-        program = 'import sys, tessera\ntry: tessera.load(sys.argv[1], "cpu")\nexcept tessera.TesseraError as e: print(e)'
+        program = 'import sys, tessera\ntry: tessera.load(sys.argv[1], "cpu")\nexcept tessera.RunError as e: print(e)'
         done = outcome("import", [sys.executable, "-c", program, self.models[0]])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("a failure was injected at stage import", done.stdout)
