@@ -94,7 +94,7 @@ def lacks(suite, found):
     if suite.device == "cuda" and not found["gpu"]: return "PyTorch finds no GPU"
     if missing := [m for m in suite.modules if m not in found["modules"]]: return f"Python has no {', '.join(missing)}"
     if suite.device == "cuda" and not package(): return f"no Python package of Tessera under {ROOT}: build tessera_python, or unpack a bundle"
-    if suite.device == "cpu" and not command(): return f"no command under {ROOT}/build/bin: tools/build release"
+    if suite.device == "cpu" and not command(): return f"no command tessera under {ROOT}: tools/build release"
     return None
 
 
