@@ -97,7 +97,6 @@ void LibraryStart::begin(const std::shared_ptr<Context>& context, std::vector<At
   run([context, attentions = std::move(attentions)]() -> Status {
     const Context::Current current(*context);
     TESSERA_TRY(current.status());
-    context->keep_out_of_captures();
     TESSERA_ASSIGN(const auto engines, AttentionEngines::of(*context));
     for (const AttentionProblem& problem : attentions) (void)engines->engine(problem, false);
     return {};
