@@ -486,7 +486,10 @@ constexpr NumberFunction kNumberFunctions[] = {
 };
 } // namespace
 
-Result<ValueId> GraphBuilder::number_from(const FxNode& node, std::string_view target, const Location& where) {
+Result<ValueId> GraphBuilder::number_from(const FxNode& node, std::string_view name, const Location& where) {
+  // torch.sym_float, torch._sym_sqrt: an archive names the module, a program of ours does not.
+  const bool of_torch = name.starts_with("torch.sym_") || name.starts_with("torch._sym_");
+  const std::string target = of_torch ? "_operator." + std::string(name.substr(6)) : std::string(name);
   Node place;
   place.location = where;
   ops::B b(out_.graph, place);
@@ -504,7 +507,7 @@ Result<ValueId> GraphBuilder::number_from(const FxNode& node, std::string_view t
   for (const NumberFunction& f : kNumberFunctions)
     if (f.target == target) return one(b.op(f.record, std::move(operands)));
   return Diagnostic(ErrorCode::UnsupportedOp, where,
-                    "operator '" + std::string(target) + "' of symbolic numbers is not supported");
+                    "operator '" + std::string(name) + "' of symbolic numbers is not supported");
 }
 
 // Arithmetic of sizes and of symbolic numbers. The expression of a size stands next to its name; a number is a tensor.

@@ -62,7 +62,7 @@ private:
   Status symbolic(const FxNode& node, const Location& where); // _operator.*, sym_size ...
   // A symbolic number's operand, and its value: tensors f64[].
   Result<ValueId> number_of(const Argument& a, ops::B& b, const Location& where);
-  Result<ValueId> number_from(const FxNode& node, std::string_view target, const Location& where);
+  Result<ValueId> number_from(const FxNode& node, std::string_view name, const Location& where);
   Result<ValueId> input(const std::string& name, const TensorMeta& meta);
   Result<ValueId> weight(const std::string& name, const TensorMeta& meta);
   Result<TensorType> type_of(const std::string& name, const TensorMeta& meta);

@@ -1,6 +1,6 @@
 """PyTorch's own operator database through the backend: every operator of core ATen that it samples, results as eager's.
 
-    python tests/torch/op_db_test.py [--all] [--samples N] [--dtypes T,...] [--dynamic] [--each] [NAME ...]
+    python tests/torch/op_db_test.py [--all] [--samples N] [--seed N] [--dtypes T,...] [--dynamic] [--gradients] [--each] [NAME ...]
 
 The first samples of each dtype are the calls of one graph, which goes to the backend as Dynamo would give it
 (tessera.backend.tessera: AOTAutograd, then compile_graph): what torch.compile does, without the time that Dynamo takes to read
@@ -14,6 +14,8 @@ forked off, so that a crash is one row of the table.
 --all: every operator of the database, in f32 (or the first dtype it has); then only results and crashes count.
 --dtypes float64,uint8: these instead.
 --dynamic: every size is a symbol; then only results and crashes count.
+--gradients: those of the results, too, with respect to every input that can have one, by the backward graph.
+--seed: of the samples' values.
 --each: one graph for each sample, to find the sample that is at fault.
 """
 
@@ -93,6 +95,7 @@ class Case:
     wider: Callable[[], list[Any]]  # eager's results of the same values in a wider type
     random: bool  # it draws random numbers: a graph of its own, so that eager's draw follows the same seed
     any_order: int | None  # dimension in which results that are positions may name another one of equal elements
+    gradients: list[Any]  # eager's, of the weighted results, for each tensor that can have one; none unless they are asked for
 
 
 @dataclasses.dataclass
@@ -137,9 +140,28 @@ def dtypes_of(op: OpInfo, wanted: Sequence[torch.dtype]) -> list[torch.dtype]:
     return [d for d in wanted if op.supports_dtype(d, "cpu")]
 
 
-def samples_of(op: OpInfo, dtype: torch.dtype, count: int) -> Iterator[SampleInput]:
-    torch.manual_seed(0)
-    return itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), count)
+def samples_of(op: OpInfo, dtype: torch.dtype, count: int, seed: int = 0, gradients: bool = False) -> Iterator[SampleInput]:
+    torch.manual_seed(seed)
+    return itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=gradients and can_have_gradients(op, dtype)), count)
+
+
+def can_have_gradients(op: OpInfo, dtype: torch.dtype) -> bool:
+    return op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+
+
+def gradients_of(results: Sequence[Sequence[Any]], tensors: Sequence[Sequence[torch.Tensor]]) -> list[list[Any]]:
+    """Gradients of each case's results, weighted by fixed numbers, for its tensors that require one; by one backward pass."""
+    given = [[t for t in ts if t.requires_grad] for ts in tensors]
+    found = [[r for r in rs if isinstance(r, torch.Tensor) and r.requires_grad] if ts else [] for rs, ts in zip(results, given)]
+    weights = []
+    for rs in found:
+        numbers = torch.Generator().manual_seed(1)
+        weights += [torch.rand(r.shape, generator=numbers, dtype=torch.complex64 if r.is_complex() else torch.float32).to(r.dtype) for r in rs]
+    flat = [t for rs, ts in zip(found, given) if rs for t in ts]
+    if not flat:
+        return [[] for _ in given]
+    made = iter(torch.autograd.grad([r for rs in found for r in rs], flat, weights, allow_unused=True))
+    return [[next(made) for _ in ts] if rs else [] for rs, ts in zip(found, given)]
 
 
 def is_of_core(op: OpInfo, packets: set[str]) -> bool:
@@ -162,8 +184,13 @@ def is_undefined(calls: Calls) -> bool:
     return last.startswith(("aten::empty", "aten::new_empty", "aten::resize"))
 
 
+def leaf(t: Any) -> Any:
+    return t if not isinstance(t, torch.Tensor) or t.is_leaf else t.detach().requires_grad_(t.requires_grad)
+
+
 def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
     leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+    leaves = [leaf(x) for x in leaves]
     places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
     signature = str([(x.shape, x.dtype, x.stride()) if isinstance(x, torch.Tensor) else x for x in leaves])
 
@@ -177,7 +204,8 @@ def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
 
     def wider() -> list[Any]:
         given = [widened(x) for x in leaves]
-        return call_of(given) + [given[i] for i in places]
+        results, inputs = call_of(given), [given[i] for i in places]
+        return results + inputs + gradients_of([results], [inputs])[0]
 
     original = [leaves[i] for i in places]
     tensors, for_eager = copy.deepcopy(original), copy.deepcopy(original)
@@ -194,12 +222,14 @@ def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
     if op.name in ANY_ORDER and not sample.kwargs.get("stable"):
         place = ANY_ORDER[op.name]
         any_order = sample.kwargs.get("dim", sample.args[place] if place < len(sample.args) else -1)
-    return Case(dtype, fn, tensors, want, for_eager, is_undefined(calls), signature, wider, random, any_order)
+    gradients = gradients_of([want], [for_eager])[0]
+    return Case(dtype, fn, tensors, want, for_eager, is_undefined(calls), signature, wider, random, any_order, gradients)
 
 
 def widened(x: Any) -> Any:
     if isinstance(x, torch.Tensor):
-        return x.to(WIDER[x.dtype]) if x.dtype in WIDER else copy.deepcopy(x)
+        wide = x.detach().to(WIDER[x.dtype]) if x.dtype in WIDER else copy.deepcopy(x.detach())
+        return wide.requires_grad_(x.requires_grad)
     return WIDER[x] if isinstance(x, torch.dtype) and x in WIDER else x
 
 
@@ -234,7 +264,9 @@ def capture(cases: Sequence[Case], backend: Callable[..., Callable[..., Any]], d
         flat = iter(run(*given))
         for i, ks in enumerate(lists):
             constants.update({(i, k): next(flat) for k in ks})
-        return [[constants[i, k] for k in range(len(c.want))] + c.tensors for i, c in enumerate(cases)]
+        results = [[constants[i, k] for k in range(len(c.want))] for i, c in enumerate(cases)]
+        gradients = gradients_of(results, [c.tensors for c in cases])
+        return [r + c.tensors + g for r, c, g in zip(results, cases, gradients)]
 
     return compute
 
@@ -288,7 +320,7 @@ def assert_same(op: OpInfo, case: Case, got: list[Any], want: list[Any]) -> None
 
 def compare(op: OpInfo, case: Case, got: list[Any], row: Row) -> None:
     try:
-        assert_same(op, case, got, case.want + case.changed)
+        assert_same(op, case, got, case.want + case.changed + case.gradients)
     except Exception as e:
         if case.dtype in WIDER and is_exact(op, case, got):
             row.rounded += 1
@@ -314,9 +346,9 @@ def check(op: OpInfo, wanted: Sequence[torch.dtype], options: argparse.Namespace
     begin = time.perf_counter()
     cases: list[Case] = []
     index, shards = support.shard()
-    samples = [(d, s) for d in wanted for s in samples_of(op, d, options.samples)][index::shards]
+    samples = [(d, s) for d in wanted for s in samples_of(op, d, options.samples, options.seed, options.gradients)][index::shards]
     row.dtypes += [short(d) for d in wanted]
-    with torch.no_grad():
+    with torch.set_grad_enabled(options.gradients):
         for dtype, sample in samples:
             torch.manual_seed(0)
             try:
@@ -384,7 +416,9 @@ def main() -> int:
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--dtypes", type=lambda text: [getattr(torch, name) for name in text.split(",")])
     parser.add_argument("--dynamic", action="store_true")
+    parser.add_argument("--gradients", action="store_true")
     parser.add_argument("--each", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--samples", type=int, default=8)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -410,7 +444,7 @@ def main() -> int:
     print(f"\n{len(found)} operators, {sum(r.samples for r in found)} samples in {sum(r.seconds for r in found):.0f} s: "
           f"{whole} whole ({100 * whole / max(1, len(found)):.1f} %), {len(left)} left in part, {len(wrong)} wrong; "
           f"{sum(r.rounded for r in found)} samples are as eager's in a wider type alone")  # fmt: skip
-    counted = not options.all and not options.dynamic
+    counted = not options.all and not options.dynamic and not options.gradients
     return 1 if wrong or (counted and whole < SHARE_WHOLE * len(found)) else 0
 
 
