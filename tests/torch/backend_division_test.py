@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from backend_test import r
 
 import tessera
-from tessera import _library, _partition, backend
+from tessera import _decompositions, _library, _partition, backend
 from tessera._program import is_part
 from tessera._subgraph import SizeFunction
 
@@ -134,14 +134,14 @@ class NothingRaises(unittest.TestCase):
                 support.assert_close(*results)
 
     def test_a_decomposition_that_raises(self) -> None:
-        broken = {**backend.decompositions()}
+        broken = {**_decompositions.inference()}
 
         def gelu(*_args: Any, **_kwargs: Any) -> Any:
             raise RuntimeError("injected")
 
         broken[torch.ops.aten.gelu.default] = gelu
         fn = lambda x: F.gelu(x * 2).cumsum(0)  # noqa: E731
-        with unittest.mock.patch.object(backend, "decompositions", lambda: broken), support.Counted() as c, torch.no_grad():
+        with unittest.mock.patch.object(_decompositions, "inference", lambda: broken), support.Counted() as c, torch.no_grad():
             support.assert_close(support.compiled(fn)(r(8, 3)), fn(r(8, 3)))
         self.assertGreater(c.calls, 0)
 

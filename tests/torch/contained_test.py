@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -45,7 +46,9 @@ class Contained(unittest.TestCase):
     def numbers(self, failure: str) -> tuple[int, ...]:
         env = dict(os.environ, TESSERA_CHECKS="", TESSERA_INJECT_FAILURE=failure, PYTHONPATH=os.environ.get("PYTHONPATH", str(ROOT / "build" / "python")))
         folder = str(Path(__file__).resolve().parent)
-        done = subprocess.run([sys.executable, "-c", PROGRAM, folder], capture_output=True, text=True, env=env)
+        with tempfile.TemporaryDirectory() as cache:  # a kernel that is there is not compiled
+            env["TESSERA_CACHE_DIR"] = cache
+            done = subprocess.run([sys.executable, "-c", PROGRAM, folder], capture_output=True, text=True, env=env)
         self.assertEqual(done.returncode, 0, done.stderr)
         return tuple(map(int, done.stdout.split()))
 
