@@ -93,7 +93,9 @@ private:
   size_t count_ = 0, bytes_ = 0;
 };
 Kept& kept() {
-  static auto* const all = new Kept; // blocks are given back until the process ends
+  // Blocks are given back until the process ends, so it is never destroyed; it is needed where there is no memory, too.
+  alignas(Kept) static std::byte place[sizeof(Kept)];
+  static auto* const all = new (place) Kept;
   return *all;
 }
 
