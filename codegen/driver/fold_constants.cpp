@@ -114,15 +114,9 @@ private:
     for (const auto& o : graph_.outputs()) read[static_cast<size_t>(o.value.index)] = true;
     std::vector<bool> decided(read.size());
     for (ValueId v : written) decided[static_cast<size_t>(v.index)] = true;
-    oversized_.assign(facts_.size(), false);
-    for (ValueId v : written) {
-      const NodeId id = graph_.value(v).producer;
-      // Intermediate results must fit the limit, too.
-      if (auto bytes = bytes_of(graph_.type(v)); bytes && *bytes > bound(id)) oversized_[index(id)] = true;
-      for (ValueId o : graph_.node(id).operands)
-        if (o.valid() && oversized_[index(graph_.value(o).producer)]) oversized_[index(id)] = true;
+    find_oversized();
+    for (ValueId v : written)
       if (read[static_cast<size_t>(v.index)]) take(v);
-    }
     for (NodeId id : order_) {
       if (facts(id).constant) continue;
       for (ValueId v : graph_.node(id).operands) {
@@ -133,6 +127,24 @@ private:
         auto bytes = bytes_of(graph_.type(v));
         if (bytes && *bytes <= facts(from).largest) take(v);
       }
+    }
+  }
+
+  // Intermediate results must fit the limit, too: also those that have no memory, as the sum of a constant that is
+  // expanded to 2^40 elements takes as long as they are many.
+  void find_oversized() {
+    oversized_.assign(facts_.size(), false);
+    for (NodeId id : order_) {
+      if (!facts(id).constant || is_weight(id)) continue;
+      bool over = false;
+      for (ValueId v : graph_.node(id).results)
+        if (v.valid() && concrete(graph_.type(v).shape)) { // or data decide, and it is measured when it is there
+          const auto bytes = bytes_of(graph_.type(v));
+          over = over || !bytes || *bytes > bound(id);
+        }
+      for (ValueId v : graph_.node(id).operands)
+        over = over || (v.valid() && oversized_[index(graph_.value(v).producer)]);
+      oversized_[index(id)] = over;
     }
   }
 

@@ -5,6 +5,7 @@
 #include "graph/passes/pass.h"
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 namespace tessera {
 namespace {
@@ -16,46 +17,54 @@ std::optional<int64_t> bytes_of(const ShapeEnv& env, const TensorType& type) {
   return count ? std::optional<int64_t>(byte_size(type.dtype, *count)) : std::nullopt;
 }
 
-// Values that depend on constants only, of known sizes.
+// Values that depend on constants only, of known sizes. Without recursion: chains of them are as long as a model likes.
 class ConstantExpressions {
 public:
-  explicit ConstantExpressions(const Graph& graph) : graph_(graph), known_(static_cast<size_t>(graph.value_count())) {}
-
-  bool has(ValueId v) {
-    if (static_cast<size_t>(v.index) >= known_.size()) return false; // appended behind them
-    auto& known = known_[static_cast<size_t>(v.index)];
-    if (!known) known = find(v);
-    return *known;
+  explicit ConstantExpressions(const Graph& graph)
+      : graph_(graph), order_(graph.order()), known_(static_cast<size_t>(graph.value_count())) {
+    for (NodeId id : order_) {
+      const Node& n = graph.node(id);
+      if (n.op->data_dependent_shape || n.op->side_effect) continue;
+      if (!std::all_of(n.operands.begin(), n.operands.end(), [&](ValueId o) { return !o.valid() || has(o); })) continue;
+      for (ValueId v : n.results)
+        if (v.valid()) known_[at(v)] = bytes_of(graph.env(), graph.type(v)).has_value();
+    }
   }
+
+  // Not of values that were appended later.
+  [[nodiscard]] bool has(ValueId v) const { return at(v) < known_.size() && known_[at(v)]; }
   // The value in another graph.
   Result<ValueId> copy(ValueId v, Graph& to, std::unordered_map<ValueId, ValueId>& copied) const {
-    if (auto it = copied.find(v); it != copied.end()) return it->second;
-    const Node& n = *graph_.producer(v);
-    std::vector<ValueId> operands;
-    for (ValueId operand : n.operands) {
-      ValueId there;
-      if (operand.valid()) {
-        TESSERA_ASSIGN(there, copy(operand, to, copied));
-      }
-      operands.push_back(there);
+    std::vector<bool> needed(known_.size());
+    needed[at(v)] = true;
+    for (auto id = order_.rbegin(); id != order_.rend(); ++id) {
+      const Node& n = graph_.node(*id);
+      if (std::none_of(n.results.begin(), n.results.end(), [&](ValueId r) { return r.valid() && needed[at(r)]; }))
+        continue;
+      for (ValueId o : n.operands)
+        if (o.valid()) needed[at(o)] = true;
     }
-    TESSERA_ASSIGN(NodeId made, to.add_node(*n.op, std::move(operands), n.attributes, n.location,
-                                            std::vector<std::string>(n.results.size()), n.opset));
-    for (size_t r = 0; r < n.results.size(); ++r)
-      if (n.results[r].valid()) copied.emplace(n.results[r], to.node(made).results[r]);
+    for (NodeId id : order_) {
+      const Node& n = graph_.node(id);
+      if (std::none_of(n.results.begin(), n.results.end(),
+                       [&](ValueId r) { return r.valid() && needed[at(r)] && !copied.contains(r); }))
+        continue;
+      std::vector<ValueId> operands;
+      for (ValueId o : n.operands) operands.push_back(o.valid() ? copied.at(o) : ValueId{});
+      TESSERA_ASSIGN(NodeId made, to.add_node(*n.op, std::move(operands), n.attributes, n.location,
+                                              std::vector<std::string>(n.results.size()), n.opset));
+      for (size_t r = 0; r < n.results.size(); ++r)
+        if (n.results[r].valid()) copied.emplace(n.results[r], to.node(made).results[r]);
+    }
     return copied.at(v);
   }
 
 private:
-  bool find(ValueId v) {
-    const Node* n = graph_.producer(v);
-    if (n == nullptr || n->op->data_dependent_shape || n->op->side_effect) return false;
-    if (!bytes_of(graph_.env(), graph_.type(v))) return false;
-    return std::all_of(n->operands.begin(), n->operands.end(), [&](ValueId o) { return !o.valid() || has(o); });
-  }
+  static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
 
   const Graph& graph_;
-  std::vector<std::optional<bool>> known_;
+  const std::vector<NodeId> order_;
+  std::vector<bool> known_;
 };
 
 class Grouping {
@@ -68,6 +77,12 @@ public:
       sunk_.push_back(constants_.has(v));
       if (!sunk_.back()) captured_.push_back(v);
     }
+    const auto add = [&](const std::vector<SymExpr>& symbols) {
+      for (const SymExpr& s : symbols) given_.insert(s.symbol_id());
+    };
+    add(graph.env().symbols());
+    for (ValueId v : body_.inputs())
+      for (const SymExpr& size : body_.declared_shape(v)) add(size.symbols());
   }
 
   // The results of the node; none where nothing changes.
@@ -138,6 +153,10 @@ private:
   [[nodiscard]] int64_t iterations(std::optional<int64_t> trips) const {
     constexpr double kShare = 1.0 / 32; // of the time that a group takes: what starting it may add
     if (!can_inline(body_)) return 1;
+    // Slices of a size that only iterations tell: groups of which there are none would have another.
+    for (size_t r = static_cast<size_t>(form_.carried); r < body_.outputs().size(); ++r)
+      for (const SymExpr& size : body_.type(body_.outputs()[r].value).shape)
+        if (!is_given(size)) return 1;
     const int64_t most = std::max<int64_t>(1, kUnrolledNodes / std::max(1, body_.node_count()));
     const double wanted = std::ceil(device_.iteration_us / (kShare * iteration_us()));
     const auto times = static_cast<int64_t>(std::clamp(wanted, 1.0, static_cast<double>(most)));
@@ -150,11 +169,26 @@ private:
     return best;
   }
 
+  // Whether an expression has no size but those that are given to the body, by its inputs or around it.
+  [[nodiscard]] bool is_given(const SymExpr& e) const {
+    const auto symbols = e.substitute(body_.env().substitutions()).symbols();
+    return std::all_of(symbols.begin(), symbols.end(),
+                       [&](const SymExpr& s) { return given_.contains(s.symbol_id()); });
+  }
+
+  // That of the body, with its guards. Sizes that a node of the body defines, as the count of a Range that is read, are
+  // others in each iteration: what the node requires of them, it requires again where it is added.
+  [[nodiscard]] std::shared_ptr<ShapeEnv> environment() const {
+    auto env = std::make_shared<ShapeEnv>(body_.env().inner());
+    if (&body_.env() == &graph_.env()) return env; // guards of the graph around it
+    for (const Guard& guard : body_.env().guards())
+      if (is_given(guard.condition)) env->add_guard(guard);
+    return env;
+  }
+
   // The body, of so many iterations; slices of them have a dimension more.
   Result<std::shared_ptr<Graph>> body(int64_t times) {
-    const bool shared = &body_.env() == &graph_.env();
-    auto out =
-        std::make_shared<Graph>(body_.name(), std::make_shared<ShapeEnv>(shared ? graph_.env().inner() : body_.env()));
+    auto out = std::make_shared<Graph>(body_.name(), environment());
     Node place;
     place.location = node_.location;
     B s(*out, place);
@@ -214,8 +248,9 @@ private:
   ConstantExpressions& constants_;
   const Graph& body_;
   B b_;
-  std::vector<bool> sunk_;        // by captured value
-  std::vector<ValueId> captured_; // the others
+  std::unordered_set<uint64_t> given_; // sizes of the body's inputs and of the graph around it
+  std::vector<bool> sunk_;             // by captured value
+  std::vector<ValueId> captured_;      // the others
   std::vector<ValueId> carried_, scanned_;
 };
 

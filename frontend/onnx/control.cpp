@@ -11,11 +11,17 @@ namespace {
 
 using ops::kUnrolledNodes;
 
-int64_t nodes_of(const proto::GraphProto& graph) {
-  int64_t n = graph.node_size();
-  for (const auto& node : graph.node())
-    for (const auto& a : node.attribute())
-      if (a.type() == proto::AttributeProto::GRAPH) n += nodes_of(a.g());
+// Nodes that run, those of bodies included.
+int64_t nodes_of(const Graph& graph) {
+  int64_t n = 0;
+  for (int i = 0; i < graph.node_count(); ++i) {
+    const Node& node = graph.node(NodeId{i});
+    const auto* structured = node.op->structured();
+    if (node.removed || (structured && structured->kind == Structured::Constant)) continue;
+    ++n;
+    for (const auto& [name, value] : node.attributes.items())
+      if (const auto* body = std::get_if<std::shared_ptr<Graph>>(&value)) n += nodes_of(**body);
+  }
   return n;
 }
 
@@ -356,7 +362,8 @@ std::optional<int64_t> GraphBuilder::unrolled_trips(const Graph& graph, const Re
   }
   // Without an iteration there is no slice whose sizes stacked results could have.
   if (!trips || *trips < 1 || *trips > kUnrolledNodes) return std::nullopt;
-  const int64_t nodes = std::max<int64_t>(nodes_of(r.body->value->g()), 1);
+  // As it is built: with functions and loops inside written out.
+  const int64_t nodes = std::max({nodes_of(*r.graph), count_nodes(r.body->value->g().node()), int64_t{1}});
   return *trips * nodes <= kUnrolledNodes ? trips : std::nullopt;
 }
 

@@ -50,6 +50,8 @@ Status GraphBuilder::build() {
   for (const auto& [domain, version] : opsets_) out_.info.opsets[domain.empty() ? "ai.onnx" : domain] = version;
   out_.info.producer = model.producer_name() + (model.producer_version().empty() ? "" : " " + model.producer_version());
   out_.info.functions = model.functions_size();
+  in_file_ = count_nodes(model.graph().node());
+  for (const auto& f : model.functions()) in_file_ += count_nodes(f.node());
 
   GraphUnderWay main{out_.graph, {}, {}};
   Scope scope{main, nullptr, &opsets_, nullptr, ""};
@@ -143,9 +145,7 @@ Status GraphBuilder::add_node(Scope& scope, const proto::NodeProto& node) {
   Location where = locate(node, file_, scope.prefix);
   if (node.op_type().empty()) return Diagnostic(ErrorCode::MalformedModel, where, "has no operator type");
   if (where.output.empty()) return Diagnostic(ErrorCode::MalformedModel, where, "defines no output");
-  if (++out_.info.nodes > kMaxNodes)
-    return Diagnostic(ErrorCode::UnsupportedFeature, where,
-                      "the model has more than " + std::to_string(kMaxNodes) + " nodes once its functions are inlined");
+  TESSERA_TRY(count(where));
   TESSERA_ASSIGN(BoundAttributes attributes, bind_attributes(node, scope, scope.function, where));
   if (const auto* function = functions_.find(node)) return inline_call(scope, node, *function, attributes, where);
   if (canonical_domain(node.domain()).empty()) {

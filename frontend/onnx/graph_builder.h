@@ -18,9 +18,10 @@
 
 namespace tessera::onnx {
 
-// Inlined functions may call each other, and subgraphs nest: bounds on what a small file may cause.
+// Inlined functions may call each other, and subgraphs nest: bounds on what a small file may cause. A file of a few kB
+// may call functions 2^40 times; what it makes beyond its own nodes takes a few seconds to import at most.
 inline constexpr int kMaxNesting = 100;
-inline constexpr int kMaxNodes = 1'000'000;
+inline constexpr int64_t kMaxInlined = 100'000;
 
 // A Graph under construction. Its values have unique names.
 struct GraphUnderWay {
@@ -110,6 +111,8 @@ private:
   Result<ValueId> lookup(const Scope& scope, const std::string& name, const Location& where);
   const ValueId* find_value(const Scope& scope, std::string_view name);
   Status enter(const Location& where);
+  // Counts a node that is imported; UnsupportedFeature once there are kMaxInlined more than the file has.
+  Status count(const Location& where);
 
   // -- control.cpp
   struct Repeat; // a Loop or Scan
@@ -157,6 +160,8 @@ private:
   // An If that has just been refused as its branches yield tensors of different ranks, or a tensor and a list.
   const proto::NodeProto* open_choice_ = nullptr;
   int nesting_ = 0;
+  // Nodes that were imported, with those of bodies that were built again at other sizes; and those of the file.
+  int64_t imported_ = 0, in_file_ = 0;
   std::vector<RefusedNode>* refused_ = nullptr; // of a survey
   bool reads_unknown_ = false;                  // the last error follows from one before
 };

@@ -16,6 +16,16 @@ Status GraphBuilder::enter(const Location& where) {
                     "functions and subgraphs are nested deeper than " + std::to_string(kMaxNesting) + " levels");
 }
 
+Status GraphBuilder::count(const Location& where) {
+  ++out_.info.nodes;
+  if (++imported_ <= in_file_ + kMaxInlined) return {};
+  return Diagnostic(ErrorCode::UnsupportedFeature, where,
+                    "is node " + std::to_string(imported_) +
+                        " once functions, branches and loops are inlined; the file has " + std::to_string(in_file_) +
+                        " nodes, and inlining may add " + std::to_string(kMaxInlined) + " at most")
+      .note("functions that call others several times, or nested loops and branches, multiply");
+}
+
 const ValueId* GraphBuilder::find_value(const Scope& scope, std::string_view name) {
   if (auto it = scope.values.find(name); it != scope.values.end()) return &it->second;
   if (scope.outer == nullptr) return nullptr;

@@ -134,4 +134,14 @@ Result<std::vector<int>> topological_order(const Nodes& nodes, const std::string
   return out;
 }
 
+int64_t count_nodes(const Nodes& nodes) {
+  int64_t count = nodes.size();
+  for (const auto& node : nodes)
+    for (const auto& a : node.attribute()) {
+      if (a.type() == proto::AttributeProto::GRAPH) count += count_nodes(a.g().node());
+      for (const auto& graph : a.graphs()) count += count_nodes(graph.node());
+    }
+  return count;
+}
+
 } // namespace tessera::onnx

@@ -19,6 +19,8 @@ using Nodes = google::protobuf::RepeatedPtrField<proto::NodeProto>;
 [[nodiscard]] Result<std::vector<int>> topological_order(const Nodes& nodes, const std::string& file,
                                                          const std::string& prefix);
 
+// How many nodes there are, those of subgraphs included.
+[[nodiscard]] int64_t count_nodes(const Nodes& nodes);
 // Names that a subgraph reads from the graphs around it, in the order of their first use, each once.
 [[nodiscard]] std::vector<std::string_view> free_names(const proto::GraphProto& graph);
 // Names that nodes read, themselves or in their subgraphs.

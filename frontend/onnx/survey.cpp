@@ -39,7 +39,7 @@ void GraphBuilder::report(const Scope& scope, const proto::NodeProto& node, Diag
 
 void GraphBuilder::look_up(const Scope& scope, const proto::NodeProto& node) {
   const Location where = locate(node, file_, scope.prefix);
-  if (++out_.info.nodes > kMaxNodes || nesting_ >= kMaxNesting) return;
+  if (!count(where).ok() || nesting_ >= kMaxNesting) return;
   const Nesting nesting(nesting_);
   if (const auto* function = functions_.find(node)) {
     if (std::find(calls_.begin(), calls_.end(), function) != calls_.end()) return;
@@ -62,6 +62,7 @@ Status GraphBuilder::refuse(Scope& scope, const proto::NodeProto& node, Diagnost
   if (refused_ == nullptr) return error;
   if (std::exchange(reads_unknown_, false)) {
     --out_.info.nodes; // look_up() counts it again
+    --imported_;
     look_up(scope, node);
   } else {
     report(scope, node, std::move(error));

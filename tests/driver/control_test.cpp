@@ -149,6 +149,32 @@ TEST(ControlFlow, BodiesArePlannedByTheSamePipeline) {
   EXPECT_TRUE(step.defines.empty()) << "every size is known before the run";
 }
 
+// The loop runs in groups of iterations, each of which reads a count of its own.
+TEST(ControlFlow, IterationsReadSizes) {
+  TemporaryFolder cache;
+  const Graph source = parse(R"(graph @main(%x: f32[n, 2], %k: f32[]) -> (%y: f32[n, 2]) where n in [0, ?] {
+  %y = scan_graph(%x, %k) body=graph @b(%a: f32[2], %k: f32[]) -> (%o: f32[2]) where count in [0, 1000000] {
+    %zero = constant {0.0} : f32[]
+    %step = constant {0.5} : f32[]
+    %first = slice(%a) sizes=[1] starts=[0] steps=[1] : f32[1]
+    %one = reshape(%first) shape=[] : f32[]
+    %end = add(%one, %k) : f32[]
+    %r = Range@11(%zero, %end, %step) stash_type=1 : f32[count]
+    %s = ReduceSum@13(%r) keepdims=0 noop_with_empty_axes=0 : f32[]
+    %o = add(%a, %s) : f32[2]
+  } captures=[1] num_scan_inputs=1 : f32[n, 2]
+}
+)");
+  Compiled compiled = compile_it(source.clone(), options(cache.path()));
+  ASSERT_TRUE(compiled.executable);
+  for (const int64_t n : {0, 1, 3, 70})
+    for (const float k : {-3.F, 2.2F, 5.F})
+      expect_right(
+          source, compiled,
+          {{"x", random(DType::F32, {n, 2}, 1)}, {"k", Tensor::of<float>(DType::F32, {}, std::vector<float>{k})}},
+          1e-5);
+}
+
 TEST(ControlFlow, IterationsOfAScanAreGrouped) {
   TemporaryFolder cache;
   const Graph source = parse(cases()[4].text);

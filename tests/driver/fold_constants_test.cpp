@@ -94,6 +94,23 @@ TEST(FoldConstants, TheBoundIsKeptAndNamed) {
   for (const auto* c : {&bounded, &free}) expect_right(source, *c, {{"x", random(DType::F32, {64, 64})}}, 0);
 }
 
+// A sum that is small is not computed where that takes as long as its 2^40 addends are many, though they need no memory.
+TEST(FoldConstants, TheBoundIsOneOfTimeToo) {
+  TemporaryFolder folder;
+  auto c = compile_it(parse(R"(graph @main(%x: f32[4]) -> (%y: f32[4]) {
+  %one = constant {1.0} : f32[1]
+  %many = expand(%one) shape=[1099511627776] : f32[1099511627776]
+  %e = exp(%many) : f32[1099511627776]
+  %s = reduce_sum(%e) axes=[0] keepdims=1 : f32[1]
+  %y = mul(%x, %s) : f32[4]
+})"),
+                      options(folder.path()));
+  ASSERT_TRUE(c.executable);
+  EXPECT_EQ(c.report.constants.values, 0);
+  ASSERT_EQ(c.report.constants.left.size(), 1u);
+  EXPECT_NE(c.report.constants.left[0].why.find("or what it is made from"), std::string::npos);
+}
+
 TEST(FoldConstants, SizesThatDataTellsAreKnown) {
   TemporaryFolder folder;
   Graph g("main");

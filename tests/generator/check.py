@@ -40,6 +40,18 @@ def check(case: Case, runner: Runner, runs: tuple[str, ...] = RUNS) -> Failure |
     return None
 
 
+REFUSALS = ("unsupported-op", "unsupported-type", "unsupported-feature", "type-mismatch", "bad-attribute", "malformed-model")
+
+
+def check_compiles(case: Case, runner: Runner, runs: tuple[str, ...], refusals: bool) -> Failure | None:
+    """The first error of compiling for the GPUs `runs`; with `refusals`, a model that is refused as invalid is none."""
+    for name, answers in runner.run(case, runs).items():
+        for answer in answers:
+            if answer.outputs is None and not (refusals and answer.name in REFUSALS):
+                return Failure(name, f"{answer.name}: {_plain(answer.error)}", answer.error)
+    return None
+
+
 def compare(case: Case, run_name: str, call: int, answer: Answer, expected: list[numpy.ndarray], spread: Spread) -> Failure | None:
     sizes = {k: list(a.shape) for k, a in case.calls[call].items()}
     where = f"call {call} {sizes}"

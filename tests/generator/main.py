@@ -3,6 +3,7 @@
 and ONNX Runtime. What does not agree is reduced and kept.
 
     main.py [--seed N] [--count N] [--jobs N] [--keep DIR]     models of the seeds N, N+1, ...
+    main.py --compile sm_80,sm_90a [--seed N] ...              models of families too, in four types, compiled for GPUs only
     main.py --replay FILE...                                   kept cases (.case), or all of a folder
 
 Exit code 1 where anything failed. A kept failure is DIR/SEED.case, reduced, and DIR/SEED/, the same in the layout of ONNX's backend
@@ -36,13 +37,14 @@ def options() -> argparse.Namespace:
     p.add_argument("--keep", type=Path, help="folder for failures, reduced")
     p.add_argument("--replay", type=Path, nargs="+", help="kept cases, or folders of them")
     p.add_argument("--runs", default="cpu,reference,emulator", help="which of these to compare with ONNX Runtime")
+    p.add_argument("--compile", metavar="ARCH,...", help="compile for these GPUs, which takes none, and compare nothing: any error but a refusal of a type fails")
     p.add_argument("--runner", type=Path, default=ROOT / "build" / "bin" / "generator_runner", help="the program that runs models")
     p.add_argument("--seconds", type=float, default=60, help="that one run of a model may take")
     p.add_argument("--reduce", type=float, default=60, help="seconds that reducing a failure may take; 0: not at all")
     p.add_argument("--show", action="store_true", help="print each model, do not run it")
     p.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     a = p.parse_args()
-    a.runs = tuple(a.runs.split(","))
+    a.runs = tuple((a.compile or a.runs).split(","))
     if percent := os.environ.get("TESSERA_TEST_SEEDS"):  # tools/check sets it for its quick and middle tiers
         a.count = max(1, a.count * int(percent) // 100)
     return a
@@ -54,7 +56,7 @@ def worker(a: argparse.Namespace) -> None:
     import warnings
 
     import records
-    from draw import Source, count_nodes, draw_case
+    from draw import Source, count_nodes
     from runner import Runner
 
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))  # of the programs that run models, too
@@ -64,15 +66,28 @@ def worker(a: argparse.Namespace) -> None:
         for line in sys.stdin:
             seed = int(line)
             start = time.monotonic()
-            case = draw_case(source, seed)
+            case, dtype = draw(a, source, seed)
             row: dict[str, Any] = {"seed": seed, "draw_s": time.monotonic() - start}
             if case is not None:
                 row |= {"nodes": count_nodes(case.model.graph), "ops": op_types(case.model.graph), "opset": case.model.opset_import[0].version}
-                row |= judge(a, case, runner, seed)
+                row |= judge(a, case, runner, seed, dtype)
             row["s"] = time.monotonic() - start
             print(json.dumps(row), flush=True)
     finally:
         runner.close()
+
+
+def draw(a: argparse.Namespace, source: Any, seed: int) -> tuple[Any, str]:
+    """The case of a seed, and the type that its values of f32 take ("": f32)."""
+    import numpy
+    from draw import draw_case
+    from families import draw_family
+
+    if not a.compile:
+        return draw_case(source, seed), ""
+    rng = numpy.random.default_rng([41, seed])
+    case = draw_family(source, seed) if rng.random() < 0.5 else None
+    return case or draw_case(source, seed), str(rng.choice(["", "f16", "bf16", "f64"], p=[0.4, 0.2, 0.2, 0.2]))
 
 
 def op_types(graph: Any) -> list[str]:
@@ -84,14 +99,21 @@ def op_types(graph: Any) -> list[str]:
     return out
 
 
-def judge(a: argparse.Namespace, case: Any, runner: Any, seed: int) -> dict[str, Any]:
+def judge(a: argparse.Namespace, case: Any, runner: Any, seed: int, dtype: str) -> dict[str, Any]:
+    import onnx
     import oracle
-    from check import check
+    from check import check, check_compiles
     from reduce import reduce_apart
+    from retype import retyped
     from runner import Runner
 
+    def verdict(c: Any, r: Any, runs: tuple[str, ...]) -> Any:
+        if not a.compile:
+            return check(c, r, runs)
+        return check_compiles(retyped(c, dtype) if dtype else c, r, runs, refusals=bool(dtype))
+
     try:
-        failure = check(case, runner, a.runs)
+        failure = verdict(case, runner, a.runs)
     except Exception as error:  # noqa: BLE001  ONNX Runtime took each node and refuses the model
         return {"refused": str(error)[:300]}
     if failure is None:
@@ -99,16 +121,18 @@ def judge(a: argparse.Namespace, case: Any, runner: Any, seed: int) -> dict[str,
     small = case
     if a.reduce:
         apart = Runner(a.runner, a.seconds)
-        small = reduce_apart(case, lambda c: failure.same(check(c, apart, (failure.run,))), a.reduce)
+        small = reduce_apart(case, lambda c: failure.same(verdict(c, apart, (failure.run,))), a.reduce)
         apart.close()
     out = {"run": failure.run, "kind": failure.kind, "detail": failure.detail, "ops_left": op_types(small.model.graph)}
     if small is not case:
-        again = check(small, runner, a.runs)
+        again = verdict(small, runner, a.runs)
         out["detail"] = (again or failure).detail
     if a.keep:
         a.keep.mkdir(parents=True, exist_ok=True)
         (a.keep / f"{seed}.case").write_text(f"# seed {seed}: {failure.run}, {failure.kind}\n" + small.text())
         small.save_backend_test(a.keep / str(seed), oracle.run(small.model, small.calls))
+        if dtype:
+            onnx.save(retyped(small, dtype).model, a.keep / str(seed) / f"{dtype}.onnx")
     return out
 
 
@@ -117,6 +141,8 @@ class Job:
 
     def __init__(self, a: argparse.Namespace) -> None:
         command = [sys.executable, __file__, "--worker", "--runner", str(a.runner), "--runs", ",".join(a.runs), "--seconds", str(a.seconds), "--reduce", str(a.reduce)]
+        if a.compile:
+            command += ["--compile", a.compile]
         if a.keep:
             command += ["--keep", str(a.keep)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -225,11 +251,11 @@ def replay(a: argparse.Namespace) -> int:
 def show_models(a: argparse.Namespace) -> int:
     import onnx.printer
     import records
-    from draw import Source, draw_case
+    from draw import Source
 
     source = Source(records.read(a.runner))
     for seed in range(a.seed, a.seed + a.count):
-        case = draw_case(source, seed)
+        case, _ = draw(a, source, seed)
         if case:
             print(f"seed {seed}\n{onnx.printer.to_text(case.model)}\n")
             for k, feeds in enumerate(case.calls):

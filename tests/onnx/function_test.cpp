@@ -148,6 +148,7 @@ TEST(Functions, ExplosionsAndDepthAreBounded) {
     return m.import_it();
   };
   expect_error(make(150, 1), ErrorCode::UnsupportedFeature, {"nested deeper than 100 levels"});
+  expect_error(make(40, 2), ErrorCode::UnsupportedFeature, {"is node 100", "inlining may add 100000 at most"});
   auto deep = make(90, 1);
   EXPECT_TRUE(deep.ok()) << deep.error().str();
 }

@@ -58,6 +58,18 @@ CASES: dict[str, tuple[str, list[tuple[numpy.ndarray, ...]]]] = {
         " v = If(even) <then_branch = t () => (float[n] p) { p = Add(u, z) }, else_branch = e () => (float[n] q) { q = Mul(u, k) }> }> }",
         [(i(m), b(c), x(n), x(n) * 2, f(0.7)) for m, c, n in ((5, True, 3), (0, True, 3), (4, False, 2), (1, True, 1), (9, True, 5))],
     ),
+    "a size that each iteration reads": (
+        "(float[t, 2] z, float k) => (float[t, 2] all) {"
+        " all = Scan<num_scan_inputs = 1, body = g (float[2] e) => (float[2] y) {"
+        " zero = Constant<value_float = 0.0>() step = Constant<value_float = 0.5>() r = Range(zero, k, step) s = ReduceSum<keepdims = 0>(r) y = Add(e, s) }>(z) }",
+        [(x(t, 2), f(k)) for t, k in ((3, 2.2), (1, 0.0), (40, 5.0), (33, -1.0))],
+    ),
+    "slices of a size that each iteration reads": (
+        "(float[t, 2] z, float k) => (float[t, c] all) {"
+        " all = Scan<num_scan_inputs = 1, body = g (float[2] e) => (float[c] y) {"
+        " zero = Constant<value_float = 0.0>() step = Constant<value_float = 0.5>() y = Range(zero, k, step) }>(z) }",
+        [(x(t, 2), f(k)) for t, k in ((3, 2.2), (1, 1.0), (40, 5.0))],
+    ),
     "a value that grows": (
         "(int64 m, float[n] g0) => (float[q] gn, float[t] sums) {"
         " gn, sums = Loop(m, , g0) <body = g (int64 i, bool on, float[k] u) => (bool on2, float[l] v, float s) {"
