@@ -153,7 +153,7 @@ private:
   [[nodiscard]] int64_t iterations(std::optional<int64_t> trips) const {
     constexpr double kShare = 1.0 / 32; // of the time that a group takes: what starting it may add
     if (!can_inline(body_)) return 1;
-    // Slices of a size that only iterations tell: groups of which there are none would have another.
+    // The size of a slice that only an iteration computes: a group without iterations has none.
     for (size_t r = static_cast<size_t>(form_.carried); r < body_.outputs().size(); ++r)
       for (const SymExpr& size : body_.type(body_.outputs()[r].value).shape)
         if (!is_given(size)) return 1;
