@@ -1,4 +1,5 @@
 #include "graph/support/temporary_folder.h"
+#include "graph/support/guarded.h"
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -15,8 +16,12 @@ Result<TemporaryFolder> TemporaryFolder::create(const std::string& name) {
 }
 
 TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored; // nothing depends on it
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  if (!path_.empty())
+    (void)guarded("removing a temporary folder", [&]() -> Status { // nothing depends on it
+      std::error_code ignored;
+      std::filesystem::remove_all(path_, ignored);
+      return {};
+    });
 }
 
 } // namespace tessera

@@ -1,4 +1,5 @@
 #include "runtime/cache/cache.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "runtime/cache/eviction.h"
 #include <algorithm>
@@ -28,8 +29,13 @@ Cache::Cache(const std::string& directory, bool enabled)
   if (!limit.ok() && reads_) warn(limit.error().message);
 }
 
+// What was not counted is found by the next count of the whole folder.
 Cache::~Cache() {
-  if (uncounted_ > 0) (void)bound_cache(directory_, uncounted_, limit_);
+  if (uncounted_ > 0)
+    (void)guarded("bounding the cache", [&]() -> Status {
+      (void)bound_cache(directory_, uncounted_, limit_);
+      return {};
+    });
 }
 
 void Cache::warn(std::string text) {

@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
+#include <exception>
+#include <execinfo.h>
 #include <limits>
 #include <new>
 #include <sys/mman.h>
@@ -16,11 +18,29 @@ std::atomic<long> counted{0};
 std::atomic<long> first_failing{kNever}, last_failing{kNever};
 std::atomic<bool> has_failed{false};
 
+// Where the latest allocation failed, printed where nobody catches what it throws.
+void* failed_at[48];
+std::atomic<int> failed_frames{0};
+
+[[noreturn]] void terminate_with_place() {
+  constexpr char kHead[] = "terminate; the latest allocation that failed on purpose:\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kHead, sizeof kHead - 1);
+  ::backtrace_symbols_fd(failed_at, failed_frames.load(), STDERR_FILENO);
+  constexpr char kHere[] = "and terminate was called at:\n";
+  [[maybe_unused]] const ssize_t also = ::write(STDERR_FILENO, kHere, sizeof kHere - 1);
+  void* here[48];
+  ::backtrace_symbols_fd(here, ::backtrace(here, 48), STDERR_FILENO);
+  std::abort();
+}
+// The first call of backtrace loads a library, which allocates.
+const bool prepared = (::backtrace(failed_at, 1), std::set_terminate(terminate_with_place), true);
+
 bool fails() {
   const long number = counted.fetch_add(1, std::memory_order_relaxed) + 1;
   if (number < first_failing.load(std::memory_order_relaxed) || number > last_failing.load(std::memory_order_relaxed))
     return false;
   has_failed.store(true, std::memory_order_relaxed);
+  failed_frames.store(::backtrace(failed_at, 48));
   return true;
 }
 
