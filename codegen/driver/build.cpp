@@ -4,6 +4,7 @@
 #include "codegen/driver/host_payload.h"
 #include "fusion/cost.h"
 #include "graph/ir/sizes.h"
+#include "graph/ops/scatter.h"
 #include "graph/reference/evaluator.h"
 #include "graph/support/guarded.h"
 #include "runtime/variant.h"
@@ -145,6 +146,7 @@ public:
     std::map<ValueId, std::string> output_name; // a value with several outputs: the first one owns the buffer
     for (const auto& o : graph_.outputs()) output_name.try_emplace(o.value, o.name);
     for (auto& [v, name] : output_name) output_values_.insert(memory_of(v));
+    find_begun(users);
     for (size_t g = 0; g < groups_.size(); ++g) {
       const Status made = guarded({"making a step of", groups_[g]->name}, [&] { return step(g); });
       if (made.ok()) continue;
@@ -194,9 +196,29 @@ private:
     }
   }
 
+  // Operands that only one kernel reads, which changes them in place, are computed in the memory of its result.
+  void find_begun(const std::vector<std::vector<NodeId>>& users) {
+    std::set<ValueId> on_device, elsewhere; // by what computes them
+    for (const Group* group : groups_) {
+      const bool outside = group->kind == Group::Kind::Host || group->kind == Group::Kind::Control;
+      (outside ? elsewhere : on_device).insert(group->writes.begin(), group->writes.end());
+    }
+    for (const Group* group : groups_) {
+      if (group->kind != Group::Kind::Own || !group->node.valid()) continue;
+      const Node& node = graph_.node(group->node);
+      const ValueId from = ops::begins_as(node), to = node.results[0];
+      if (!from.valid() || memory_of(from) != from || output_values_.contains(from) || elsewhere.contains(from) ||
+          !on_device.contains(from) || users[static_cast<size_t>(from.index)].size() != 1)
+        continue;
+      const TensorType &a = graph_.type(from), &b = graph_.type(to);
+      if (a.dtype == b.dtype && a.shape == b.shape) begun_.emplace(from, to);
+    }
+  }
+
   BufferId buffer(ValueId value) {
     if (!value.valid()) return -1;
     value = memory_of(value);
+    for (auto it = begun_.find(value); it != begun_.end(); it = begun_.find(value)) value = it->second;
     auto [it, fresh] = by_value_.try_emplace(value, static_cast<BufferId>(exe_->buffers.size()));
     if (!fresh) return it->second;
     const auto& v = graph_.value(value);
@@ -301,6 +323,7 @@ private:
     case Group::Kind::Own:
     case Group::Kind::Kernel:
       for (const auto& [from, to] : in_.code.scheduled(in_.kernel_of_group[index]).begins_as) {
+        if (buffer(from) == buffer(to)) continue;
         copy_step("copy of " + group.name, buffer(from), buffer(to));
         exe_->buffers[static_cast<size_t>(buffer(to))].in_place_of = buffer(from);
       }
@@ -551,6 +574,7 @@ private:
   Graph& graph_;
   std::shared_ptr<Executable> exe_;
   std::map<ValueId, BufferId> by_value_;
+  std::map<ValueId, ValueId> begun_; // what a kernel changes in place, and its result, whose memory it has
   std::set<ValueId> output_values_, given_;
   std::set<BufferId> by_host_; // written by steps of the host
   std::unordered_set<uint64_t> bound_, late_;

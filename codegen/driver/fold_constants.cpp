@@ -1,4 +1,5 @@
 #include "codegen/driver/fold_constants.h"
+#include "graph/ops/scatter.h"
 #include "graph/support/stopwatch.h"
 #include "runtime/executor.h"
 #include <algorithm>
@@ -99,17 +100,31 @@ private:
     }
   }
 
+  // True if the kernel of the group reads no more than single elements.
+  [[nodiscard]] bool is_fill(const Group& g) const {
+    return g.kind == Group::Kind::Kernel && !g.nest.has_reduction() &&
+           std::all_of(g.nest.loads.begin(), g.nest.loads.end(),
+                       [&](ValueId v) { return product(graph_.type(v).shape).is_const(1); });
+  }
+
   void choose() {
     std::vector<bool> read(static_cast<size_t>(graph_.value_count())); // by steps that are not constant
     std::vector<ValueId> written;
+    std::vector<bool> filled(read.size());
     for (const Group& g : plan_.groups) {
       const auto nodes = nodes_of(g);
       const bool constant =
           !nodes.empty() && std::all_of(nodes.begin(), nodes.end(), [&](NodeId n) { return facts(n).constant; });
-      if (constant)
+      if (constant) {
         written.insert(written.end(), g.writes.begin(), g.writes.end());
-      else
-        for (ValueId v : g.reads) read[static_cast<size_t>(v.index)] = true;
+        for (ValueId v : g.writes) filled[static_cast<size_t>(v.index)] = is_fill(g);
+        continue;
+      }
+      // A constant that is changed in place is copied in each call, which moves more bytes than filling the memory.
+      const ValueId begin =
+          g.kind == Group::Kind::Own && g.node.valid() ? ops::begins_as(graph_.node(g.node)) : ValueId();
+      for (ValueId v : g.reads)
+        if (v != begin || !filled[static_cast<size_t>(v.index)]) read[static_cast<size_t>(v.index)] = true;
     }
     for (const auto& o : graph_.outputs()) read[static_cast<size_t>(o.value.index)] = true;
     std::vector<bool> decided(read.size());

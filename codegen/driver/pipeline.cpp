@@ -3,6 +3,7 @@
 #include "codegen/driver/fold_constants.h"
 #include "codegen/driver/group_iterations.h"
 #include "codegen/driver/plan_file.h"
+#include "codegen/driver/separate_fills.h"
 #include "codegen/driver/steering.h"
 #include "fusion/attention.h"
 #include "graph/support/guarded.h"
@@ -109,6 +110,8 @@ const std::vector<CompilePass>& compile_passes() {
     all.push_back({"group-iterations", "bodies of scans become several iterations, with their constants",
                    PassLevel::Graph, [](Compilation& c) { return group_iterations(c.graph(), c.backend().device()); }});
     of_devices(false);
+    all.push_back({"separate-fills", "what operators change in place begins with a fill of their own", PassLevel::Graph,
+                   [](Compilation& c) { return separate_fills(c.graph()); }});
     all.push_back({"fuse", "plans kernels, library calls and host operators", PassLevel::Fuse,
                    [](Compilation& c) { return c.fuse(); }});
     all.push_back({"fuse-attention", "two products and the softmax between them become one unit", PassLevel::Plan,

@@ -4,6 +4,7 @@
 //   graph passes       graph/passes: composites to primitives, constants folded, algebra, common subexpressions
 //   group-iterations   bodies of scans become several iterations
 //   the device's       requirements of its libraries and kernels: dtypes, layouts, joined products
+//   separate-fills     operators that change a fill in place get one of their own
 //   fuse               makes the fusion plan; where planning fails, one without fusion
 //   fuse-attention     two products and the softmax between them become one unit of the plan
 //   fold-constants     computes values that depend on no input; if the graph changes, it is planned again

@@ -220,7 +220,7 @@ private:
                std::to_string(in_flight_) + " updates in flight; tile [" + std::to_string(height_) + ", " +
                std::to_string(width_) + "]";
     out_.may_overwrite.resize(out_.buffers.size());
-    out_.begins_as = {{node_.operands[0], node_.results[0]}};
+    out_.begins_as = {{ops::begins_as(node_), node_.results[0]}};
     set_grid(data_.shape[0] * ceildiv(chunks_, height_) * ceildiv(data_.shape[2], width_));
     out_.work_per_program = env_.simplify(SymExpr(height_ * width_) * chunk_size_);
     out_.scratch_bytes = 0;

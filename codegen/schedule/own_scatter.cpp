@@ -149,7 +149,7 @@ private:
     out_.buffers = {node_.results[0], node_.operands[1], node_.operands[2]};
     out_.buffer_written = {true, false, false};
     out_.may_overwrite.resize(3);
-    out_.begins_as = {{node_.operands[0], node_.results[0]}};
+    out_.begins_as = {{ops::begins_as(node_), node_.results[0]}};
     out_.work_per_program =
         at_once_ ? SymExpr(height_ * width_) : env_.simplify(targets_type_.shape[1] * SymExpr(width_) * tiles_);
     out_.scratch_bytes = 0;

@@ -8,4 +8,8 @@ namespace tessera::ops {
 // any shape of as many elements.
 [[nodiscard]] SymShape scatter_view(const Graph& graph, const Node& node);
 
+// The operand whose elements a node's first result has wherever the node writes none: the data of a scatter. A kernel
+// changes the result in place, which begins with the operand's memory or with a copy of it. Invalid: there is none.
+[[nodiscard]] ValueId begins_as(const Node& node);
+
 } // namespace tessera::ops

@@ -326,6 +326,11 @@ SymShape ops::scatter_view(const Graph& graph, const Node& node) {
   return view.empty() ? operand_type(graph, node, 0).shape : view;
 }
 
+ValueId ops::begins_as(const Node& node) {
+  const StructuredOp* structured = node.op->structured();
+  return structured && structured->kind == Structured::Scatter ? node.operands[0] : ValueId();
+}
+
 // NaN is the extreme of max and min.
 void ops::fold_update(Tensor& out, int64_t at, const Tensor& updates, int64_t from, const std::string& reduction) {
   by_kind(out.dtype(), [&](auto zero) {
