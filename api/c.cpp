@@ -213,6 +213,17 @@ const char* tessera_survey_program(const tessera_program* program, const char** 
   return nullptr;
 }
 
+const char* tessera_known_sizes(const char** sizes) {
+  if (sizes == nullptr) return record_error(usage("a place for the answer is needed"));
+  auto outcome = guarded("listing sizes to know", [&]() -> Result<const char*> {
+    TESSERA_ASSIGN(const std::string* text, known_sizes_text());
+    return text->c_str();
+  });
+  if (!outcome.ok()) return record_error(outcome.error());
+  *sizes = *outcome;
+  return nullptr;
+}
+
 void tessera_close(tessera_session* session) { delete session; }
 
 const tessera_error* tessera_last_error(void) { return last_error.any ? &last_error.parts : nullptr; }

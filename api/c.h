@@ -159,6 +159,11 @@ const char* tessera_open_program(const tessera_program* program, const tessera_o
 /* What of a program Tessera does not take, as JSON, good until the same thread calls again:
  * [{"node": position, "target": "torch.ops.aten.foo.default", "output": "foo", "reason": "..."}] */
 const char* tessera_survey_program(const tessera_program* program, const char** refusals);
+/* Dimensions that ATen operators' fast code on a GPU has as constants, as JSON, good as long as the library: a caller
+ * that captures programs for sizes it does not know may guard these, so that the program states them as numbers:
+ * {"aten.foo.default": [{"argument": "query", "dim": -1, "differs_from": ""}]}
+ * With a name in `differs_from`, only where that argument's dimension is another one. */
+const char* tessera_known_sizes(const char** sizes);
 void tessera_close(tessera_session* session); /* null is allowed */
 
 /* Another context of the same session, for another thread: calls of both run at the same time. Compiled code, weights,

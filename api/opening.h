@@ -14,5 +14,7 @@ struct CompileTexts {
 [[nodiscard]] Status apply(const CompileTexts& texts, CompileOptions& options);
 // The answer of tessera_survey_program().
 [[nodiscard]] Result<std::string> survey_text(const ProgramSource& program);
+// The answer of tessera_known_sizes(), which lives as long as the process.
+[[nodiscard]] Result<const std::string*> known_sizes_text();
 
 } // namespace tessera

@@ -1,6 +1,7 @@
 #include "api/opening.h"
 #include "codegen/driver/compile.h"
 #include "codegen/driver/plan_file.h"
+#include "frontend/fx/call.h"
 #include "frontend/fx/importer.h"
 #include "graph/support/text.h"
 #include <nlohmann/json.hpp>
@@ -26,6 +27,18 @@ Result<std::string> survey_text(const ProgramSource& program) {
   for (const auto& r : found)
     all.push_back({{"node", r.node}, {"target", r.target}, {"output", r.output}, {"reason", r.reason.message}});
   return all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+Result<const std::string*> known_sizes_text() {
+  static const std::string text = [] {
+    auto all = nlohmann::json::object();
+    for (const auto& [name, sizes] : fx::AtenTable::get().known())
+      for (const fx::KnownSize& s : sizes)
+        all["aten." + std::string(name)].push_back(
+            {{"argument", s.argument}, {"dim", s.dim}, {"differs_from", s.differs_from}});
+    return all.dump();
+  }();
+  return &text;
 }
 
 } // namespace tessera

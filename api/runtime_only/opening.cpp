@@ -17,4 +17,6 @@ Status apply(const CompileTexts& texts, CompileOptions&) {
 
 Result<std::string> survey_text(const ProgramSource&) { return no_compiler("surveys programs"); }
 
+Result<const std::string*> known_sizes_text() { return no_compiler("knows which sizes code has as constants"); }
+
 } // namespace tessera

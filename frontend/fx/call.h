@@ -66,6 +66,15 @@ using Translate = std::function<void(Call&)>;
 // What undoes a view: the call's `self` with the elements that its result number `result` shows replaced by `written`.
 using WriteBack = ValueId (*)(Call&, ValueId written, int result);
 
+// A dimension of a tensor argument that a device's libraries or kernels for the operator have as a constant, such as the
+// width of attention's heads: with a symbol in its place the operator runs in steps. A caller that can guard sizes makes
+// it known (docs/pytorch.md).
+struct KnownSize {
+  std::string_view argument;
+  int dim;                            // from the end: -1 is the last
+  std::string_view differs_from = {}; // only where that argument's same dimension is another; empty: in any case
+};
+
 // Translations by operator and overload: "add.Tensor".
 class AtenTable {
 public:
@@ -75,12 +84,15 @@ public:
   // Operators whose results share memory with `self`.
   void add_views(std::initializer_list<std::string_view> names, WriteBack write_back);
   [[nodiscard]] WriteBack find_view(std::string_view name) const;
+  void add_known(std::initializer_list<std::string_view> names, const std::vector<KnownSize>& sizes);
+  [[nodiscard]] const std::map<std::string_view, std::vector<KnownSize>>& known() const { return known_; }
   [[nodiscard]] const std::map<std::string_view, Translate>& all() const { return rows_; }
 
 private:
   AtenTable();
   std::map<std::string_view, Translate> rows_;
   std::map<std::string_view, WriteBack> views_;
+  std::map<std::string_view, std::vector<KnownSize>> known_;
 };
 // Registering functions, one per file of aten/.
 void register_pointwise(AtenTable&);

@@ -476,6 +476,14 @@ PyObject* survey_program(PyObject*, PyObject* args, PyObject* keywords) {
   });
 }
 
+PyObject* known_sizes(PyObject*, PyObject*) {
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    const char* sizes = nullptr;
+    const char* error = tessera_known_sizes(&sizes);
+    return error ? raise_last_error(error) : PyUnicode_FromString(sizes);
+  });
+}
+
 PyMethodDef functions[] = {
     {"open", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_model)), METH_VARARGS | METH_KEYWORDS,
      "open(path, device=\"auto\", threads=0, tf32=\"conv\", plan=b\"\", memory_limit=0, policy=\"generic\", "
@@ -492,6 +500,11 @@ PyMethodDef functions[] = {
      METH_VARARGS | METH_KEYWORDS,
      "survey_program(json, weights=None, strided=False)\n--\n\n"
      "What of a program is not taken, as JSON: a list of {node, target, output, reason}. Raises tessera.Error."},
+    {"known_sizes", known_sizes, METH_NOARGS,
+     "known_sizes()\n--\n\n"
+     "Dimensions that ATen operators' fast code on a GPU has as constants, as JSON: a list of {argument, dim, "
+     "differs_from} "
+     "by name of the operator. Raises tessera.Error."},
     {"load_operators", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(load_operators)),
      METH_VARARGS | METH_KEYWORDS,
      "load_operators(path)\n--\n\n"

@@ -27,3 +27,8 @@ def open_program(name: str, json: bytes, weights: Mapping[str, torch.Tensor], de
 def survey_program(json: bytes, weights: Mapping[str, torch.Tensor]) -> str:
     """What of a program Tessera does not take: JSON, a list of {node, target, output, reason}. Raises tessera.Error."""
     return _native.survey_program(json, _weights(weights))
+
+
+def known_sizes() -> str:
+    """Dimensions that ATen operators' fast code has as constants: JSON, operator -> list of {argument, dim, differs_from}. Raises tessera.Error."""
+    return _native.known_sizes()

@@ -23,7 +23,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import RestartAnalysis, SkipFrame
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from . import _composites, _decompositions, _partition, _program
+from . import _composites, _decompositions, _known_sizes, _partition, _program
 from ._division import Division, reason_of
 from ._options import Options, statistics
 from ._program import value_bytes
@@ -409,6 +409,8 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_one(aot: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+            if kind != "backward":  # whose symbols are the forward graph's: they take no more guards
+                _known_sizes.make_known(aot.graph, _device_of(aot.graph))
             with unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
                 frozen = _frozen_inputs(gm, aot, example_inputs) if chosen.freeze and kind == "inference" else {}
                 return compile_graph(aot, kind, chosen, frozen, () if kind == "backward" else _parameters(aot))

@@ -447,6 +447,11 @@ void register_attention(AtenTable& t) {
   t.add({"_scaled_dot_product_flash_attention_for_cpu_backward.default"}, translate_attention_backward<Products::Wide>);
   t.add({"_native_multi_head_attention.default"}, translate_multi_head);
   t.add({"_transformer_encoder_layer_fwd.default"}, translate_encoder_layer);
+  // A model's constants: the width of heads, and of queries that share keys in groups the numbers of heads.
+  t.add_known({"scaled_dot_product_attention.default", "_scaled_dot_product_flash_attention.default",
+               "_scaled_dot_product_efficient_attention.default", "_scaled_dot_product_cudnn_attention.default",
+               "_scaled_dot_product_fused_attention_overrideable.default"},
+              {{"query", -1}, {"value", -1}, {"query", -3, "key"}, {"key", -3, "query"}});
 }
 
 } // namespace tessera::fx

@@ -38,6 +38,13 @@ WriteBack AtenTable::find_view(std::string_view name) const {
   return it == views_.end() ? nullptr : it->second;
 }
 
+void AtenTable::add_known(std::initializer_list<std::string_view> names, const std::vector<KnownSize>& sizes) {
+  for (std::string_view name : names) {
+    TESSERA_CHECK(find(name), "sizes of an operator without a translation: " + std::string(name));
+    known_.emplace(name, sizes);
+  }
+}
+
 const OpDef* record_of(std::string_view name) {
   if (const OpDef* exact = OpTable::get().find_aten(name)) return exact;
   return OpTable::get().find_aten(name.substr(0, name.find('.')));
