@@ -124,6 +124,7 @@ TEST(CServing, StructsOfOtherVersions) {
   const char* refusals = nullptr;
   says(tessera_survey_program(&program, &refusals), "tessera_program: struct_size is 0");
   says(tessera_open_program(&program, nullptr, &session), "tessera_program: struct_size is 0");
+  says(tessera_known_sizes(nullptr), "a place for the answer is needed");
   tessera_allocator allocator{};
   options = on_cpu();
   options.allocator = &allocator;
