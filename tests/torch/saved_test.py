@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import unittest
+import weakref
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import support  # noqa: F401
 import torch
-from tessera import _decompositions
+from tessera import _decompositions, backend
 from torch._inductor import compile_fx
 
 Divide = Callable[..., tuple[torch.fx.GraphModule, torch.fx.GraphModule]]
@@ -113,6 +115,34 @@ class Dropout(unittest.TestCase):
         self.assertFalse(torch.equal(a, b))
         torch.manual_seed(3)
         torch.testing.assert_close((a, b), (module(x), module(x)))
+
+
+class Kept(unittest.TestCase):
+    """What lives on behind a call."""
+
+    def test_the_first_calls_inputs_are_let_go(self) -> None:
+        module = torch.nn.Linear(8, 8)
+        fn = support.compiled(module)
+        x = torch.randn(4, 8)
+        seen = weakref.ref(x)
+        fn(x).sum().backward()
+        del x
+        gc.collect()
+        self.assertIsNone(seen())
+
+    def test_an_input_is_let_go_behind_its_last_reader(self) -> None:
+        alive = []
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        y = graph.placeholder("y")
+        negated = graph.call_function(torch.neg, (x,))
+        graph.call_function(lambda: alive.append(seen() is not None), ())
+        graph.output((graph.call_function(torch.add, (negated, y)),))
+        run = backend._boxed(torch.nn.Module(), graph)
+        inputs = [torch.ones(3), torch.ones(3)]
+        seen = weakref.ref(inputs[0])
+        self.assertEqual(run(inputs)[0].tolist(), [0, 0, 0])
+        self.assertEqual((alive, inputs), ([False], []))
 
 
 if __name__ == "__main__":
