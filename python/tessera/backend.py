@@ -265,6 +265,7 @@ class _GraphCompiler:
         self.result.crossing = sum(_crossing(s, outside, self.returned) for s in parts)
         for i, s in enumerate(parts if left or len(parts) > 1 else ()):
             s.name = s.__name__ = f"{self.name} part {i}"
+        self.donate(parts)
         graph = torch.fx.Graph()
         values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in self.placeholders}
         views: dict[Node, Node] = {}
@@ -306,6 +307,14 @@ class _GraphCompiler:
         run = _boxed(self.gm, graph)
         _tell(self.result, self.options)
         return run
+
+    def donate(self, parts: Sequence[Subgraph]) -> None:
+        """Tells each subgraph which of its inputs it reads alone."""
+        made = {o for s in parts for o in s.outputs}
+        for s in parts:
+            inside = set(s.nodes)
+            alone = [n for n in s.inputs if n not in self.returned and all(u in inside or _partition.is_size(u) for u in n.users)]
+            s.donate({n for n in alone if n in made}, {n for n in alone if n.meta.get(_decompositions.DONATED)})
 
     def order(self, left: Mapping[Node, str]) -> list[Node]:
         """Calls for PyTorch that must run even if nothing reads them, in their order."""
@@ -386,6 +395,13 @@ def _metadata() -> Any:
     return context.fw_metadata if context is not None else None
 
 
+def _allow_another_backward() -> None:
+    """AOTAutograd refuses retain_graph=True where saved tensors could be overwritten; programs overwrite none in such a backward pass."""
+    meta = _metadata()
+    if meta is not None and meta.bw_donated_idxs:
+        meta.bw_donated_idxs.clear()
+
+
 def _parameters(aot: torch.fx.GraphModule) -> list[int]:
     """Positions of the inputs of AOTAutograd's graph that are parameters and buffers, whose sizes and strides Dynamo guards."""
     meta = _metadata()
@@ -423,6 +439,7 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_one(aot: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
             with unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
+                _allow_another_backward()
                 frozen = _frozen_inputs(gm, aot, given) if chosen.freeze and kind == "inference" and given else {}
                 return compile_graph(aot, kind, chosen, frozen, () if kind == "backward" else _parameters(aot))
 

@@ -11,7 +11,7 @@ from unittest import mock
 
 import support  # noqa: F401
 import torch
-from tessera import _decompositions, backend
+from tessera import _decompositions, _subgraph, backend
 from torch._inductor import compile_fx
 
 Divide = Callable[..., tuple[torch.fx.GraphModule, torch.fx.GraphModule]]
@@ -115,6 +115,45 @@ class Dropout(unittest.TestCase):
         self.assertFalse(torch.equal(a, b))
         torch.manual_seed(3)
         torch.testing.assert_close((a, b), (module(x), module(x)))
+
+
+class Donated(unittest.TestCase):
+    """Saved tensors whose memory the backward pass uses for what lies between."""
+
+    def gradients(self, compiled: Any, module: torch.nn.Module, x: torch.Tensor, again: bool) -> list[torch.Tensor]:
+        module.zero_grad()
+        loss = compiled(x).square().sum()
+        if again:
+            loss.backward(retain_graph=True)
+            module.zero_grad()
+        loss.backward()
+        return [p.grad.clone() for p in module.parameters() if p.grad is not None]
+
+    def test_a_backward_pass_may_run_twice(self) -> None:
+        n = torch.nn
+        module = n.Sequential(n.Linear(96, 256), n.GELU(), n.LayerNorm(256), n.Linear(256, 256), n.Tanh(), n.Linear(256, 64), n.Softmax(-1))
+        found: list[bytes] = []
+        donate = _subgraph.Subgraph.donate
+
+        def seen(s: _subgraph.Subgraph, *nodes: Any) -> None:
+            donate(s, *nodes)
+            found.append(s._own_and_saved or b"")
+
+        with mock.patch.object(_subgraph.Subgraph, "donate", seen):
+            fn = support.compiled(module)
+            x = torch.randn(128, 96)
+            wanted = self.gradients(module, module, x, False)
+            for again in (False, True, True, False):
+                torch.testing.assert_close(self.gradients(fn, module, x, again), wanted, rtol=1e-4, atol=1e-5)
+        self.assertGreater(sum(map(sum, found)), 2)
+
+    def test_an_output_that_is_saved_stays(self) -> None:
+        fn = support.compiled(lambda x: (x.exp(), (x * 2).exp().sin()))
+        x = torch.randn(64, 64, requires_grad=True)
+        a, b = fn(x)
+        kept = a.detach().clone()
+        (a.sum() + b.sum()).backward()
+        torch.testing.assert_close(a, kept, rtol=0, atol=0)
 
 
 class Kept(unittest.TestCase):
