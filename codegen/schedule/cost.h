@@ -47,6 +47,7 @@ struct SizedFacts {
     int kept_bytes = 0;                      // of an element that rounds after the first need
     bool read = false;                       // what is folded, by more than results of the row
     double again = 0;                        // instructions of an element that later rounds compute again
+    double uncached = 0;                     // of an element, with all that no round keeps for another (code alone)
     int loads = 0;                           // of an element, that later rounds make again
     int kept_reads = 0, kept_read_bytes = 0; // of values of an element that a host keeps between rounds (stages.h)
   };
@@ -108,6 +109,7 @@ struct CostModel {
   X(overlap, 1.333)              /* resident blocks after the first at which half of that is reached */                \
   X(prefetch, 1.541)             /* resident blocks that prefetching of the next tile is worth */                      \
   X(spill, 0.6523)               /* of the time, for each share of registers that is missing */                        \
+  X(code, 1)                     /* of the time, for each instruction cache of code beyond the first */                \
   X(registers, 5.442)            /* registers of a thread without values */                                            \
   X(registers_live, 0.8519)      /* of a value alive */                                                                \
   X(registers_loaded, 0.07461)   /* of a 32-bit word that is loaded */                                                 \
@@ -141,6 +143,7 @@ struct Cost {
   double registers = 32;                         // of a thread, that it needs not to spill
   double most = 255;                             // that it may have
   double taken = 32;                             // that the assembler gives it
+  double code = 0;                               // counted instructions of the kernel's text (kInstructionBytes)
   double bytes = 0, again = 0;                   // moved from and to memory; read again
   [[nodiscard]] PredictedTime predicted() const; // the terms by name
 };
