@@ -18,7 +18,14 @@ constexpr double kBurst = 64;         // bytes that memory moves at once
 constexpr double kBetweenWaits = 600; // instructions of a window between two waits for loads
 constexpr double kAccessCode = 3;     // instructions of an access: its address and parts
 constexpr double kMaskCode = 4;       // of an element of an access that has a mask
+constexpr double kWideCode = 6;       // times the code of an elementary function of f32: the same in f64
 constexpr int kElementary = 8;        // ScalarInfo::cost of functions that are made of many instructions
+
+// Counted instructions of the code of a scalar operator.
+double code_of(const ScalarNode& node) {
+  const int cost = std::max(0, info(node.op).cost);
+  return cost >= kElementary && node.dtype == DType::F64 ? cost * kWideCode : cost;
+}
 
 // Steps of an access along all axes as numbers.
 Result<SizedStream> sized_stream(const BlockFacts& f, const Stream& s, const CallSizes& sizes,
@@ -263,7 +270,7 @@ private:
   // tiles with masks, tiles without; those that are resident, others, and the last one (lower/block_share.cpp).
   void code() {
     double tile = access_code_;
-    for (const SizedFacts::Work& w : f_.work) tile += tile_elements(w.deps) * (w.simple + w.elementary);
+    for (const SizedFacts::Work& w : f_.work) tile += tile_elements(w.deps) * w.code;
     const bool peel = p_.access.alignment_peel > 1;
     double copies = p_.traversal.unmasked_branch ? 2 : 1, again = 0;
     if (walks_) {
@@ -271,10 +278,11 @@ private:
       const bool resident = p_.residency.cached_tiles > 0 && loops_ > 1;
       const bool last = team_ || resident || p_.traversal.num_stages > 1;
       // Asynchronous copies keep what is loaded, not what is computed of it.
-      const double cached = !resident ? 0 : each_ * (p_.residency.async_copy ? rounds_.uncached : rounds_.again);
+      const double cached =
+          !resident ? 0 : each_ * (p_.residency.async_copy ? rounds_.uncached_code : rounds_.cached_code);
       tile += load_code_ * rounds_.loads;
       copies = placed + (resident ? placed : 0) + (last ? 1 : 0);
-      again = each_ * rounds_.uncached * (placed + (last ? 1 : 0)) + cached * placed;
+      again = each_ * rounds_.uncached_code * (placed + (last ? 1 : 0)) + cached * placed;
     }
     cost_.code = tile * copies + again + (peel || walks_ ? mask_code_ : 0);
   }
@@ -544,7 +552,7 @@ void later_rounds(const LoopNest& nest, const Domain& d, const Stages& stages, S
   std::vector<char> met(d.live.size()), computed(d.live.size());
   for (size_t k = 0; k < stages.stages.size(); ++k) {
     for (ScalarId id : computed_in(nest, d, uncached, k))
-      if (std::exchange(computed[static_cast<size_t>(id)], 1)) r.uncached += std::max(0, info(nest.dag[id].op).cost);
+      if (std::exchange(computed[static_cast<size_t>(id)], 1)) r.uncached_code += code_of(nest.dag[id]);
     std::set<ScalarId> kept;
     auto use = [&](ScalarId id) {
       const auto i = static_cast<size_t>(id);
@@ -555,6 +563,7 @@ void later_rounds(const LoopNest& nest, const Domain& d, const Stages& stages, S
       if (!std::exchange(met[static_cast<size_t>(id)], 1)) continue;
       if (nest.dag[id].op == ScalarOp::Load) ++r.loads;
       r.again += std::max(0, info(nest.dag[id].op).cost);
+      r.cached_code += code_of(nest.dag[id]);
     }
     for (ScalarId fold : stages.stages[k].reduces) use(nest.dag[fold].args[0]);
     for (size_t store : stages.stages[k].stores) use(nest.stores[store].scalar);
@@ -588,6 +597,7 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
     SizedFacts::Work& w = work[facts.d.deps[n]];
     w.deps = facts.d.deps[n];
     (slots >= kElementary ? w.elementary : w.simple) += slots;
+    w.code += code_of(facts.nest.dag[static_cast<ScalarId>(n)]);
   }
   for (const auto& [deps, w] : work) f.work.push_back(w);
   f.row_mask = facts.d.row_mask;

@@ -39,17 +39,18 @@ struct SizedFacts {
   struct Work {
     uint64_t deps = 0;                 // axes that the values move with
     double simple = 0, elementary = 0; // instructions of a value: additions and the like; of exp, tanh, division ...
+    double code = 0;                   // of their code: elementary functions of f64 are longer
   };
   // Of reductions, with sums folded online or not.
   struct Rounds {
-    int rounds = 1;                          // loops over the row
-    int folds = 0;                           // of them, those that reduce
-    int kept_bytes = 0;                      // of an element that rounds after the first need
-    bool read = false;                       // what is folded, by more than results of the row
-    double again = 0;                        // instructions of an element that later rounds compute again
-    double uncached = 0;                     // of an element, with all that no round keeps for another (code alone)
-    int loads = 0;                           // of an element, that later rounds make again
-    int kept_reads = 0, kept_read_bytes = 0; // of values of an element that a host keeps between rounds (stages.h)
+    int rounds = 1;                            // loops over the row
+    int folds = 0;                             // of them, those that reduce
+    int kept_bytes = 0;                        // of an element that rounds after the first need
+    bool read = false;                         // what is folded, by more than results of the row
+    double again = 0;                          // instructions of an element that later rounds compute again
+    double cached_code = 0, uncached_code = 0; // of an element, that later rounds have again, with what is kept or not
+    int loads = 0;                             // of an element, that later rounds make again
+    int kept_reads = 0, kept_read_bytes = 0;   // of values of an element that a host keeps between rounds (stages.h)
   };
   std::vector<int64_t> extents;
   std::vector<char> known; // the extent is a constant
