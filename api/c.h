@@ -331,6 +331,11 @@ typedef struct {
   tessera_allocate_scratch scratch;
   void* context; /* of both */
   void* stream;
+  /* Per input: not 0 if the caller does not need its contents any more, so that the call may put into its memory what it
+   * computes in between. No other input or output overlaps it. Null: none, nor the memory of outputs before they are
+   * written. */
+  const uint8_t* donated;
+  int32_t* overwritten; /* null, or set to 1 once the call uses such memory, also where it fails later; else to 0 */
 } tessera_call_options;
 /* tessera_call() with more said. */
 const char* tessera_call_with(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,

@@ -84,9 +84,13 @@ Status call_with(tessera_session& s, const tessera_tensor* inputs, int32_t input
   const ScratchAllocator scratch = [&](int64_t bytes) -> Result<void*> {
     return options.scratch(options.context, static_cast<size_t>(bytes));
   };
-  return on_executor(s, [&](auto& e) {
-    return e.call(s.called_with, give, options.stream, &stats, options.scratch ? &scratch : nullptr);
+  DonatedInputs donated;
+  if (options.donated) donated.flags = {options.donated, s.inputs.size()};
+  Status called = on_executor(s, [&](auto& e) {
+    return e.call(s.called_with, give, options.stream, &stats, options.scratch ? &scratch : nullptr, &donated);
   });
+  if (options.overwritten) *options.overwritten = donated.overwritten ? 1 : 0;
+  return called;
 }
 
 std::string text_of(const Dims& dims) {

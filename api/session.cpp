@@ -154,10 +154,10 @@ Status Session::run_on_device(const std::map<std::string, DeviceTensor>& inputs,
 }
 
 Status Session::call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,
-                     RunStats* stats, const ScratchAllocator* scratch) {
+                     RunStats* stats, const ScratchAllocator* scratch, DonatedInputs* donated) {
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
   TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->call(inputs, outputs, stream, stats, scratch);
+  return impl_->executor->call(inputs, outputs, stream, stats, scratch, donated);
 }
 
 Result<std::vector<DeviceTensor>> Session::output_sizes(const std::map<std::string, DeviceTensor>& inputs,

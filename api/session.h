@@ -143,7 +143,7 @@ public:
   // Inputs by position, and memory of outputs on request: see Executor::call.
   [[nodiscard]] Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs,
                             void* stream = nullptr, RunStats* stats = nullptr,
-                            const ScratchAllocator* scratch = nullptr);
+                            const ScratchAllocator* scratch = nullptr, DonatedInputs* donated = nullptr);
   // What memory run_on_device() wants for its outputs: see Executor::output_sizes.
   [[nodiscard]] Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs,
                                                                RunStats* stats = nullptr);

@@ -62,13 +62,13 @@ public:
         [&](RunStats* s) { return inner_->run_on_device(inputs, outputs, stream, s); }, &stream);
   }
   Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream, RunStats* stats,
-              const ScratchAllocator* scratch) override {
+              const ScratchAllocator* scratch, DonatedInputs* donated) override {
     const auto given = [&](size_t i, const std::string&) {
       return i < inputs.size() ? Given{inputs[i].dtype, &inputs[i].dims} : Given{};
     };
     return use(
         "running the model", given, stats,
-        [&](RunStats* s) { return inner_->call(inputs, outputs, stream, s, scratch); }, &stream);
+        [&](RunStats* s) { return inner_->call(inputs, outputs, stream, s, scratch, donated); }, &stream);
   }
   Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs,
                                                  RunStats* stats) override {

@@ -40,7 +40,7 @@ public:
   }
 
   Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream, RunStats* stats,
-              const ScratchAllocator* scratch) override {
+              const ScratchAllocator* scratch, DonatedInputs* donated) override {
     return guarded("running the model", [&]() -> Status {
       TESSERA_ASSIGN(auto alone, use_alone());
       TESSERA_TRY(show_inputs(inputs));
@@ -48,6 +48,7 @@ public:
       arguments.on_device = on_gpu_;
       arguments.allocator = &outputs;
       arguments.scratch = scratch;
+      arguments.donated = donated;
       TESSERA_TRY(use_variant(alone, shown_inputs_, Running{*this, arguments}, stats, &stream));
       return {};
     });

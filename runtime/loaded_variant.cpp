@@ -109,6 +109,7 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
                                                " output tensors were given, the model has " +
                                                std::to_string(exe.outputs.size()));
   let_go();
+  decide_lending(arguments);
   if (arguments.captured) TESSERA_TRY(check_captured());
   if (arguments.outputs) TESSERA_TRY(check_overlaps(*arguments.outputs));
   {
@@ -130,6 +131,7 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
     if (s > 0) TESSERA_TRY(store_results(v.segment_begin[static_cast<size_t>(s)] - 1));
     int begin = v.segment_begin[static_cast<size_t>(s)], end = v.segment_begin[static_cast<size_t>(s) + 1];
     bool started = false;
+    if (plan.overwrites_inputs) arguments.donated->overwritten = true;
     if (!profile_ && !options_.ranges) {
       TESSERA_ASSIGN(started, device_.replay(plan, arguments.wait_for_plans));
     }
@@ -196,15 +198,37 @@ bool LoadedVariant::improve(SegmentPlan& plan, bool wait) const {
   bool again = wait;
   for (auto& improvement : plan.improvements) {
     const bool pays = plan.spent_ms >= improvement.cost_ms() || plan.calls_on_device >= kOften;
-    if (improvement.begin && !wait && pays && improvement.begin())
-      improvement.begin = nullptr;
+    if (improvement.begin && !wait && pays && improvement.begin()) improvement.begin = nullptr;
     again = again || improvement.outdated();
   }
   return again;
 }
 
-// Plans the segment when its sizes are new; places its temporaries and outputs.
-Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& arguments) {
+void LoadedVariant::decide_lending(const CallArguments& arguments) {
+  call.lends_outputs =
+      arguments.donated && !arguments.donated->flags.empty() && arguments.allocator && variant_->may_lend();
+  call.donated.clear();
+  if (!call.lends_outputs) return;
+  call.donated.assign(arguments.donated->flags.begin(), arguments.donated->flags.end());
+  call.donated.resize(call.tensors.size());
+  for (size_t i = 0; i < call.donated.size(); ++i)
+    if (reinterpret_cast<uintptr_t>(call.tensors[i]->data()) % static_cast<uintptr_t>(device_.alignment()) != 0)
+      call.donated[i] = 0;
+}
+
+// Temporaries that lie in memory of inputs and outputs. False: an output is not aligned.
+bool LoadedVariant::place_lent(const SegmentPlan& plan) {
+  for (const auto& place : plan.places) {
+    if (place.in < 0) continue;
+    auto* lent = static_cast<std::byte*>(table_.pointers[static_cast<size_t>(place.in)]);
+    if (reinterpret_cast<uintptr_t>(lent) % static_cast<uintptr_t>(device_.alignment()) != 0) return false;
+    table_.pointers[static_cast<size_t>(place.buffer)] = lent + place.offset;
+  }
+  return true;
+}
+
+// The plan for what is bound, made when its sizes are new.
+Result<SegmentPlan*> LoadedVariant::plan_for(int segment, const CallArguments& arguments) {
   const auto& v = *variant_;
   SegmentPlan* plan = plans_.find(segment, call);
   if (arguments.captured) {
@@ -229,6 +253,13 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
                                          std::to_string(plan->step_scratch + plan->worker_scratch * device_.workers()) +
                                          " bytes, packed weights " + std::to_string(plan->packed_bytes) + " bytes");
   }
+  return plan;
+}
+
+// Plans the segment when its sizes are new; places its temporaries and outputs.
+Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& arguments) {
+  const auto& v = *variant_;
+  TESSERA_ASSIGN(SegmentPlan * plan, plan_for(segment, arguments));
   arena_bytes_ += plan->arena_bytes + plan->step_scratch;
   if (options_.memory->limit() != 0 && !arguments.scratch) {
     int64_t outputs = 0; // that are allocated here
@@ -254,6 +285,11 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
     if (v.buffer_segment[static_cast<size_t>(v.exe->outputs[o].buffer)] == segment)
       TESSERA_TRY(make_output(o, arguments));
   TESSERA_TRY(device_.place_outputs(segment, given_));
+  if (place_lent(*plan)) return plan;
+  call.lends_outputs = false;
+  call.donated.clear();
+  TESSERA_ASSIGN(plan, plan_for(segment, arguments));
+  TESSERA_TRY(device_.enter(segment, *plan));
   return plan;
 }
 

@@ -29,6 +29,7 @@ struct CallArguments {
   bool on_device = false;                     // inputs and outputs show memory of the device
   void* stream = nullptr;                     // on_device: the caller's
   const ScratchAllocator* scratch = nullptr;  // of the caller's memory for what lies between, or null
+  DonatedInputs* donated = nullptr;           // or null: the caller keeps all of them
   bool captured = false;                      // on_device: into a graph of the caller (Device::captures())
   bool profile = false;
   bool wait_for_plans = false; // until what is made in the background for these sizes is there
@@ -64,6 +65,9 @@ private:
   [[nodiscard]] Status steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss);
   [[nodiscard]] bool improve(SegmentPlan& plan, bool wait) const;
   [[nodiscard]] Result<SegmentPlan*> enter(int segment, const CallArguments& arguments);
+  [[nodiscard]] Result<SegmentPlan*> plan_for(int segment, const CallArguments& arguments);
+  [[nodiscard]] bool place_lent(const SegmentPlan& plan);
+  void decide_lending(const CallArguments& arguments);
   Status check_overlaps(const std::vector<Tensor>& outputs);
   [[nodiscard]] Status make_output(size_t o, const CallArguments& arguments);
   [[nodiscard]] Status execute(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index);

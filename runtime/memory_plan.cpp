@@ -15,21 +15,26 @@ struct Slot {
   int64_t bytes = 0;
   int first = 0, last = 0;
   int64_t offset = 0;
+  int lent = -1;
 };
 
-int64_t place_by_size(std::vector<Slot>& slots) {
+std::vector<size_t> largest_first(const std::vector<Slot>& slots) {
   std::vector<size_t> order(slots.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     if (slots[a].bytes != slots[b].bytes) return slots[a].bytes > slots[b].bytes;
     return slots[a].last - slots[a].first > slots[b].last - slots[b].first; // of equal size, the one that lives longer
   });
-  std::vector<const Slot*> placed; // by offset
-  int64_t total = 0;
-  for (size_t i : order) {
-    auto& s = slots[i];
+  return order;
+}
+
+// A block and the slots in it, by offset.
+class Placed {
+public:
+  // The start of the smallest gap that the slot fits into among those that live with it, else the end of the last one.
+  [[nodiscard]] int64_t place_for(const Slot& s) const {
     int64_t best = -1, best_gap = 0, end = 0;
-    for (const Slot* p : placed) {
+    for (const Slot* p : slots_) {
       if (p->last < s.first || s.last < p->first) continue;
       int64_t gap = p->offset - end;
       if (gap >= s.bytes && (best < 0 || gap < best_gap)) {
@@ -38,13 +43,50 @@ int64_t place_by_size(std::vector<Slot>& slots) {
       }
       end = std::max(end, p->offset + p->bytes);
     }
-    s.offset = best >= 0 ? best : end;
-    total = std::max(total, s.offset + s.bytes);
-    auto at = std::upper_bound(placed.begin(), placed.end(), &s,
+    return best >= 0 ? best : end;
+  }
+  void add(Slot& s, int64_t offset) {
+    s.offset = offset;
+    auto at = std::upper_bound(slots_.begin(), slots_.end(), &s,
                                [](const Slot* a, const Slot* b) { return a->offset < b->offset; });
-    placed.insert(at, &s);
+    slots_.insert(at, &s);
+  }
+
+private:
+  std::vector<const Slot*> slots_;
+};
+
+int64_t place_by_size(std::vector<Slot>& slots) {
+  Placed placed;
+  int64_t total = 0;
+  for (size_t i : largest_first(slots)) {
+    placed.add(slots[i], placed.place_for(slots[i]));
+    total = std::max(total, slots[i].offset + slots[i].bytes);
   }
   return total;
+}
+
+// Slots into lent memory, each into the smallest that has room for it. Most of them: none where there are too many.
+void place_in_lent(std::vector<Slot>& slots, std::span<const Lent> lent) {
+  if (lent.empty() || slots.size() > kGreedyLimit) return;
+  std::vector<size_t> by_size(lent.size());
+  std::iota(by_size.begin(), by_size.end(), size_t{0});
+  std::stable_sort(by_size.begin(), by_size.end(), [&](size_t a, size_t b) { return lent[a].bytes < lent[b].bytes; });
+  std::vector<Placed> placed(lent.size());
+  for (size_t i : largest_first(slots)) {
+    Slot& s = slots[i];
+    if (s.bytes == 0) continue;
+    const auto large = std::lower_bound(by_size.begin(), by_size.end(), s.bytes,
+                                        [&](size_t l, int64_t bytes) { return lent[l].bytes < bytes; });
+    for (auto l = large; l != by_size.end(); ++l) {
+      if (s.first < lent[*l].first || s.last > lent[*l].last) continue;
+      const int64_t offset = placed[*l].place_for(s);
+      if (offset + s.bytes > lent[*l].bytes) continue;
+      placed[*l].add(s, offset);
+      s.lent = static_cast<int>(*l);
+      break;
+    }
+  }
 }
 
 // Free ranges of an arena that grows at its end, by offset. Between two of them lies something that is taken: there are
@@ -128,7 +170,7 @@ PlacedByTime place_by_time(std::vector<Slot>& slots) {
 
 } // namespace
 
-Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers) {
+Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers, std::span<const Lent> lent) {
   std::vector<int> slot_of(buffers.size(), -1);
   std::vector<Slot> slots;
   // A buffer follows the chain of those whose memory it takes over; only the first taker of each is granted it.
@@ -170,7 +212,7 @@ Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers) {
         s.last = std::max(s.last, b.last);
       } else {
         slot_of[*it] = static_cast<int>(slots.size());
-        slots.push_back({aligned(b.bytes), b.first, b.last, 0});
+        slots.push_back({aligned(b.bytes), b.first, b.last});
       }
     }
   };
@@ -181,19 +223,33 @@ Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers) {
     sum += aligned(buffers[i].bytes);
     assign(i);
   }
+  place_in_lent(slots, lent);
+  std::vector<Slot> own; // of the arena
+  std::vector<size_t> index;
+  for (size_t s = 0; s < slots.size(); ++s)
+    if (slots[s].lent < 0) {
+      own.push_back(slots[s]);
+      index.push_back(s);
+    }
   MemoryPlan plan;
-  const auto [bytes_by_time, most_live] = place_by_time(slots);
+  const auto [bytes_by_time, most_live] = place_by_time(own);
   plan.lower_bound = most_live;
   plan.bytes = bytes_by_time;
-  if (slots.size() <= kGreedyLimit && plan.bytes > plan.lower_bound) {
-    auto other = slots;
+  if (own.size() <= kGreedyLimit && plan.bytes > plan.lower_bound) {
+    auto other = own;
     if (int64_t bytes = place_by_size(other); bytes < plan.bytes) {
       plan.bytes = bytes;
-      slots = std::move(other);
+      own = std::move(other);
     }
   }
+  for (size_t s = 0; s < own.size(); ++s) slots[index[s]].offset = own[s].offset;
   plan.offsets.reserve(buffers.size());
-  for (size_t i = 0; i < buffers.size(); ++i) plan.offsets.push_back(slots[static_cast<size_t>(slot_of[i])].offset);
+  plan.lent.reserve(buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Slot& slot = slots[static_cast<size_t>(slot_of[i])];
+    plan.offsets.push_back(slot.offset);
+    plan.lent.push_back(slot.lent);
+  }
   return plan;
 }
 

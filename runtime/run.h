@@ -156,6 +156,12 @@ using OutputAllocator = std::function<Result<void*>(size_t output, DType dtype, 
 // the call has returned and its stream has got to the end of what the call has put on it. A call asks once or a few
 // times. On the host it does not ask.
 using ScratchAllocator = std::function<Result<void*>(int64_t bytes)>;
+// Inputs whose contents the caller does not need any more: a call may put what it computes in between into their memory,
+// behind their last readers, and into that of outputs before they are written. No other input or output overlaps one.
+struct DonatedInputs {
+  std::span<const uint8_t> flags; // per input, in the model's order
+  bool overwritten = false;       // by the call, also where it failed: whether it has begun to use their memory
+};
 
 class Executor {
 public:
@@ -185,9 +191,10 @@ public:
                                              RunStats* stats = nullptr) = 0;
   // The same for callers that count: inputs by position, in the model's order, and memory of outputs requested when
   // their sizes are known, those that depend on values included. On a GPU as run_on_device(); on the host, in its
-  // memory. `scratch`: null: memory that the executor keeps from call to call.
+  // memory. `scratch`: null: memory that the executor keeps from call to call. `donated`: null: none.
   [[nodiscard]] virtual Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,
-                                    RunStats* stats = nullptr, const ScratchAllocator* scratch = nullptr) = 0;
+                                    RunStats* stats = nullptr, const ScratchAllocator* scratch = nullptr,
+                                    DonatedInputs* donated = nullptr) = 0;
   // The type and sizes of every output, in model order, that inputs of these types and sizes lead to (no data is looked
   // at or given): what run_on_device() wants memory for. Guards are checked as in a run, and a variant is compiled
   // where one is missing. Errors: UnknownInput, MissingInput, BadInput, GuardFailed, SizeOverflow; UnsupportedFeature

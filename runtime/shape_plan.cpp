@@ -2,6 +2,7 @@
 #include "graph/support/log.h"
 #include "runtime/device.h"
 #include <algorithm>
+#include <set>
 
 namespace tessera {
 
@@ -131,7 +132,7 @@ public:
 
   Result<std::unique_ptr<SegmentPlan>> run() {
     plan_->settled = wait_;
-    for (size_t i = 0; i < v_.slots.size(); ++i) plan_->key.push_back(call_.bound[i] ? call_.values[i] : -1);
+    Variant::append_key(call_, plan_->key);
     evaluate_sizes(v_, call_);
     TESSERA_TRY(buffers());
     TESSERA_TRY(device_.choose(v_, segment_, call_, wait_, *plan_));
@@ -192,10 +193,46 @@ private:
     for (auto id : ids)
       if (int from = v_.in_place_of[static_cast<size_t>(id)]; from >= 0)
         planned[static_cast<size_t>(index[static_cast<size_t>(id)])].in_place_of = index[static_cast<size_t>(from)];
-    TESSERA_ASSIGN(auto memory, plan_memory(planned));
-    for (size_t i = 0; i < ids.size(); ++i) plan_->offsets.emplace_back(ids[i], memory.offsets[i]);
+    std::vector<BufferId> lenders;
+    const std::vector<Lent> lent = this->lent(lenders);
+    TESSERA_ASSIGN(auto memory, plan_memory(planned, lent));
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const BufferId in = memory.lent[i] < 0 ? -1 : lenders[static_cast<size_t>(memory.lent[i])];
+      plan_->places.push_back({ids[i], in, memory.offsets[i]});
+      plan_->overwrites_inputs = plan_->overwrites_inputs || (in >= 0 && buffer(in).kind == BufferInfo::Kind::Input);
+    }
     plan_->arena_bytes = memory.bytes;
     return {};
+  }
+
+  [[nodiscard]] const BufferInfo& buffer(BufferId id) const { return v_.exe->buffers[static_cast<size_t>(id)]; }
+
+  // Memory of the call in which temporaries may lie, and whose it is.
+  std::vector<Lent> lent(std::vector<BufferId>& lenders) const {
+    std::vector<Lent> out;
+    if (!call_.lends_outputs) return out;
+    const int steps = static_cast<int>(v_.exe->steps.size());
+    auto add = [&](BufferId id, int first, int last) {
+      const int64_t bytes = plan_->bytes[static_cast<size_t>(id)] / device_.alignment() * device_.alignment();
+      if (!has_bytes(buffer(id).dtype) || bytes == 0 || first > last) return;
+      out.push_back({bytes, first, last});
+      lenders.push_back(id);
+    };
+    std::set<BufferId> seen;
+    for (const auto& output : v_.exe->outputs)
+      if (buffer(output.buffer).kind == BufferInfo::Kind::Output && seen.insert(output.buffer).second)
+        add(output.buffer, 0, buffer(output.buffer).first_step - 1);
+    if (call_.donated.empty()) return out;
+    std::vector<int> last_reader(v_.exe->buffers.size(), -1);
+    for (int s = 0; s < steps; ++s)
+      for (BufferId b : buffers_of(v_.exe->steps[static_cast<size_t>(s)]).read)
+        if (b >= 0) last_reader[static_cast<size_t>(b)] = s;
+    for (size_t i = 0; i < call_.donated.size(); ++i)
+      if (call_.donated[i]) {
+        const BufferId id = v_.inputs[i].binding->buffer;
+        add(id, last_reader[static_cast<size_t>(id)] + 1, steps);
+      }
+    return out;
   }
 
   // Only steps that are left out use it.
@@ -424,7 +461,7 @@ Result<EpilogueSizes::Launch> EpilogueSizes::at(std::span<const int64_t> box, co
 int64_t SegmentPlan::host_bytes() const {
   auto of = [](const auto& v) { return static_cast<int64_t>(v.capacity() * sizeof(v[0])); };
   int64_t total =
-      static_cast<int64_t>(sizeof *this) + of(key) + of(shapes) + of(bytes) + of(offsets) + of(numbers) + of(steps);
+      static_cast<int64_t>(sizeof *this) + of(key) + of(shapes) + of(bytes) + of(places) + of(numbers) + of(steps);
   for (const Dims& d : shapes) total += of(d);
   for (const StepPlan& step : steps) total += of(step.workspaces);
   return total + (device ? device->host_bytes() : 0) + (captured ? captured->host_bytes() : 0);

@@ -26,10 +26,16 @@ struct StepPlan {
 struct SegmentPlan {
   SegmentPlan();
   ~SegmentPlan();
-  std::vector<int64_t> key;   // values of the slots that are bound when the segment begins
+  std::vector<int64_t> key;   // Variant::append_key() when the segment begins
   std::vector<Dims> shapes;   // of Variant::shapes, those that are known by this segment; others empty
   std::vector<int64_t> bytes; // per buffer likewise
-  std::vector<std::pair<BufferId, int64_t>> offsets; // temporaries of this segment in its arena
+  struct Place {
+    BufferId buffer;
+    BufferId in; // an input or output, whose memory it lies in; -1: the arena
+    int64_t offset;
+  };
+  std::vector<Place> places; // of temporaries of this segment
+  bool overwrites_inputs = false;
   int64_t arena_bytes = 0;
   std::vector<int64_t> numbers;
   std::vector<StepPlan> steps; // of this segment

@@ -12,7 +12,7 @@ size_t ShapePlanCache::KeyHash::operator()(const Key& key) const {
 
 SegmentPlan* ShapePlanCache::find(int segment, const Variant::CallState& call) {
   looked_for_.assign(1, segment);
-  for (size_t i = 0; i < call.bound.size(); ++i) looked_for_.push_back(call.bound[i] ? call.values[i] : -1);
+  Variant::append_key(call, looked_for_);
   const auto found = by_key_.find(looked_for_);
   if (found == by_key_.end()) return nullptr;
   plans_.splice(plans_.begin(), plans_, found->second);

@@ -280,6 +280,23 @@ Status Variant::check_buffers() {
   return {};
 }
 
+void Variant::append_key(const CallState& call, std::vector<int64_t>& key) {
+  for (size_t i = 0; i < call.bound.size(); ++i) key.push_back(call.bound[i] ? call.values[i] : -1);
+  if (!call.lends_outputs) return;
+  key.push_back(-2);
+  for (size_t i = 0; i < call.donated.size(); i += 63) {
+    int64_t bits = 0;
+    for (size_t k = i; k < std::min(i + 63, call.donated.size()); ++k) bits = bits * 2 + (call.donated[k] ? 1 : 0);
+    key.push_back(bits);
+  }
+}
+
+bool Variant::may_lend() const {
+  return segment_begin.size() == 2 && std::all_of(exe->steps.begin(), exe->steps.end(), [](const Step& step) {
+           return !std::holds_alternative<HostStep>(step) && !std::holds_alternative<ControlStep>(step);
+         });
+}
+
 int Variant::segment_of(int step) const {
   auto after = std::upper_bound(segment_begin.begin(), segment_begin.end() - 1, step);
   return static_cast<int>(after - segment_begin.begin()) - 1;

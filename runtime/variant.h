@@ -91,8 +91,16 @@ public:
     std::vector<bool> bound;
     SymProgram::State guards, inputs, sizes;
     std::vector<const Tensor*> tensors; // per input
+    // What temporaries may lie in: outputs before they are written (aligned as the device aligns blocks), and those
+    // inputs, one flag each, behind their last readers; empty: none.
+    bool lends_outputs = false;
+    std::vector<uint8_t> donated;
   };
   void prepare(CallState& call) const;
+  // What plans of a segment depend on, behind what is in `key`.
+  static void append_key(const CallState& call, std::vector<int64_t>& key);
+  // Whether temporaries may lie elsewhere than in the arena: one segment, none of whose steps runs on the host.
+  [[nodiscard]] bool may_lend() const;
   // Of the symbols that are bound in a call, by id; `values` and `bound` as in its CallState.
   [[nodiscard]] std::unordered_map<uint64_t, int64_t> symbol_values(const std::vector<int64_t>& values,
                                                                     const std::vector<bool>& bound) const;

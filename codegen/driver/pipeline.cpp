@@ -6,6 +6,7 @@
 #include "codegen/driver/separate_fills.h"
 #include "codegen/driver/steering.h"
 #include "fusion/attention.h"
+#include "fusion/lifetimes.h"
 #include "graph/support/guarded.h"
 #include <algorithm>
 #include <charconv>
@@ -121,6 +122,8 @@ const std::vector<CompilePass>& compile_passes() {
     all.push_back({"pin-plan", "plans again as a plan file says", PassLevel::Plan,
                    [](Compilation& c) { return c.pin(); }, "fuse"});
     of_devices(true);
+    all.push_back({"shorten-lifetimes", "orders the groups so that values live shortly", PassLevel::Plan,
+                   [](Compilation& c) { return fusion::shorten_lifetimes(c.graph(), c.plan()); }});
     return all;
   }();
   return table;

@@ -10,6 +10,7 @@
 //   fold-constants     computes values that depend on no input; if the graph changes, it is planned again
 //   pin-plan           with a plan file: plans the graph, which is final now, once more as the file says
 //   the device's       choices of how to compute a group of the plan
+//   shorten-lifetimes  orders the groups so that values in memory live shortly
 #pragma once
 #include "codegen/device/backend.h"
 #include "codegen/driver/compile.h"

@@ -1,7 +1,7 @@
 // The schedules that a nest gets on a GPU: the one of least predicted time at the sizes that are known or were seen,
 // with the conditions under which it is right; others for sizes that are typical of the range, where they gain enough,
-// and for few points, as many as they gain at; and last one that is right for every size. Measured schedules come before
-// all of them.
+// and for few points, as many as they gain at; and last one that is right for every size. None has too much code where
+// there is one with less. Measured schedules come before all of them.
 #include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/cells.h"
 #include "codegen/schedule/schedule_records.h"
@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kWorth = 1.10;    // predicted time over another kernel's, from which on that is compiled as well
 constexpr size_t kMostKernels = 6; // of a nest whose sizes are not known
+constexpr double kMostCode = 2;    // instruction caches of code: assembling more takes seconds, and it spills
 struct Choice {
   Legal legal;
   Cost cost;
@@ -102,6 +103,14 @@ private:
   [[nodiscard]] Cost predicted(const Schedule& schedule, size_t cell) const {
     return cost(sized_[cell], schedule, 1, f_.device, model_);
   }
+  // Whether a schedule is to be chosen rather than `other`: one with too much code is only where all have too much, and
+  // then the one that has least.
+  [[nodiscard]] bool better(const Cost& cost, const Cost& other) const {
+    const double most = kMostCode * static_cast<double>(f_.device.instruction_cache_bytes) / kInstructionBytes;
+    if (std::max(cost.code, other.code) <= most) return cost.us < other.us;
+    if (std::min(cost.code, other.code) > most) return cost.code < other.code;
+    return cost.code <= most;
+  }
   // The best schedule of a cell, and the best one of those that are right for every size.
   void best_of(const Cell& cell, const SizedFacts& sized) {
     std::optional<Choice> best, any;
@@ -109,11 +118,11 @@ private:
     auto offer = [&](const Schedule& schedule, int64_t blocks_per_row) {
       if (failed(schedule)) return;
       Cost c = cost(sized, schedule, blocks_per_row, f_.device, model_);
-      if (best && c.us >= best->cost.us && any && c.us >= any->cost.us) return;
-      if (!best || c.us < best->cost.us)
+      if (best && !better(c, best->cost) && any && !better(c, any->cost)) return;
+      if (!best || better(c, best->cost))
         if (Legal l = legal(f_, schedule, cell.extents); l && holds(l.conditions, cell.sizes))
           best = {std::move(l), c, "", cell.extents};
-      if (schedule.kind != ScheduleKind::BlockTeam && (!any || c.us < any->cost.us))
+      if (schedule.kind != ScheduleKind::BlockTeam && (!any || better(c, any->cost)))
         if (Legal l = legal(f_, schedule, everything); l && l.conditions.empty())
           any = {std::move(l), c, "", everything};
     };

@@ -16,7 +16,16 @@ namespace {
 
 constexpr double kBurst = 64;         // bytes that memory moves at once
 constexpr double kBetweenWaits = 600; // instructions of a window between two waits for loads
+constexpr double kAccessCode = 3;     // instructions of an access: its address and parts
+constexpr double kMaskCode = 4;       // of an element of an access that has a mask
+constexpr double kWideCode = 6;       // times the code of an elementary function of f32: the same in f64
 constexpr int kElementary = 8;        // ScalarInfo::cost of functions that are made of many instructions
+
+// Counted instructions of the code of a scalar operator.
+double code_of(const ScalarNode& node) {
+  const int cost = std::max(0, info(node.op).cost);
+  return cost >= kElementary && node.dtype == DType::F64 ? cost * kWideCode : cost;
+}
 
 // Steps of an access along all axes as numbers.
 Result<SizedStream> sized_stream(const BlockFacts& f, const Stream& s, const CallSizes& sizes,
@@ -88,6 +97,7 @@ public:
     threads_of_tile();
     grid();
     traffic();
+    code();
     registers();
     chain();
     return total();
@@ -216,6 +226,10 @@ private:
       }
       const double accesses = elements / std::max(1.0, width);
       slots_ += accesses * (m_.access + extra) + (s.bytes < 4 ? elements * m_.convert : 0);
+      const double code = accesses * kAccessCode + (s.bytes < 4 ? elements : 0);
+      access_code_ += code;
+      if (!s.store) load_code_ = std::max(load_code_, code);
+      mask_code_ += elements * kMaskCode;
       cycles_ += accesses * std::clamp(32 * apart / 128, 1.0, 32.0) / 32;
       const double wasted = std::clamp(step, 1.0, std::max(1.0, 32.0 / s.bytes));
       double moved = s.count * s.bytes * wasted * (1 + m_.segment / std::max(1.0, segment));
@@ -251,6 +265,29 @@ private:
         index_slots(columns_, p_.tile.columns > 1
                                   ? each_columns_ / (p_.tile.contiguous > 1 && !f_.reduces ? p_.tile.contiguous : 1)
                                   : 0);
+  }
+  // Code of the kernel. A tile is written out, its loops are not, and each of these parts has a copy of all rounds:
+  // tiles with masks, tiles without; those that are resident, others, and the last one (lower/block_share.cpp).
+  void code() {
+    double tile = access_code_;
+    for (const SizedFacts::Work& w : f_.work) tile += tile_elements(w.deps) * w.code;
+    const bool peel = p_.access.alignment_peel > 1;
+    double copies = p_.traversal.unmasked_branch ? 2 : 1, again = 0;
+    if (walks_) {
+      const double placed = peel ? 2 : 1;
+      const bool resident = p_.residency.cached_tiles > 0 && loops_ > 1;
+      const bool last = team_ || resident || p_.traversal.num_stages > 1;
+      // Asynchronous copies keep what is loaded, not what is computed of it.
+      const double cached =
+          !resident ? 0 : each_ * (p_.residency.async_copy ? rounds_.uncached_code : rounds_.cached_code);
+      tile += load_code_ * rounds_.loads;
+      copies = placed + (resident ? placed : 0) + (last ? 1 : 0);
+      again = each_ * rounds_.uncached_code * (placed + (last ? 1 : 0)) + cached * placed;
+    }
+    cost_.code = tile * copies + again + (peel || walks_ ? mask_code_ : 0);
+  }
+  [[nodiscard]] double tile_elements(uint64_t deps) const {
+    return ((deps & rows_.axes) ? each_rows_ : 1) * ((deps & columns_.axes) ? each_columns_ : 1);
   }
   // Whether the level-2 cache loses what a tile has left of a line until the block comes that reads the rest of it,
   // `blocks` later.
@@ -382,6 +419,7 @@ private:
     }
     cost_.blocks = std::ceil(cost_.blocks / p_.tile.rows);
     slots_ = t->operations * m_.tap;
+    cost_.code = t->operations / static_cast<double>(t->loop_iterations);
     cycles_ = t->loads * std::clamp(32 * t->load_bytes / 128, 1.0, 32.0) / 32;
     double read = 0;
     for (const SizedStream& s : f_.streams) {
@@ -456,8 +494,13 @@ private:
     double sum = 0;
     for (double t : {cost_.memory, cost_.latency, cost_.issue, cost_.shared, blocks * device_.block_us})
       sum += std::pow(t, e);
-    cost_.us = device_.kernel_us + std::pow(sum, 1 / e) * (1 + m_.spill * missing_registers());
+    cost_.us =
+        device_.kernel_us + std::pow(sum, 1 / e) * (1 + m_.spill * missing_registers() + m_.code * fetched_code());
     return cost_;
+  }
+  // Code beyond the instruction cache, as a part of it: each warp fetches it again from the level-2 cache.
+  [[nodiscard]] double fetched_code() const {
+    return std::max(0.0, cost_.code * kInstructionBytes / static_cast<double>(device_.instruction_cache_bytes) - 1);
   }
   // Part of the registers that are expected to be spilled to memory: of a need that is normally distributed about the
   // predicted one, what lies beyond those that a thread may have.
@@ -494,6 +537,8 @@ private:
   double reread_ = 0;                                  // bytes of all loops after the first, of what is not resident
   double resident_part_ = 1;                           // of the row, that later loops find on the multiprocessor
   double slots_ = 0, cycles_ = 0;                      // of a thread and tile
+  double access_code_ = 0, load_code_ = 0;             // instructions of all accesses of a tile, of its greatest load
+  double mask_code_ = 0;                               // of the masks of all elements
   double exchanged_ = 0;                               // elements of a thread that change threads
   double loaded_ = 0;                                  // bytes of a thread's loads of a tile
   double chain_ = 0;
@@ -502,8 +547,12 @@ private:
 
 // What rounds after the first compute, load and find kept.
 void later_rounds(const LoopNest& nest, const Domain& d, const Stages& stages, SizedFacts::Rounds& r) {
-  std::vector<char> met(d.live.size());
+  Stages uncached = stages;
+  std::fill(uncached.cached.begin(), uncached.cached.end(), false);
+  std::vector<char> met(d.live.size()), computed(d.live.size());
   for (size_t k = 0; k < stages.stages.size(); ++k) {
+    for (ScalarId id : computed_in(nest, d, uncached, k))
+      if (std::exchange(computed[static_cast<size_t>(id)], 1)) r.uncached_code += code_of(nest.dag[id]);
     std::set<ScalarId> kept;
     auto use = [&](ScalarId id) {
       const auto i = static_cast<size_t>(id);
@@ -514,6 +563,7 @@ void later_rounds(const LoopNest& nest, const Domain& d, const Stages& stages, S
       if (!std::exchange(met[static_cast<size_t>(id)], 1)) continue;
       if (nest.dag[id].op == ScalarOp::Load) ++r.loads;
       r.again += std::max(0, info(nest.dag[id].op).cost);
+      r.cached_code += code_of(nest.dag[id]);
     }
     for (ScalarId fold : stages.stages[k].reduces) use(nest.dag[fold].args[0]);
     for (size_t store : stages.stages[k].stores) use(nest.stores[store].scalar);
@@ -547,6 +597,7 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
     SizedFacts::Work& w = work[facts.d.deps[n]];
     w.deps = facts.d.deps[n];
     (slots >= kElementary ? w.elementary : w.simple) += slots;
+    w.code += code_of(facts.nest.dag[static_cast<ScalarId>(n)]);
   }
   for (const auto& [deps, w] : work) f.work.push_back(w);
   f.row_mask = facts.d.row_mask;

@@ -11,6 +11,10 @@
 // blocks are resident the more these phases overlap: e grows. The latency term is Little's law: blocks that wait for
 // memory hide each other's waiting as far as registers, threads and shared memory let them be resident. A copy of 268
 // MB with 4, 8, 16 and 32 KB in flight on each of 132 multiprocessors takes 185, 109, 76 and 69 us.
+//
+// Code counts, too: elements of a thread * instructions of an element * copies of the tile's body. Time grows with what
+// the instruction cache has no room for; a schedule with more than two of these is chosen only where every one has more
+// (choose_blocks.cpp). So a legal schedule always exists, and none takes many seconds to assemble.
 #pragma once
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/tuned.h"
@@ -39,16 +43,18 @@ struct SizedFacts {
   struct Work {
     uint64_t deps = 0;                 // axes that the values move with
     double simple = 0, elementary = 0; // instructions of a value: additions and the like; of exp, tanh, division ...
+    double code = 0;                   // of their code: elementary functions of f64 are longer
   };
   // Of reductions, with sums folded online or not.
   struct Rounds {
-    int rounds = 1;                          // loops over the row
-    int folds = 0;                           // of them, those that reduce
-    int kept_bytes = 0;                      // of an element that rounds after the first need
-    bool read = false;                       // what is folded, by more than results of the row
-    double again = 0;                        // instructions of an element that later rounds compute again
-    int loads = 0;                           // of an element, that later rounds make again
-    int kept_reads = 0, kept_read_bytes = 0; // of values of an element that a host keeps between rounds (stages.h)
+    int rounds = 1;                            // loops over the row
+    int folds = 0;                             // of them, those that reduce
+    int kept_bytes = 0;                        // of an element that rounds after the first need
+    bool read = false;                         // what is folded, by more than results of the row
+    double again = 0;                          // instructions of an element that later rounds compute again
+    double cached_code = 0, uncached_code = 0; // of an element, that later rounds have again, with what is kept or not
+    int loads = 0;                             // of an element, that later rounds make again
+    int kept_reads = 0, kept_read_bytes = 0;   // of values of an element that a host keeps between rounds (stages.h)
   };
   std::vector<int64_t> extents;
   std::vector<char> known; // the extent is a constant
@@ -108,6 +114,7 @@ struct CostModel {
   X(overlap, 1.333)              /* resident blocks after the first at which half of that is reached */                \
   X(prefetch, 1.541)             /* resident blocks that prefetching of the next tile is worth */                      \
   X(spill, 0.6523)               /* of the time, for each share of registers that is missing */                        \
+  X(code, 1)                     /* of the time, for each instruction cache of code beyond the first */                \
   X(registers, 5.442)            /* registers of a thread without values */                                            \
   X(registers_live, 0.8519)      /* of a value alive */                                                                \
   X(registers_loaded, 0.07461)   /* of a 32-bit word that is loaded */                                                 \
@@ -141,6 +148,7 @@ struct Cost {
   double registers = 32;                         // of a thread, that it needs not to spill
   double most = 255;                             // that it may have
   double taken = 32;                             // that the assembler gives it
+  double code = 0;                               // counted instructions of the kernel's text (kInstructionBytes)
   double bytes = 0, again = 0;                   // moved from and to memory; read again
   [[nodiscard]] PredictedTime predicted() const; // the terms by name
 };

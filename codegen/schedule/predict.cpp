@@ -10,7 +10,7 @@ Result<KernelPrediction> predict(const Graph& graph, const LoopNest& nest, const
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
   if (domain.axes.empty()) { // scalars: nothing but the launch
     const double launch = device.is_gpu() ? device.kernel_us : device.launch_us;
-    return KernelPrediction{{launch, {{"launch", launch}}}, 1, 1, 0};
+    return KernelPrediction{{launch, {{"launch", launch}}}, 1, 1, 0, 0};
   }
   const BlockFacts facts(graph, nest, domain, device);
   TESSERA_ASSIGN(const SizedFacts sized, sized_facts(facts, sizes));
@@ -28,7 +28,7 @@ Result<KernelPrediction> predict(const Graph& graph, const LoopNest& nest, const
     model.programs = device.cores;
     c = host_cost(sized, schedule, device, model);
   }
-  return KernelPrediction{c.predicted(), c.blocks, c.resident, c.registers};
+  return KernelPrediction{c.predicted(), c.blocks, c.resident, c.registers, c.code};
 }
 
 } // namespace tessera

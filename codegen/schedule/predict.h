@@ -10,6 +10,7 @@ struct KernelPrediction {
   double blocks = 0;    // programs; of a GPU, blocks
   double resident = 0;  // of a GPU: blocks on a multiprocessor at a time
   double registers = 0; // of a GPU: that a thread needs not to spill, expected
+  double code = 0;      // of a GPU: counted instructions of its code (kInstructionBytes)
 };
 // `sizes`: of every symbol of the nest. Of a host, `device.cores` cores work. Errors: a nest without domain, an
 // expression that cannot be evaluated, a schedule that is not legal for the nest.

@@ -5,8 +5,6 @@
 namespace tessera {
 namespace {
 
-constexpr double kMostCode = 3072; // instructions of a thread between two loop ends: more do not fit the cache of code
-
 // An expression's step along an axis as a number: sizes that are not known are replaced by large odd ones.
 std::optional<int64_t> step(const BlockFacts& f, const SymExpr& e, size_t axis) {
   auto linear = e.linear_in(f.d.axes[axis].var);
@@ -22,6 +20,7 @@ std::optional<int64_t> step(const BlockFacts& f, const SymExpr& e, size_t axis) 
 
 std::optional<WindowFacts> WindowFacts::find(const BlockFacts& facts) {
   WindowFacts w;
+  w.most_code_ = static_cast<double>(facts.device.instruction_cache_bytes) / kInstructionBytes;
   if (!w.find_taps(facts) || !w.find_loads(facts)) return std::nullopt;
   w.find_axes(facts);
   return w.axis >= 0 ? std::optional(std::move(w)) : std::nullopt;
@@ -146,11 +145,11 @@ std::optional<WindowFacts::Thread> WindowFacts::thread(int64_t t, int64_t u, int
   }
   out.load_bytes /= std::max(1.0, out.loads);
   out.taps = taps_;
-  if (out.operations > kMostCode) {
+  if (out.operations > most_code_) {
     if (u > 1) return std::nullopt; // a loop over rows of taps shares nothing between rows of results
     out.taps = taps_ / extents_.front();
     out.loop_iterations = extents_.front();
-    if (out.operations / static_cast<double>(out.loop_iterations) > kMostCode) return std::nullopt;
+    if (out.operations / static_cast<double>(out.loop_iterations) > most_code_) return std::nullopt;
   }
   return out;
 }

@@ -18,6 +18,10 @@ namespace tessera {
 
 class BlockFacts;
 
+// Bytes of GPU code for an instruction as facts count them (ScalarInfo::cost): 16 for each of about 2.7 machine
+// instructions, since addresses, masks and conversions are not counted.
+inline constexpr double kInstructionBytes = 128.0 / 3;
+
 class WindowFacts {
 public:
   static constexpr int64_t kMostTaps = 4096;                         // of a window
@@ -57,6 +61,7 @@ private:
   [[nodiscard]] int64_t distinct(const Load& load, int64_t step, int64_t results, int64_t outer_step,
                                  int64_t outer_results) const;
 
+  double most_code_ = 0;         // counted instructions between two loop ends that the instruction cache has room for
   std::vector<size_t> rows_;     // row axes
   std::vector<int64_t> extents_; // of them
   int64_t taps_ = 1;             // product of these

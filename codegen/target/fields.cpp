@@ -32,6 +32,8 @@ constexpr TargetField kFields[] = {
     {"l2_bytes", "bytes", "level-2 cache of a GPU, or of one core of a host", &Target::l2_bytes, 16 * kKB, 16 * kGB,
      F::Both},
     {"l3_bytes", "bytes", "level-3 cache of a host", &Target::l3_bytes, 0, 64 * kGB, F::Cpu},
+    {"instruction_cache_bytes", "bytes", "instruction cache of a multiprocessor, its largest level",
+     &Target::instruction_cache_bytes, kKB, 64 * kMB, F::Cuda},
     {"line_bytes", "bytes", "a cache line", &Target::line_bytes, 16, 4096, F::Both},
     {"sector_bytes", "bytes", "what memory moves at least", &Target::sector_bytes, 16, 4096, F::Cuda},
     {"access_bytes", "bytes", "widest load or store of one thread", &Target::access_bytes, 4, 256, F::Cuda},

@@ -46,6 +46,7 @@ struct Target {
 
   // Caches, of a multiprocessor or core (L1; on a host also L2) or of the device.
   int64_t l1_bytes = 0, l2_bytes = 0, l3_bytes = 0; // capacity, in bytes
+  int64_t instruction_cache_bytes = 0;              // code that a multiprocessor of a GPU has at hand, in bytes
   int64_t line_bytes = 0;                           // a cache line, in bytes
   int64_t sector_bytes = 0;                         // what memory moves at least, in bytes
   int64_t access_bytes = 0;                         // widest load or store of one thread, in bytes

@@ -45,6 +45,21 @@ Result<int64_t> wrap(const ReferenceContext& c, int64_t index, int64_t size) {
   return index < 0 ? index + size : index;
 }
 
+// Whether all elements are one number: a scalar that views repeat.
+bool is_fill(const Graph& graph, ValueId v) {
+  while (!product(graph.type(v).shape, 0, graph.type(v).shape.size()).is_const(1)) {
+    const Node* n = graph.producer(v);
+    const std::string_view op = n ? std::string_view(n->op->name) : std::string_view();
+    if (op != "expand" && op != "reshape" && op != "transpose" && op != "cast") return false;
+    v = n->operands[0];
+  }
+  return true;
+}
+
+ValueId combined(B& b, const std::string& reduction, ValueId data, ValueId update) {
+  return reduction == "none" ? update : b.op2(reduction, data, update);
+}
+
 // ---- ScatterElements
 Result<std::vector<ValueId>> decompose_scatter_elements(Graph& g, const Node& n, int) {
   B b(g, n);
@@ -59,7 +74,12 @@ Result<std::vector<ValueId>> decompose_scatter_elements(Graph& g, const Node& n,
   for (size_t d = 0; d < rank; ++d) covers = covers && (d == axis || b.env().known_equal(shape[d], size[d]));
   ValueId targets = checked(b, indices, shape[axis]);
   ValueId out;
-  if (covers) {
+  if (covers && b.env().simplify(size[axis]).is_const(1) && is_fill(g, data)) {
+    // One update along the axis, into one number everywhere, as of one-hot rows and of a loss's gradient: a comparison, which is fused with what
+    // reads it, so that neither the number nor the result need memory.
+    const ValueId hit = eq(b, iota(b, shape, static_cast<int64_t>(axis)), expand(b, targets, shape));
+    out = select(b, hit, combined(b, reduction, data, expand(b, updates, shape)), data);
+  } else if (covers) {
     auto three = [&](const SymShape& dims) {
       return SymShape{product(dims, 0, axis), dims[axis], product(dims, axis + 1, rank)};
     };

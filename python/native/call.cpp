@@ -48,6 +48,7 @@ Using::~Using() {
   for (Ref& r : lane_->held) r.reset();
   for (Ref& r : lane_->made) r.reset();
   lane_->scratch.clear();
+  lane_->donated = nullptr;
   model_.free_lanes.push_back(lane_);
 }
 
@@ -145,6 +146,15 @@ void* allocate_scratch(void* context, size_t bytes) {
   return data;
 }
 
+// Sets inputs_overwritten of the Python error that is set.
+void tell_overwritten() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  if (value && PyObject_SetAttrString(value, "inputs_overwritten", Py_True) != 0) PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+}
+
 // In the memory of the session's device.
 bool compute_there(const Model& model, Lane& lane, const Maker& maker, void* stream, PyObject* scratch) {
   // Outputs of a call whose sizes are the last one's are made at once, while the lock is held.
@@ -162,7 +172,9 @@ bool compute_there(const Model& model, Lane& lane, const Maker& maker, void* str
     if (!asked.ahead) return false;
     asked.ahead_bytes = lane.scratch_bytes;
   }
-  const tessera_call_options options{sizeof options, allocate, scratch ? allocate_scratch : nullptr, &asked, stream};
+  int32_t overwritten = 0;
+  const tessera_call_options options{sizeof options, allocate,    scratch ? allocate_scratch : nullptr, &asked, stream,
+                                     lane.donated,   &overwritten};
   const char* error = nullptr;
   {
     WithoutLock others;
@@ -172,6 +184,7 @@ bool compute_there(const Model& model, Lane& lane, const Maker& maker, void* str
   if (asked.error.give_back()) return false;
   if (error) {
     raise_last_error(error);
+    if (overwritten != 0) tell_overwritten();
     return false;
   }
   if (!foreseen) lane.planned = lane.sizes;
@@ -293,7 +306,7 @@ bool take_argument(const Model& model, Lane& lane, size_t i, PyObject* arg) {
 
 } // namespace
 
-PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream, PyObject* scratch) {
+PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream, PyObject* scratch, PyObject* donated) {
   Ref tuple = PyTuple_Check(args) ? Ref::borrow(args) : Ref(PySequence_Tuple(args));
   if (!tuple) return nullptr;
   const Py_ssize_t count = PyTuple_Size(tuple.get());
@@ -302,9 +315,16 @@ PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream, P
                                              ", and the number given is " + std::to_string(count));
   void* on = PyLong_AsVoidPtr(stream);
   if (!on && PyErr_Occurred()) return nullptr;
+  char* flags = nullptr;
+  Py_ssize_t flag_count = count;
+  if (donated != Py_None && PyBytes_AsStringAndSize(donated, &flags, &flag_count) != 0) return nullptr;
+  if (flag_count != count)
+    return raise_error("InputTypeError", "donated has " + std::to_string(flag_count) + " bytes, the model has " +
+                                             counted(model.inputs.size(), "input"));
   Using lane(model);
   if (!lane.take()) return nullptr;
   prepare(model, *lane);
+  lane->donated = reinterpret_cast<const uint8_t*>(flags);
   for (size_t i = 0; i < model.inputs.size(); ++i)
     if (!take_argument(model, *lane, i, PyTuple_GetItem(tuple.get(), static_cast<Py_ssize_t>(i)))) return nullptr;
   if (!compute(model, *lane, PythonMaker(make), model.on_gpu, on, scratch == Py_None ? nullptr : scratch))

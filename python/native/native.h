@@ -126,6 +126,7 @@ struct Lane {
   std::vector<Ref> made;                         // the outputs of this call
   std::vector<Ref> scratch;                      // what keeps the memory of its intermediate results
   size_t scratch_bytes = 0;                      // that the last call asked for first
+  const uint8_t* donated = nullptr;              // of this call: tessera_call_options.donated
   size_t index = 0;                              // in Model::lanes
 
   Lane() = default;
@@ -202,7 +203,7 @@ const char* dtype_name(int32_t dtype);
 
 // Session.run_items(args): items.cpp
 PyObject* run_items(Model& model, PyObject* args);
-// Session.call(args, make, stream, scratch): call.cpp
-PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream, PyObject* scratch);
+// Session.call(args, make, stream, scratch, donated): call.cpp
+PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream, PyObject* scratch, PyObject* donated);
 
 } // namespace tessera::python

@@ -232,14 +232,17 @@ PyObject* trim(PyObject* self, PyObject*) {
   });
 }
 
-// call(args, make, stream[, scratch])
+// call(args, make, stream[, scratch[, donated]])
 PyObject* session_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-  if (count != 3 && count != 4) {
-    PyErr_Format(PyExc_TypeError, "call() takes args, make, stream and scratch; %zd arguments were given", count);
+  if (count < 3 || count > 5) {
+    PyErr_Format(PyExc_TypeError, "call() takes args, make, stream, scratch and donated; %zd arguments were given",
+                 count);
     return nullptr;
   }
-  return protect<PyObject*>(
-      nullptr, [&] { return call(model_of(self), args[0], args[1], args[2], count == 4 ? args[3] : Py_None); });
+  return protect<PyObject*>(nullptr, [&] {
+    return call(model_of(self), args[0], args[1], args[2], count > 3 ? args[3] : Py_None,
+                count > 4 ? args[4] : Py_None);
+  });
 }
 // run(args, stream)
 PyObject* session_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
@@ -266,7 +269,7 @@ PyMethodDef methods[] = {
      "Runs the model on arrays, one for each input: NumPy arrays, PyTorch tensors, or objects with __dlpack__.\n"
      "Returns the list of outputs, of the first input's kind. Raises tessera.Error."},
     {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(session_call)), METH_FASTCALL,
-     "call(args, make, stream, scratch=None, /)\n--\n\n"
+     "call(args, make, stream, scratch=None, donated=None, /)\n--\n\n"
      "Runs the model on tensors that lie where the session runs, of the dtypes and layout that it declares.\n\n"
      "args: a sequence, one entry for each input: an object with data_ptr() and shape, or an int, the size that an "
      "input\n"
@@ -277,6 +280,11 @@ PyMethodDef methods[] = {
      "dropped "
      "when\n"
      "the call returns. None: the library's own.\n"
+     "donated: bytes, one for each input: not 0 where the caller does not need its contents any more, so that what lies "
+     "between\n"
+     "may lie in its memory, which overlaps no other input, or in that of outputs. An error that is raised when "
+     "such\n"
+     "memory has been written has a true attribute inputs_overwritten.\n"
      "Returns the list of what make returned. Other threads run meanwhile. Raises tessera.Error."},
     {"metrics", metrics, METH_NOARGS, "metrics()\n--\n\nThe fields of tessera_metrics (api/c.h), as a dict."},
     {"last_miss", last_miss, METH_NOARGS, "last_miss()\n--\n\nThe text of tessera_last_miss(), or None."},

@@ -8,6 +8,7 @@ backward pass reads it.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import math
@@ -56,7 +57,30 @@ def partition(joint: torch.fx.GraphModule, inputs: Sequence[Any], **given: Any) 
     """The forward and the backward graph of a joint one. given: what AOTAutograd knows of the inputs and results."""
     for index, mask in enumerate(joint.graph.find_nodes(op="call_function", target=torch.ops.tessera.dropout_mask.default)):
         mask.kwargs = {**mask.kwargs, "index": index}  # equal calls are made once
-    return min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **given)
+    forward, backward = min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **given)
+    _mark_donated(forward, backward, given["num_fwd_outputs"])
+    return forward, backward
+
+
+# Key of meta, of an input of a backward graph: a saved tensor whose memory nothing else has, and that nobody needs behind the backward pass.
+DONATED = "tessera_donated"
+
+
+def _mark_donated(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, returned: int) -> None:
+    """`returned`: how many of the forward graph's results are not for the backward graph."""
+    results = forward.graph.output_node().args[0]
+    tensors = {n for n in (*forward.graph.find_nodes(op="placeholder"), *results) if isinstance(n, torch.fx.Node) and isinstance(n.meta.get("val"), torch.Tensor) and n.meta["val"].layout == torch.strided}
+    owners = collections.Counter(_storage(n) for n in tensors)
+    saved = {n.name for n in results[returned:] if n in tensors and n.op != "placeholder" and owners[_storage(n)] == 1} - {
+        n.name for n in results[:returned] if isinstance(n, torch.fx.Node)
+    }
+    for placeholder in backward.graph.find_nodes(op="placeholder"):
+        if placeholder.name in saved:
+            placeholder.meta[DONATED] = True
+
+
+def _storage(n: torch.fx.Node) -> int:
+    return n.meta["val"].untyped_storage()._cdata
 
 
 _state = threading.local()

@@ -17,7 +17,13 @@ class Session:
     @property
     def kernels(self) -> tuple[int, int]: ...
     def call(
-        self, args: Sequence[Any], make: Callable[[int, tuple[int, ...]], Any], stream: int, scratch: Callable[[int], Any] | None = None, /
+        self,
+        args: Sequence[Any],
+        make: Callable[[int, tuple[int, ...]], Any],
+        stream: int,
+        scratch: Callable[[int], Any] | None = None,
+        donated: bytes | None = None,
+        /,
     ) -> list[Any]: ...
     def run(self, args: tuple[Any, ...], stream: int | None, /) -> list[Any]: ...
     @property

@@ -6,7 +6,7 @@ import functools
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -49,6 +49,10 @@ class Subgraph:
         self.failed: str | None = None  # why it runs in PyTorch from now on
         self._told = False  # that a call ran there
         self._eager: Callable[..., Any] | None = None
+        # Flags of inputs whose memory a call may use for what lies between: of values of the compiled graph alone, and with what the forward
+        # pass saved, which lives on where the backward pass is to run again.
+        self._own = bytes(len(inputs))
+        self._own_and_saved: bytes | None = None
         program = _program.write_program(inputs, nodes, outputs, constants)
         weights = _program.host_values(constants)
         threads = options.threads or torch.get_num_threads()
@@ -76,6 +80,16 @@ class Subgraph:
             self._stream = functools.partial(torch._C._cuda_getCurrentRawStream, index)  # as Inductor's programs have it
             # What lies between inputs and outputs comes from PyTorch's allocator, and goes back when the call returns.
             self._scratch = functools.partial(torch.empty, dtype=torch.uint8, device=torch.device("cuda", index))
+
+    def donate(self, own: Collection[Node], saved: Collection[Node]) -> None:
+        """`own`: inputs that nothing else reads, now or later; `saved`: that nothing reads behind the backward pass."""
+        self._own = bytes(n in own for n in self.inputs)
+        self._own_and_saved = bytes(n in own or n in saved for n in self.inputs) if saved else None
+
+    def _donated(self) -> bytes:
+        if self._own_and_saved is None or torch._C._autograd._get_current_graph_task_keep_graph():
+            return self._own
+        return self._own_and_saved
 
     def _maker(self, t: torch.Tensor) -> Callable[[Sequence[int]], torch.Tensor]:
         """Memory for an output like `t`: (sizes in the order of memory) -> tensor."""
@@ -137,19 +151,23 @@ class Subgraph:
     def _call(self, given: Sequence[Any]) -> list[torch.Tensor]:
         """The program's call; once more where PyTorch's allocator keeps memory of the GPU that nothing uses."""
         stream = 0 if self._stream is None else self._stream()
+        donated = self._donated()
         try:
-            return self.session.call(given, self._make, stream, self._scratch)
-        except OutOfMemoryError:
-            if self._stream is None or torch.cuda.is_current_stream_capturing():
+            return self.session.call(given, self._make, stream, self._scratch, donated)
+        except OutOfMemoryError as e:
+            if self._stream is None or getattr(e, "inputs_overwritten", False) or torch.cuda.is_current_stream_capturing():
                 raise
             torch.cuda.empty_cache()
-            return self.session.call(given, self._make, stream, self._scratch)
+            return self.session.call(given, self._make, stream, self._scratch, donated)
 
     def _failed_call(self, error: Exception, args: Sequence[Any]) -> list[torch.Tensor]:
         """A call that failed here: PyTorch computes it, and raises what is an error there.
 
-        Nothing is done twice: a program changes no input and draws no random number, and its results are new ones.
+        Nothing is done twice: a program draws no random number, its results are new ones, and where it has overwritten inputs that were
+        donated, the error is raised.
         """
+        if getattr(error, "inputs_overwritten", False):
+            raise error
         self._may_run_eager(error)
         result = self._run_eager(args)  # an error of the inputs, such as an index out of range, is raised here
         of_this_call = isinstance(error, Error) and error.name in _OF_ONE_CALL

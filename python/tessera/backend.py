@@ -265,6 +265,7 @@ class _GraphCompiler:
         self.result.crossing = sum(_crossing(s, outside, self.returned) for s in parts)
         for i, s in enumerate(parts if left or len(parts) > 1 else ()):
             s.name = s.__name__ = f"{self.name} part {i}"
+        self.donate(parts)
         graph = torch.fx.Graph()
         values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in self.placeholders}
         views: dict[Node, Node] = {}
@@ -303,9 +304,17 @@ class _GraphCompiler:
         for n in self.order(left):
             value(n)
         graph.output([seen(r) if isinstance(r, Node) else r for r in self.results])
-        run = _boxed(torch.fx.GraphModule(self.gm, graph).forward)
+        run = _boxed(self.gm, graph)
         _tell(self.result, self.options)
         return run
+
+    def donate(self, parts: Sequence[Subgraph]) -> None:
+        """Tells each subgraph which of its inputs it reads alone."""
+        made = {o for s in parts for o in s.outputs}
+        for s in parts:
+            inside = set(s.nodes)
+            alone = [n for n in s.inputs if n not in self.returned and all(u in inside or _partition.is_size(u) for u in n.users)]
+            s.donate({n for n in alone if n in made}, {n for n in alone if n.meta.get(_decompositions.DONATED)})
 
     def order(self, left: Mapping[Node, str]) -> list[Node]:
         """Calls for PyTorch that must run even if nothing reads them, in their order."""
@@ -329,13 +338,22 @@ def _tell(result: CompiledGraph, options: Options) -> None:
         observer(result)
 
 
-def _boxed(forward: Callable[..., Any]) -> Callable[[list[Any]], list[Any]]:
-    """The same function of a list of its arguments, which it empties."""
+def _boxed(root: torch.nn.Module, graph: torch.fx.Graph) -> Callable[[list[Any]], list[Any]]:
+    """The graph as a function of a list of its inputs, which it empties: each input lives until its last reader has run."""
+    placeholders = graph.find_nodes(op="placeholder")
+    first = next(iter(graph.nodes))
+    with graph.inserting_before(first):
+        inputs = graph.placeholder("inputs")
+        items = [graph.call_function(operator.getitem, (inputs, i)) for i in range(len(placeholders))]
+        graph.call_method("clear", (inputs,))
+    for placeholder, item in zip(placeholders, items, strict=True):
+        item.meta = placeholder.meta
+        placeholder.replace_all_uses_with(item)
+        graph.erase_node(placeholder)
+    forward = torch.fx.GraphModule(root, graph).forward
 
     def run(args: list[Any]) -> list[Any]:
-        given = list(args)
-        args.clear()
-        return list(forward(*given))
+        return list(forward(args))
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
@@ -366,13 +384,22 @@ def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen:
         left = {n: reason for n in gm.graph.nodes if n.op == "call_function" and not _partition.is_size(n)}
         results = _results_of(gm.graph)
         _tell(CompiledGraph(kind, name, [], left, 0, results, len(results), reason), options)
-        return _boxed(gm.forward)
+        graph = torch.fx.Graph()
+        graph.output(graph.graph_copy(gm.graph, {}))
+        return _boxed(gm, graph)
 
 
 def _metadata() -> Any:
     """What AOTAutograd knows of the inputs and results of the forward graph that it compiles; None outside of a compile."""
     context = torch._guards.TracingContext.try_get()
     return context.fw_metadata if context is not None else None
+
+
+def _allow_another_backward() -> None:
+    """AOTAutograd refuses retain_graph=True where saved tensors could be overwritten; programs overwrite none in such a backward pass."""
+    meta = _metadata()
+    if meta is not None and meta.bw_donated_idxs:
+        meta.bw_donated_idxs.clear()
 
 
 def _parameters(aot: torch.fx.GraphModule) -> list[int]:
@@ -407,12 +434,15 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
     if mode not in (None, "default"):
         log.warning("tessera ignores the mode '%s': its options are %s", mode, ", ".join(f.name for f in dataclasses.fields(Options)))
 
+    given = list(example_inputs)  # real tensors: AOTAutograd keeps the compilers, which must not keep these
+
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_one(aot: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
             if kind != "backward":  # whose symbols are the forward graph's: they take no more guards
                 _known_sizes.make_known(aot.graph, _device_of(aot.graph))
             with unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
-                frozen = _frozen_inputs(gm, aot, example_inputs) if chosen.freeze and kind == "inference" else {}
+                _allow_another_backward()
+                frozen = _frozen_inputs(gm, aot, given) if chosen.freeze and kind == "inference" and given else {}
                 return compile_graph(aot, kind, chosen, frozen, () if kind == "backward" else _parameters(aot))
 
         return compile_one
@@ -423,13 +453,15 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
     while True:
         failed: list[torch._ops.OpOverload] = []
         try:
-            return aot_autograd(
+            compiled = aot_autograd(
                 fw_compiler=compiler("forward"),
                 bw_compiler=compiler("backward"),
                 inference_compiler=compiler("inference"),
                 partition_fn=_decompositions.partition,
                 decompositions=_watched(table, without, failed),
             )(gm, example_inputs)
+            given.clear()
+            return compiled
         except (RestartAnalysis, SkipFrame):  # Dynamo's own way to begin again
             raise
         except Exception as e:

@@ -155,7 +155,8 @@ public:
       TESSERA_TRY(worker_scratch_[w].reserve(plan.worker_scratch + red_zone()));
       worker_pointers_[w] = worker_scratch_[w].data();
     }
-    for (auto [id, offset] : plan.offsets) pointer(id) = arena.data() + offset;
+    for (const auto& place : plan.places)
+      if (place.in < 0) pointer(place.buffer) = arena.data() + place.offset;
     if (poison_ && plan.arena_bytes > 0) std::memset(arena.data(), 0xFF, static_cast<size_t>(plan.arena_bytes));
     plan_ = &plan;
     return {};

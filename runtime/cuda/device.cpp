@@ -191,7 +191,8 @@ public:
     if (run_.captured)
       for (const PreparedStep& step : steps.steps)
         if (step.library) holding_->keep(step.library->used_by_graphs());
-    for (auto [id, offset] : plan.offsets) pointer(id) = arena + offset;
+    for (const auto& place : plan.places)
+      if (place.in < 0) pointer(place.buffer) = arena + place.offset;
     return poison(arena, plan.arena_bytes);
   }
 

@@ -177,7 +177,7 @@ TEST(Pipeline, StopsBehindAPass) {
   };
   EXPECT_EQ(stopped("simplify-shapes"), 1);
   EXPECT_EQ(stopped("simplify-shapes,2"), static_cast<int>(default_pipeline().size()) - 1);
-  EXPECT_EQ(stopped("place-attention"), static_cast<int>(whole.size()));
+  EXPECT_EQ(stopped("shorten-lifetimes"), static_cast<int>(whole.size()));
   for (const char* wrong : {"", "widen-halves", "simplify-shapes,9", "simplify-shapes,0", "simplify-shapes,x"})
     EXPECT_EQ(stopped(wrong), -1) << wrong;
 }

@@ -1,4 +1,5 @@
 #include "tests/fusion/harness.h"
+#include "fusion/lifetimes.h"
 #include "fusion/attention.h"
 #include "graph/ir/sizes.h"
 #include <algorithm>
@@ -443,11 +444,16 @@ FusionPlan check_plan(Graph& graph, const std::vector<std::map<std::string, int6
   auto fine = verify(graph, *plan);
   EXPECT_TRUE(fine.ok()) << (fine.ok() ? "" : fine.error().str()) << print(graph, *plan);
   check_ledger(graph, *plan);
+  FusionPlan reordered = *plan; // which a compile runs
+  if (fusion::shorten_lifetimes(graph, reordered)) {
+    fine = verify(graph, reordered);
+    EXPECT_TRUE(fine.ok()) << (fine.ok() ? "" : fine.error().str()) << print(graph, reordered);
+  }
   uint64_t seed = 1;
   for (const auto& size : sizes) {
     Inputs inputs = inputs_for(graph, size, seed += 100);
     auto expected = evaluate_graph(graph, inputs);
-    auto actual = run_plan(graph, *plan, inputs);
+    auto actual = run_plan(graph, reordered, inputs);
     EXPECT_TRUE(expected.ok()) << (expected.ok() ? "" : expected.error().str());
     EXPECT_TRUE(actual.ok()) << (actual.ok() ? "" : actual.error().str()) << print(graph) << print(graph, *plan);
     if (!expected.ok() || !actual.ok()) break;

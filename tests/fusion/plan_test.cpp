@@ -1,5 +1,6 @@
 // Plans of the patterns that models are made of: what becomes one kernel, what goes into a library call, and that the
 // groups compute what the reference computes.
+#include "graph/passes/passes.h"
 #include "tests/fusion/harness.h"
 
 namespace tessera {
@@ -575,6 +576,22 @@ TEST(Plan, TheSameGraphGivesTheSamePlan) {
     auto x = plan_fusion(a, generated()), y = plan_fusion(b, generated());
     ASSERT_TRUE(x.ok() && y.ok());
     EXPECT_EQ(print(a, *x), print(b, *y));
+  }
+}
+
+// One update along an axis into one number everywhere: rows of which one element differs, as a comparison.
+TEST(Plan, AScatterIntoOneNumberIsAComparison) {
+  for (const std::string reduction : {"none", "add", "mul", "max", "min"}) {
+    Graph g = parsed(
+        R"(graph @main(%i: i64[b, 1, 3], %u: f32[b, 1, 3]) -> (%y: f32[b, 7, 3]) where b in [1, ?] {
+  %z = constant {2.0} : f32[]
+  %x = expand(%z) shape=[b, 7, 3] : f32[b, 7, 3]
+  %v = scatter_elements(%x, %i, %u) axis=1 reduction=")" +
+        reduction + R"(" : f32[b, 7, 3]
+  %y = exp(%v) : f32[b, 7, 3]
+})");
+    ASSERT_TRUE(run_pipeline(g, {}).ok());
+    EXPECT_EQ(check_plan(g, {{{"b", 1}}, {{"b", 4}}}).groups.size(), 1u) << print(g);
   }
 }
 

@@ -43,10 +43,12 @@ def check(case: Case, runner: Runner, runs: tuple[str, ...] = RUNS) -> Failure |
 REFUSALS = ("unsupported-op", "unsupported-type", "unsupported-feature", "type-mismatch", "bad-attribute", "malformed-model")
 
 
-def check_compiles(case: Case, runner: Runner, runs: tuple[str, ...], refusals: bool) -> Failure | None:
-    """The first error of compiling for the GPUs `runs`; with `refusals`, a model that is refused as invalid is none."""
+def check_compiles(case: Case, runner: Runner, runs: tuple[str, ...], refusals: bool, times: list[tuple[float, str, str]]) -> Failure | None:
+    """The first error of compiling for the GPUs `runs`; with `refusals`, a model that is refused as invalid is none. `times` gets
+    milliseconds, GPU and name of each kernel."""
     for name, answers in runner.run(case, runs).items():
         for answer in answers:
+            times += [(ms, name, kernel) for kernel, ms in answer.kernels]
             if answer.outputs is None and not (refusals and answer.name in REFUSALS):
                 return Failure(name, f"{answer.name}: {_plain(answer.error)}", answer.error)
     return None

@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 
 MOST_BYTES = 8 << 30  # of memory that a process may take
+SLOWEST = 10  # kernels whose compile times are printed
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -108,16 +109,19 @@ def judge(a: argparse.Namespace, case: Any, runner: Any, seed: int, dtype: str) 
     from runner import Runner
 
     def verdict(c: Any, r: Any, runs: tuple[str, ...]) -> Any:
+        times.clear()
         if not a.compile:
             return check(c, r, runs)
-        return check_compiles(retyped(c, dtype) if dtype else c, r, runs, refusals=bool(dtype))
+        return check_compiles(retyped(c, dtype) if dtype else c, r, runs, bool(dtype), times)
+
+    times: list[tuple[float, str, str]] = []
 
     try:
         failure = verdict(case, runner, a.runs)
     except Exception as error:  # noqa: BLE001  ONNX Runtime took each node and refuses the model
         return {"refused": str(error)[:300]}
     if failure is None:
-        return {}
+        return {"slowest": sorted(times)[-SLOWEST:]}
     small = case
     if a.reduce:
         apart = Runner(a.runner, a.seconds)
@@ -223,6 +227,9 @@ def close(a: argparse.Namespace, rows: list[dict[str, Any]], start: float) -> in
     ops = Counter(o for r in rows for o in r.get("ops", []))
     for (run, kind), count in Counter((r["run"], r["kind"]) for r in failed).most_common():
         print(f"  {count} x {run}: {kind}")
+    slowest = sorted(((*k, r["seed"]) for r in rows for k in r.get("slowest", [])), reverse=True)[:SLOWEST]
+    for ms, run, kernel, seed in slowest:
+        print(f"  {ms / 1000:.2f} s to compile {kernel} of seed {seed} for {run}")
     print(f"{len(rows)} models of {sum(nodes)} nodes, at most {max(nodes, default=0)}, {len(ops)} operators, in {time.monotonic() - start:.0f} s "
           f"({sum(r.get('draw_s', 0) for r in rows):.0f} s of drawing): {len(rows) - len(failed) - len(expected) - len(refused)} agree, {len(failed)} failed, {len(expected)} fail as before, {len(refused)} not drawn")  # fmt: skip
     if len(refused) > 0.2 * len(rows):

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ class Answer:
     outputs: list[numpy.ndarray] | None = None
     error: str = ""
     name: str = ""
+    kernels: list[tuple[str, float]] = field(default_factory=list)  # of a compile: names, and milliseconds that each took
 
 
 class Runner:
@@ -65,7 +66,7 @@ class Runner:
         if "error" in answer:
             return Answer(error=answer["error"], name=answer["name"])
         outputs = [numpy.load(file) for file in answer["outputs"]]
-        return Answer(outputs)
+        return Answer(outputs, kernels=[(name, ms) for name, ms in answer.get("kernels", [])])
 
     def _request(self, line: str) -> Any:
         if self._process is None:

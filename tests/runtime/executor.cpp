@@ -178,6 +178,63 @@ TEST(Executor, TakesOverMemoryInPlaceAndWritesGivenOutputs) {
   EXPECT_EQ(code_of(*e, {{"x", alias[0]}}, &alias), ErrorCode::BadInput);
 }
 
+// x -> t -> u -> y, with a second output z of u: t and u have room in z and x.
+TEST(Executor, IntermediateResultsLieInMemoryThatTheCallerLends) {
+  Builder b;
+  auto s = b.symbol("s");
+  auto x = b.input("x", {s * 2}), w = b.input("w", {s}), t = b.buffer("t", {s}), u = b.buffer("u", {s}),
+       y = b.output("y", {s * 2}), z = b.output("z", {s});
+  b.kernel("k0", twice_plus, {w}, {t}, {SymExpr(1)}, s);
+  b.kernel("k1", twice_plus, {x}, {z}, {SymExpr(1)}, s);
+  b.kernel("k2", twice_plus, {t}, {u}, {SymExpr(1)}, s);
+  b.kernel("k3", twice_plus, {u}, {y}, {SymExpr(1)}, s);
+  auto e = Executor::create({b.done()}, options()).value();
+  struct Called {
+    std::vector<std::vector<float>> out;
+    int64_t arena;
+    bool overwritten, same_input;
+  };
+  auto call = [&](int64_t n, std::vector<uint8_t> flags, size_t shift) {
+    std::vector<Tensor> made(2);
+    const Tensor a = filled({2 * n + 64}, 3), c = filled({n}, 1);
+    auto given = [](const Tensor& in, int64_t size, size_t by) {
+      return DeviceTensor{DType::F32, {size}, const_cast<std::byte*>(in.data()) + by};
+    };
+    const OutputAllocator allocate = [&](size_t o, DType dtype, const Dims& dims) -> Result<void*> {
+      TESSERA_ASSIGN(made[o], Tensor::create(dtype, {dims[0] + 64}));
+      return made[o].mutable_data() + shift;
+    };
+    DonatedInputs donated{flags};
+    RunStats stats;
+    const std::vector<DeviceTensor> in{given(a, 2 * n, shift), given(c, n, 0)};
+    const Status status = e->call(in, allocate, nullptr, &stats, nullptr, &donated);
+    EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().str());
+    Called done{{}, stats.arena_bytes, donated.overwritten, true};
+    for (const Tensor& m : made) {
+      const auto* at = reinterpret_cast<const float*>(m.data() + shift);
+      done.out.emplace_back(at, at + n);
+    }
+    for (float v : a.as<float>()) done.same_input = done.same_input && v == 3;
+    return done;
+  };
+  for (int round = 0; round < 2; ++round)
+    for (int64_t n : {1000, 0, 1, 1023}) {
+      const Called kept = call(n, {}, 0), lent = call(n, {1, 0}, 0), outputs = call(n, {0, 0}, 0);
+      EXPECT_EQ(lent.out, kept.out);
+      EXPECT_EQ(outputs.out, kept.out);
+      EXPECT_TRUE(kept.same_input && outputs.same_input);
+      EXPECT_FALSE(kept.overwritten || outputs.overwritten);
+      if (n < 1000) continue;
+      EXPECT_LT(lent.arena, outputs.arena);
+      EXPECT_TRUE(lent.overwritten && !lent.same_input);
+      // Memory that is not aligned as blocks are lends nothing.
+      const Called odd = call(n, {1, 0}, 4);
+      EXPECT_EQ(odd.out, kept.out);
+      EXPECT_EQ(odd.arena, kept.arena);
+      EXPECT_FALSE(odd.overwritten);
+    }
+}
+
 TEST(Executor, OutputsStayAsTheyAreWhenLaterRunsReuseMemory) {
   Builder b;
   auto s = b.symbol("s");

@@ -56,6 +56,49 @@ TEST(MemoryPlan, NothingThatLivesTogetherOverlapsAndTheArenaIsNearTheBound) {
   EXPECT_LT(total / bound, 1.05) << "on average the arena is close to what must live at once";
 }
 
+TEST(MemoryPlan, LentMemoryIsUsedWhileItIsFreeAndByOneBufferAtATime) {
+  int used = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 rng(seed);
+    std::vector<PlannedBuffer> b(1 + rng() % 60);
+    constexpr int kSteps = 30;
+    for (auto& x : b) {
+      x.first = static_cast<int>(rng() % kSteps);
+      x.last = std::min(kSteps - 1, x.first + static_cast<int>(rng() % 6));
+      x.bytes = static_cast<int64_t>(rng() % 3000);
+    }
+    for (size_t i = 0; i < b.size(); ++i)
+      if (auto from = rng() % b.size(); b[from].last == b[i].first && from != i)
+        b[i].in_place_of = static_cast<int>(from);
+    std::vector<Lent> lent(rng() % 8);
+    for (auto& l : lent) {
+      const bool output = rng() % 2 == 0;
+      const int at = static_cast<int>(rng() % kSteps);
+      l = {aligned(static_cast<int64_t>(rng() % 5000)), output ? 0 : at, output ? at : kSteps};
+    }
+    const auto without = plan_memory(b), with = plan_memory(b, lent);
+    ASSERT_TRUE(without.ok() && with.ok());
+    EXPECT_LE(with->lower_bound, without->lower_bound);
+    for (size_t i = 0; i < b.size(); ++i) {
+      if (with->lent[i] < 0) continue;
+      const Lent& l = lent[static_cast<size_t>(with->lent[i])];
+      ++used;
+      EXPECT_TRUE(l.first <= b[i].first && b[i].last <= l.last) << "seed " << seed << " buffer " << i;
+      EXPECT_TRUE(with->offsets[i] >= 0 && with->offsets[i] + b[i].bytes <= l.bytes) << "seed " << seed;
+      for (size_t j = 0; j < b.size(); ++j) {
+        if (i == j || with->lent[j] != with->lent[i]) continue;
+        const bool apart_in_time = b[i].last < b[j].first || b[j].last < b[i].first;
+        const bool apart =
+            with->offsets[i] + b[i].bytes <= with->offsets[j] || with->offsets[j] + b[j].bytes <= with->offsets[i];
+        const bool taken = b[i].in_place_of == static_cast<int>(j) || b[j].in_place_of == static_cast<int>(i);
+        EXPECT_TRUE(apart_in_time || apart || taken || b[i].bytes == 0 || b[j].bytes == 0)
+            << "seed " << seed << " buffers " << i << " and " << j;
+      }
+    }
+  }
+  EXPECT_GT(used, 1000);
+}
+
 TEST(MemoryPlan, ManyBuffersStayCheapAndAChainTakesOneSlot) {
   std::vector<PlannedBuffer> b(20000);
   for (size_t i = 0; i < b.size(); ++i)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import unittest
+import weakref
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import support  # noqa: F401
 import torch
-from tessera import _decompositions
+from tessera import _decompositions, _subgraph, backend
 from torch._inductor import compile_fx
 
 Divide = Callable[..., tuple[torch.fx.GraphModule, torch.fx.GraphModule]]
@@ -113,6 +115,73 @@ class Dropout(unittest.TestCase):
         self.assertFalse(torch.equal(a, b))
         torch.manual_seed(3)
         torch.testing.assert_close((a, b), (module(x), module(x)))
+
+
+class Donated(unittest.TestCase):
+    """Saved tensors whose memory the backward pass uses for what lies between."""
+
+    def gradients(self, compiled: Any, module: torch.nn.Module, x: torch.Tensor, again: bool) -> list[torch.Tensor]:
+        module.zero_grad()
+        loss = compiled(x).square().sum()
+        if again:
+            loss.backward(retain_graph=True)
+            module.zero_grad()
+        loss.backward()
+        return [p.grad.clone() for p in module.parameters() if p.grad is not None]
+
+    def test_a_backward_pass_may_run_twice(self) -> None:
+        n = torch.nn
+        module = n.Sequential(n.Linear(96, 256), n.GELU(), n.LayerNorm(256), n.Linear(256, 256), n.Tanh(), n.Linear(256, 64), n.Softmax(-1))
+        found: list[bytes] = []
+        donate = _subgraph.Subgraph.donate
+
+        def seen(s: _subgraph.Subgraph, *nodes: Any) -> None:
+            donate(s, *nodes)
+            found.append(s._own_and_saved or b"")
+
+        with mock.patch.object(_subgraph.Subgraph, "donate", seen):
+            fn = support.compiled(module)
+            x = torch.randn(128, 96)
+            wanted = self.gradients(module, module, x, False)
+            for again in (False, True, True, False):
+                torch.testing.assert_close(self.gradients(fn, module, x, again), wanted, rtol=1e-4, atol=1e-5)
+        self.assertGreater(sum(map(sum, found)), 2)
+
+    def test_an_output_that_is_saved_stays(self) -> None:
+        fn = support.compiled(lambda x: (x.exp(), (x * 2).exp().sin()))
+        x = torch.randn(64, 64, requires_grad=True)
+        a, b = fn(x)
+        kept = a.detach().clone()
+        (a.sum() + b.sum()).backward()
+        torch.testing.assert_close(a, kept, rtol=0, atol=0)
+
+
+class Kept(unittest.TestCase):
+    """What lives on behind a call."""
+
+    def test_the_first_calls_inputs_are_let_go(self) -> None:
+        module = torch.nn.Linear(8, 8)
+        fn = support.compiled(module)
+        x = torch.randn(4, 8)
+        seen = weakref.ref(x)
+        fn(x).sum().backward()
+        del x
+        gc.collect()
+        self.assertIsNone(seen())
+
+    def test_an_input_is_let_go_behind_its_last_reader(self) -> None:
+        alive = []
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        y = graph.placeholder("y")
+        negated = graph.call_function(torch.neg, (x,))
+        graph.call_function(lambda: alive.append(seen() is not None), ())
+        graph.output((graph.call_function(torch.add, (negated, y)),))
+        run = backend._boxed(torch.nn.Module(), graph)
+        inputs = [torch.ones(3), torch.ones(3)]
+        seen = weakref.ref(inputs[0])
+        self.assertEqual(run(inputs)[0].tolist(), [0, 0, 0])
+        self.assertEqual((alive, inputs), ([False], []))
 
 
 if __name__ == "__main__":

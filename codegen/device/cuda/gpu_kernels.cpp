@@ -9,6 +9,7 @@
 #include "runtime/cuda/code_object.h"
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -56,6 +57,7 @@ struct Compiler {
   Cache& cache;
   bool keep_ir;
   const std::function<bool()>& cancelled;
+  int64_t registers, thread_registers; // of a multiprocessor; that a thread may have
 
   void make(const Hash128& key, Made& m) const {
     const Status done = guarded({"compiling kernel", m.first_user}, [&]() -> Status {
@@ -106,6 +108,7 @@ private:
   // divisions inline, because calls save registers, and with the most blocks that spill nothing, found by bisection.
   void compile(Made& m) const {
     constexpr double kBytes = 72;
+    constexpr size_t kMostAssembled = 256 << 10; // bytes of PTX of all further attempts
     compile(*m.kernel, m);
     if (m.object.spill_bytes <= 0) return;
     const int64_t all = std::max<int64_t>(1, number(*m.kernel, "min_blocks"));
@@ -129,11 +132,18 @@ private:
       return other.object.spill_bytes == 0;
     };
     const double with_calls = least;
-    if (attempt(all, true)) return;
+    size_t room = kMostAssembled;
+    auto left = [&] {
+      const size_t bytes = m.object.ptx.size();
+      return std::exchange(room, room - std::min(room, bytes)) >= bytes;
+    };
+    if (!left() || attempt(all, true)) return;
     const bool inlined = least < with_calls;
-    int64_t low = std::max<int64_t>(1, number(*m.kernel, "least_blocks")), high = all;
+    // Fewer blocks than this leave a thread no more registers: it has all that it may have.
+    const int64_t enough = registers / (int64_t{m.object.threads} * thread_registers);
+    int64_t low = std::max<int64_t>({1, number(*m.kernel, "least_blocks"), enough}), high = all;
     while (low < high && gone(low) >= least) ++low;
-    while (low < high) {
+    while (low < high && left()) {
       const int64_t blocks = (low + high) / 2;
       if (attempt(blocks, inlined))
         low = blocks + 1;
@@ -265,8 +275,14 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
   const Stopwatch watch;
   GpuKernels out;
   bool keep = options.keep_texts || dump_enabled();
-  Compiler compiler{target, gpu,  gpu.assemble_for.empty() ? target.arch : gpu.assemble_for,
-                    cache,  keep, options.cancelled};
+  Compiler compiler{target,
+                    gpu,
+                    gpu.assemble_for.empty() ? target.arch : gpu.assemble_for,
+                    cache,
+                    keep,
+                    options.cancelled,
+                    device.registers,
+                    device.thread_registers};
   std::string version = gpu_compiler_version(target) + "; " +
                         (gpu.assembler ? gpu.assembler->version() + " for " + compiler.arch : "PTX alone");
   uint64_t seed = hash128(version).lo;
