@@ -197,8 +197,7 @@ bool LoadedVariant::improve(SegmentPlan& plan, bool wait) const {
   constexpr int kOften = 16;
   bool again = wait;
   for (auto& improvement : plan.improvements) {
-    const bool pays = plan.spent_ms >= improvement.cost_ms() || plan.calls_on_device >= kOften;
-    if (improvement.begin && !wait && pays && improvement.begin()) improvement.begin = nullptr;
+    if (!wait) improvement.begin_where_it_pays(plan.spent_ms, plan.calls_on_device >= kOften);
     again = again || improvement.outdated();
   }
   return again;

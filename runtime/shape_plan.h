@@ -47,8 +47,11 @@ struct SegmentPlan {
   // Empty: nothing, or it is begun.
   struct Improvement {
     std::function<bool()> begin;     // false: not now; empty: it was begun for another plan
-    std::function<double()> cost_ms; // expected
+    std::function<double()> cost_ms; // expected; empty with `begin`
     std::function<bool()> outdated;  // true once planning again would choose other steps
+    void begin_where_it_pays(double spent_ms, bool often) {
+      if (begin && (often || spent_ms >= cost_ms()) && begin()) begin = nullptr;
+    }
   };
   std::vector<Improvement> improvements;
   bool settled = false;                     // planning waited for all that others leave to the background

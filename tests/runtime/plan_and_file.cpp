@@ -2,6 +2,7 @@
 #include "build_executable.h"
 #include "runtime/file_format.h"
 #include "runtime/memory_plan.h"
+#include "runtime/shape_plan.h"
 #include "runtime/sym_program.h"
 #include <csignal>
 #include <filesystem>
@@ -97,6 +98,22 @@ TEST(MemoryPlan, LentMemoryIsUsedWhileItIsFreeAndByOneBufferAtATime) {
     }
   }
   EXPECT_GT(used, 1000);
+}
+
+TEST(SegmentPlan, AnImprovementIsBegunOnceWhereItPaysAndWaitsWhereAnotherPlanBeganIt) {
+  int begun = 0;
+  bool ready = false;
+  SegmentPlan::Improvement better{[&] { return ready && ++begun > 0; }, [] { return 5.0; }, [&] { return begun > 0; }};
+  better.begin_where_it_pays(4, false);
+  better.begin_where_it_pays(6, false); // not now
+  EXPECT_EQ(begun, 0);
+  ready = true;
+  better.begin_where_it_pays(6, false);
+  better.begin_where_it_pays(6, true);
+  EXPECT_EQ(begun, 1);
+  SegmentPlan::Improvement of_another{{}, {}, [] { return false; }};
+  of_another.begin_where_it_pays(100, true);
+  EXPECT_FALSE(of_another.outdated());
 }
 
 TEST(MemoryPlan, ManyBuffersStayCheapAndAChainTakesOneSlot) {
