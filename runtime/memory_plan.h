@@ -26,7 +26,7 @@ struct PlannedBuffer {
   int in_place_of =
       -1; // index of another planned buffer whose memory this one takes over; its last is this one's first
 };
-// Memory beside the arena that is free at the steps from `first` to `last`: of an output before it is written, of an
+// Memory next to the arena that is free at the steps from `first` to `last`: of an output before it is written, of an
 // input that the caller has donated behind its last reader.
 struct Lent {
   int64_t bytes = 0; // a multiple of kArenaAlignment

@@ -68,7 +68,7 @@ DONATED = "tessera_donated"
 
 def _mark_donated(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, returned: int) -> None:
     """`returned`: how many of the forward graph's results are not for the backward graph."""
-    results = forward.graph.output_node().args[0]
+    results: Sequence[Any] = forward.graph.output_node().args[0]  # type: ignore[assignment]
     tensors = {n for n in (*forward.graph.find_nodes(op="placeholder"), *results) if isinstance(n, torch.fx.Node) and isinstance(n.meta.get("val"), torch.Tensor) and n.meta["val"].layout == torch.strided}
     owners = collections.Counter(_storage(n) for n in tensors)
     saved = {n.name for n in results[returned:] if n in tensors and n.op != "placeholder" and owners[_storage(n)] == 1} - {
@@ -80,7 +80,7 @@ def _mark_donated(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule,
 
 
 def _storage(n: torch.fx.Node) -> int:
-    return n.meta["val"].untyped_storage()._cdata
+    return int(n.meta["val"].untyped_storage()._cdata)
 
 
 _state = threading.local()
