@@ -87,7 +87,7 @@ protected:
 private:
   TemporaryFolder folder_;
   std::mutex mutex_;
-  static constexpr int kFew = 32, kWaiting = 320; // bytes of a thread
+  static constexpr int kFew = 64, kWaiting = 320; // bytes of a thread
   int kernels_ = 0, assembled_ = 0, most_registers_ = 0, spilling_ = 0, told_ = 0;
 };
 

@@ -108,7 +108,7 @@ private:
   // divisions inline, because calls save registers, and with the most blocks that spill nothing, found by bisection.
   void compile(Made& m) const {
     constexpr double kBytes = 72;
-    constexpr size_t kMostAssembled = 768 << 10; // bytes of PTX of all further attempts
+    constexpr size_t kMostAssembled = 256 << 10; // bytes of PTX of all further attempts
     compile(*m.kernel, m);
     if (m.object.spill_bytes <= 0) return;
     const int64_t all = std::max<int64_t>(1, number(*m.kernel, "min_blocks"));
