@@ -36,6 +36,9 @@ def check_judge():
     for us in (11.0, 11.1, 10.0): again = judge.take([measured("full", "2×3", tessera=us, compile=10.0)])
     assert again == [] and judge.worse(judge.row("gpu-attention", ("full", "2×3"))) is not None
     assert judge.missing("gpu-attention") == [("gone", "1")] and "gone 1" in judge.summary("gpu-attention")
+    data = {"gpu-kernels": {"machine": "one NVIDIA H200, CUDA 13.0"}, "gpu-graphs": {"machine": "one NVIDIA H100 80GB, CUDA 13.0"}}
+    assert [t.split(":")[0] for t in gate.other_cards(data, ["gpu-kernels", "gpu-graphs", "gpu-training"], "NVIDIA H100 80GB HBM3")] == ["gpu-kernels"]
+    assert not gate.other_cards(data, ["gpu-kernels"], "NVIDIA H200")
     # A row that fails is bad; one that nobody recorded is not.
     judge.take([{"section": "gpu-attention", "key": ["gone", "1"], "us": {}, "failed": {"tessera": "no"}}, measured("new", "4", tessera=3.0, compile=4.0)])
     assert {r.name for r in judge.bad()} == {"full 2×3", "gone 1"}, judge.bad()

@@ -68,6 +68,12 @@ def recorded_figures(data):
     return out
 
 
+def other_cards(data, sections, card):
+    """Lines about sections that another card's figures stand in: what memory bounds has other ratios where memory is slower."""
+    return [f"{s}: recorded on another card ({data[s]['machine'].split(',')[0]}): its ratios are no measure of this one's" for s in sections
+            if s in data and not data[s]["machine"].removeprefix("one NVIDIA ").startswith(" ".join(card.removeprefix("NVIDIA ").split()[:1]))]
+
+
 class Judge:
     """What is recorded, what has been measured, and which of it is worse."""
     def __init__(self, recorded, bar):
@@ -160,7 +166,8 @@ def main(argv=None):
         print(f"error: there is no suite {unknown[0]}; there are {', '.join(gate_suites.SUITES)}", file=sys.stderr)
         return 2
     try:
-        with open(a.recorded, encoding="utf-8") as f: judge = Judge(recorded_figures(json.load(f)), a.bar)
+        with open(a.recorded, encoding="utf-8") as f: recorded = json.load(f)
+        judge = Judge(recorded_figures(recorded), a.bar)
     except (OSError, ValueError) as e:
         print(f"error: {a.recorded}: {e}", file=sys.stderr)
         return 2
@@ -187,6 +194,8 @@ def main(argv=None):
     print()
     for name in run:
         for section in gate_suites.SUITES[name].sections: print(judge.summary(section))
+    if device == "cuda":
+        for line in other_cards(recorded, [s for name in run for s in gate_suites.SUITES[name].sections], machine["gpu"]): print(line)
     for name, why in context.problems: print(f"{name}: {why}")
     if a.update:
         measured = {}
