@@ -175,7 +175,7 @@ Result<std::vector<ScheduledKernel>> lower_scatter(const Graph& graph, const Nod
                                                    const std::string& name) {
   std::vector<ScheduledKernel> kernels;
   kernels.push_back(node.op->name == "scatter_runs" ? lower_runs(graph, node, device, name)
-                                                        : ScatterLowering(graph, node, device, name).run());
+                                                    : ScatterLowering(graph, node, device, name).run());
   return kernels;
 }
 

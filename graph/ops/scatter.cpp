@@ -75,8 +75,8 @@ Result<std::vector<ValueId>> decompose_scatter_elements(Graph& g, const Node& n,
   ValueId targets = checked(b, indices, shape[axis]);
   ValueId out;
   if (covers && b.env().simplify(size[axis]).is_const(1) && is_fill(g, data)) {
-    // One update along the axis, into one number everywhere, as of one-hot rows and of a loss's gradient: a comparison, which is fused with what
-    // reads it, so that neither the number nor the result need memory.
+    // One update along the axis, into one number everywhere, as of one-hot rows and of a loss's gradient: a comparison,
+    // which is fused with what reads it, so that neither the number nor the result need memory.
     const ValueId hit = eq(b, iota(b, shape, static_cast<int64_t>(axis)), expand(b, targets, shape));
     out = select(b, hit, combined(b, reduction, data, expand(b, updates, shape)), data);
   } else if (covers) {

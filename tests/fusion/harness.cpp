@@ -1,6 +1,6 @@
 #include "tests/fusion/harness.h"
-#include "fusion/lifetimes.h"
 #include "fusion/attention.h"
+#include "fusion/lifetimes.h"
 #include "graph/ir/sizes.h"
 #include <algorithm>
 #include <cmath>
