@@ -2,6 +2,7 @@
 #include "fusion/structured_nest.h"
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tessera::fusion {
 
@@ -174,14 +175,24 @@ ScalarId Expander::both(ScalarId a, ScalarId b) {
   return nest_.dag.op(ScalarOp::And, a, b);
 }
 
-// Rounds to the storage dtype and back. f16 and bf16 only when every operator has to round as if it were alone; smaller
-// floats always: a quantisation is meant by them.
+bool Expander::rounds(const Node& node) {
+  return node.op->name == std::string_view("cast") && node.attributes.i("rounds") != 0;
+}
+
+// To `storage` and back.
+ScalarId Expander::through(ScalarId scalar, DType storage) {
+  return nest_.dag.cast(nest_.dag.cast(scalar, storage), compute_dtype(storage));
+}
+
+// Rounds to the storage dtype and back. f16 and bf16 only when the model asks for it, or every operator has to round as
+// if it were alone; smaller floats always: a quantisation is meant by them.
 ScalarId Expander::rounded(ScalarId scalar, ValueId value) {
   DType storage = graph_.type(value).dtype;
   DType compute = compute_dtype(storage);
   if (nest_.dag[scalar].dtype != compute) scalar = nest_.dag.cast(scalar, compute);
-  bool rounds = is_float(storage) && storage != compute && (strict_ || info(storage).bits < 16);
-  return rounds ? nest_.dag.cast(nest_.dag.cast(scalar, storage), compute) : scalar;
+  if (!computes_wider(storage)) return scalar;
+  const bool asked = strict_ || info(storage).bits < 16 || rounds(graph_.node(graph_.value(value).producer));
+  return asked ? through(scalar, storage) : scalar;
 }
 
 std::optional<ScalarId> Expander::known(ValueId value, std::span<const ScalarId> at) {
@@ -241,7 +252,7 @@ Result<ScalarId> Expander::element(ValueId value, std::span<const ScalarId> at, 
     int slot = load_slot(nest_, value);
     return nest_.dag.load(slot, compute_dtype(graph_.type(value).dtype), {at.begin(), at.end()}, predicate);
   }
-  std::vector<ScalarId> key{value.index, predicate};
+  std::vector<ScalarId> key{value.index, predicate, strict_ ? 1 : 0};
   key.insert(key.end(), at.begin(), at.end());
   if (auto it = memo_.find(key); it != memo_.end()) return it->second;
   TESSERA_ASSIGN(ScalarId scalar, body(value, at, predicate));
@@ -288,10 +299,45 @@ Result<ScalarId> Expander::body(ValueId value, std::span<const ScalarId> at, Sca
   return indexing ? scalar : rounded(scalar, value);
 }
 
+// The dtype that a value has in memory, seen through views and the widening of operands.
+DType Expander::storage_behind(ValueId value) const {
+  for (;;) {
+    const DType dtype = graph_.type(value).dtype;
+    const Node* node = graph_.producer(value);
+    if (computes_wider(dtype) || !is_float(dtype) || !node || !is_virtual_(value)) return dtype;
+    const bool widens = node->op->name == std::string_view("cast") && is_float(graph_.type(node->operands[0]).dtype);
+    if (!widens && !(node->op->indexing() && node->operands.size() == 1)) return dtype;
+    if (widens && !computes_wider(graph_.type(node->operands[0]).dtype)) return dtype;
+    value = node->operands[0];
+  }
+}
+
+// Loads whose values decide something in `body`, or that the model casts.
+std::vector<Expander::Seen> Expander::seen_roundings(const Node& node, const NodeBody& body,
+                                                     const std::vector<bool>& need) {
+  std::vector<Seen> out(need.size(), Seen::No);
+  auto mark = [&](ScalarId id, Seen how) {
+    while (body.dag[id].op == ScalarOp::Cast) id = body.dag[id].args[0];
+    if (body.dag[id].op == ScalarOp::Load) out[static_cast<size_t>(id)] = std::max(out[static_cast<size_t>(id)], how);
+  };
+  for (ScalarId id = 0; id < body.dag.size(); ++id) {
+    if (!need[static_cast<size_t>(id)]) continue;
+    const ScalarNode& n = body.dag[id];
+    const bool position =
+        n.op == ScalarOp::Reduce && (n.reduce == ReduceKind::ArgMax || n.reduce == ReduceKind::ArgMin);
+    const bool truncates = n.op == ScalarOp::Cast && !is_float(n.dtype);
+    if (info(n.op).jumps || position || truncates)
+      for (ScalarId a : n.args) mark(a, Seen::Decides);
+  }
+  if (rounds(node)) mark(body.root, Seen::Cast);
+  return out;
+}
+
 Result<ScalarId> Expander::copy(const Node& node, const NodeBody& body, const Substitution& axes,
                                 const std::unordered_map<uint64_t, ScalarId>& data, ScalarId predicate) {
   ScalarId roots[] = {body.root};
   std::vector<bool> need = reachable(body.dag, roots);
+  const std::vector<Seen> seen = seen_roundings(node, body, need);
   std::vector<ScalarId> to(static_cast<size_t>(body.dag.size()), -1);
   ScalarDag& dag = nest_.dag;
   for (ScalarId id = 0; id < body.dag.size(); ++id) {
@@ -320,7 +366,17 @@ Result<ScalarId> Expander::copy(const Node& node, const NodeBody& body, const Su
         p = both(predicate, args.back());
         args.pop_back();
       }
-      TESSERA_ASSIGN(out, element(node.operands[static_cast<size_t>(old.operand)], args, p));
+      const ValueId operand = node.operands[static_cast<size_t>(old.operand)];
+      const DType storage = storage_behind(operand);
+      const Seen how = computes_wider(storage) ? seen[static_cast<size_t>(id)] : Seen::No;
+      const bool strict = std::exchange(strict_, strict_ || how == Seen::Decides);
+      auto read = element(operand, args, p);
+      strict_ = strict;
+      TESSERA_ASSIGN(out, std::move(read));
+      if (how != Seen::No) {
+        const DType computed = dag[out].dtype;
+        out = dag.cast(through(dag.cast(out, compute_dtype(storage)), storage), computed);
+      }
       continue;
     }
     if (old.op == ScalarOp::CheckBounds && predicate >= 0) { // what is not read must not be reported

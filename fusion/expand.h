@@ -74,6 +74,14 @@ private:
                                       const std::unordered_map<uint64_t, ScalarId>& data, ScalarId predicate);
   void list(ValueId value, std::span<const ScalarId> at, ScalarId predicate, ScalarId scalar); // in nest_.inner
   [[nodiscard]] ScalarId rounded(ScalarId scalar, ValueId value);
+  [[nodiscard]] ScalarId through(ScalarId scalar, DType storage);
+  [[nodiscard]] static bool rounds(const Node& node);
+  [[nodiscard]] DType storage_behind(ValueId value) const;
+  // How the rounding of an operand is seen. Decides: a small difference changes the result much (a comparison), so all that
+  // it is computed from rounds as if operator by operator.
+  enum class Seen : uint8_t { No, Cast, Decides };
+  [[nodiscard]] static std::vector<Seen> seen_roundings(const Node& node, const NodeBody& body,
+                                                        const std::vector<bool>& need);
   [[nodiscard]] ScalarId zero(DType dtype);
   [[nodiscard]] ScalarId masked(ScalarId scalar, ScalarId predicate);
   [[nodiscard]] ScalarId both(ScalarId a, ScalarId b); // predicates; -1 is true
@@ -84,7 +92,7 @@ private:
   std::function<bool(ValueId)> is_virtual_;
   bool strict_, keep_;
   LoopNest nest_;
-  std::map<std::vector<ScalarId>, ScalarId> memo_; // (value, index, predicate) -> scalar
+  std::map<std::vector<ScalarId>, ScalarId> memo_; // (value, predicate, strict, index) -> scalar
   std::unordered_set<int32_t> seen_;               // sources
 };
 

@@ -599,6 +599,7 @@ Result<FusionPlan> Planner::emit() {
     std::vector<NodeId> sources;
     if (unit.kind == Group::Kind::Kernel) {
       group.nest = std::move(unit.nest);
+      drop_exact_roundings(group.nest, graph_);
       std::sort(group.nest.sources.begin(), group.nest.sources.end(), by_index);
       fill(group, group.nest);
       sources = group.nest.sources;
@@ -611,6 +612,8 @@ Result<FusionPlan> Planner::emit() {
           return Diagnostic(ErrorCode::Internal, graph_.node(unit.node).location,
                             "an epilogue was attached that the library does not compute");
       }
+      if (group.call.epilogue_nest)
+        drop_exact_roundings(*group.call.epilogue_nest, graph_, graph_.node(unit.node).results[0]);
       for (const auto& operand : group.call.operands) {
         group.reads.push_back(operand.value);
         group.bytes_read += byte_count(graph_, operand.value);

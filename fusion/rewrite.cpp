@@ -166,6 +166,52 @@ void reindex(LoopNest& nest, std::vector<Axis> axes, const Substitution& map, co
   nest.axes = std::move(axes);
 }
 
+bool drop_exact_roundings(LoopNest& nest, const Graph& graph, ValueId raw) {
+  const std::vector<bool> need = reachable(nest.dag, store_roots(nest));
+  const auto size = static_cast<size_t>(nest.dag.size());
+  std::vector<ScalarId> to(size, -1);
+  std::vector<DType> exact(size); // of each node: a dtype narrower than its own that has its numbers, else its own
+  ScalarDag dag;
+  bool dropped = false;
+  for (ScalarId id = 0; id < nest.dag.size(); ++id) {
+    const auto at = static_cast<size_t>(id);
+    if (!need[at]) continue;
+    const ScalarNode& n = nest.dag[id];
+    auto of = [&](size_t i) { return exact[static_cast<size_t>(n.args[i])]; };
+    exact[at] = n.dtype;
+    if (n.op == ScalarOp::Load) {
+      const ValueId value = nest.loads[static_cast<size_t>(n.operand)];
+      if (value != raw) exact[at] = graph.type(value).dtype;
+    } else if (n.op == ScalarOp::Cast) {
+      const ScalarNode& narrow = nest.dag[n.args[0]];
+      if (compute_dtype(narrow.dtype) == n.dtype) exact[at] = narrow.dtype;
+      if (narrow.op == ScalarOp::Cast && exact[at] != n.dtype && nest.dag[narrow.args[0]].dtype == n.dtype &&
+          exact[static_cast<size_t>(narrow.args[0])] == exact[at]) {
+        to[at] = to[static_cast<size_t>(narrow.args[0])];
+        dropped = true;
+        continue;
+      }
+    } else if (n.op == ScalarOp::Neg || n.op == ScalarOp::Abs) {
+      exact[at] = of(0);
+    } else if ((n.op == ScalarOp::Min || n.op == ScalarOp::Max) && of(0) == of(1)) {
+      exact[at] = of(0);
+    }
+    ScalarNode copy = n;
+    for (ScalarId& a : copy.args) a = to[static_cast<size_t>(a)];
+    to[at] = dag.add(std::move(copy));
+  }
+  if (!dropped) return false;
+  for (auto& store : nest.stores) {
+    store.scalar = to[static_cast<size_t>(store.scalar)];
+    for (auto& i : store.index) i = to[static_cast<size_t>(i)];
+  }
+  for (InnerValue& inner : nest.inner) inner.scalar = to[static_cast<size_t>(inner.scalar)];
+  std::erase_if(nest.inner, [](const InnerValue& inner) { return inner.scalar < 0; });
+  nest.dag = std::move(dag);
+  normalize(nest, graph.env());
+  return true;
+}
+
 void split_axes(LoopNest& nest, AxisPool& pool) {
   const ShapeEnv& env = pool.env();
   for (int round = 0; round < 32;

@@ -83,11 +83,13 @@ OpDef cast_record() {
   def.summary = "x in another dtype: floats to integers truncate and saturate, integers wrap, floats round to even";
   def.aten = {"_to_copy"};
   def.operands = {{"x", TypeSet::NumericOrBool}};
-  def.attributes = {{"to", AttrKind::Type, true}};
+  // rounds: the model asks for it, so a kernel rounds x and the result to their dtypes. Other casts are between the dtypes
+  // that values have in memory and those that kernels compute in.
+  def.attributes = {{"to", AttrKind::Type, true}, {"rounds", AttrKind::Int}};
   def.infer = infer_cast;
   def.meaning = Pointwise{[](ScalarDag& d, std::span<const ScalarId> a, const Node& n, const Graph&) {
     DType to = std::get<DType>(*n.attributes.find("to"));
-    // Eight bits and less round visibly wherever the value goes next; 16-bit floats round where they are stored.
+    // Eight bits and less round visibly wherever the value goes next.
     if (is_float(to) && info(to).bits <= 8) return Result<ScalarId>(d.cast(d.cast(a[0], to), DType::F32));
     return Result<ScalarId>(d.cast(a[0], compute_dtype(to)));
   }};
@@ -228,7 +230,7 @@ Result<std::vector<ValueId>> cast_onnx(B& b, DType to) {
   // ONNX keeps the low bits of an integer that does not fit four or two; `cast` would saturate.
   bool wraps = is_float(b.dtype(b.in(0))) && is_integer(to) && info(to).bits < 8;
   ValueId x = wraps ? cast(b, b.in(0), DType::I32) : b.in(0);
-  return b.done(b.op("cast", {x}, {{"to", to}}));
+  return b.done(model_cast(b, x, to));
 }
 
 void register_onnx_casts(OpTable& table) {

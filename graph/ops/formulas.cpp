@@ -16,6 +16,12 @@ ValueId cast(B& b, ValueId x, DType to) {
   return b.op("cast", {x}, {{"to", to}});
 }
 
+ValueId model_cast(B& b, ValueId x, DType to) {
+  if (!b.ok() || b.dtype(x) == to) return x;
+  const bool rounds = computes_wider(b.dtype(x)) || computes_wider(to);
+  return rounds ? b.op("cast", {x}, {{"to", to}, {"rounds", int64_t{1}}}) : cast(b, x, to);
+}
+
 ValueId reduce(B& b, std::string_view name, ValueId x, Ints axes, bool keepdims) {
   std::sort(axes.begin(), axes.end());
   return b.op(name, {x}, {{"axes", std::move(axes)}, {"keepdims", int64_t{keepdims}}});

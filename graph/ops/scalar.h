@@ -104,7 +104,8 @@ struct ScalarOpInfo {
   int arity;             // -1 for leaves with their own rules
   bool yields_bool;
   bool commutative;
-  int cost; // rough instructions per element on a vector unit (exp ~ 10); for the cost model
+  bool jumps; // a small change of an operand may change the result much: operands are read as their type stores them
+  int cost;   // rough instructions per element on a vector unit (exp ~ 10); for the cost model
 };
 [[nodiscard]] const ScalarOpInfo& info(ScalarOp op);
 [[nodiscard]] std::optional<ScalarOp> scalar_op_from_name(std::string_view name);
@@ -121,6 +122,7 @@ enum class ReduceKind : uint8_t { Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin 
 
 // f32 for f16, bf16, fp8, fp4; itself otherwise.
 [[nodiscard]] DType compute_dtype(DType storage);
+[[nodiscard]] inline bool computes_wider(DType storage) { return compute_dtype(storage) != storage; }
 
 using ScalarId = int32_t;
 

@@ -197,7 +197,7 @@ Result<ValueId> conversion(const Context& c) {
   const ValueId x = inner->operands[0];
   const DType first = c.graph.type(x).dtype;
   if (!holds_exactly(first, from)) return ValueId{};
-  return first == to ? Result<ValueId>(x) : c.emit("cast", {x}, {{"to", to}});
+  return first == to ? Result<ValueId>(x) : c.emit("cast", {x}, c.node.attributes);
 }
 } // namespace
 

@@ -137,7 +137,7 @@ void translate_conversion(Call& c) {
   const DType from = c.b.dtype(x);
   if (from != to && (!admits(TypeSet::NumericOrBool, from) || !admits(TypeSet::NumericOrBool, to)))
     return c.unsupported("conversion from " + std::string(name(from)) + " to " + std::string(name(to)));
-  c.result(cast(c.b, x, to));
+  c.result(model_cast(c.b, x, to));
 }
 // The one element of a tensor as a number. An integer would be a size that depends on data.
 void translate_item(Call& c) {
@@ -146,11 +146,11 @@ void translate_item(Call& c) {
   if (!is_float(c.b.dtype(x))) return c.unsupported("an integer that is read from a tensor when the graph runs");
   c.result(cast(c.b, reshape(c.b, x, {}), DType::F64));
 }
-void translate_element_type(Call& c) { c.result(operand(c.b, c.in, "a", c.result_dtype())); }
+void translate_element_type(Call& c) { c.result(model_cast(c.b, c.in.tensor("a"), c.result_dtype())); }
 void translate_copy(Call& c) { // src in the dtype and sizes of self
   ValueId self = c.in.tensor("self"), source = c.in.tensor("src");
   if (!c.b.ok()) return;
-  c.result(expand(c.b, cast(c.b, source, c.b.dtype(self)), c.b.shape(self)));
+  c.result(expand(c.b, model_cast(c.b, source, c.b.dtype(self)), c.b.shape(self)));
 }
 
 } // namespace
