@@ -110,7 +110,7 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
   choice.apply(options.compile);
   choice.apply(options.executor);
   options.compile.threads = given.threads;
-  TESSERA_TRY(apply({given.tf32, given.plan}, options.compile));
+  TESSERA_TRY(apply({given.tf32, given.plan, given.strict_rounding != 0}, options.compile));
   if (given.tune_share != 0) options.tune_share = std::max(given.tune_share, 0.0);
   if (given.policy != nullptr) {
     const auto policy = parse_policy(given.policy);

@@ -110,7 +110,8 @@ typedef struct {
   /* Tune kernels during the calls, in at most this share of the time: 0.05 is 5 %. 0: what the variable
    * TESSERA_TUNE_SHARE says, else never; negative: never. */
   double tune_share;
-  /* Which f32 operations on a GPU may round operands to TF32: "off", "conv" (null; PyTorch's default too) or "all". */
+  /* Which f32 operations on a GPU may round operands to TF32: "off", "conv" (convolutions; null; PyTorch's
+   * default, too), "matmul" (products) or "all". */
   const char* tf32;
   /* A plan file (docs/steering.md), which `tessera compile --save-plan` wrote; null: none. What of it does not fit is
    * decided anew. */
@@ -134,6 +135,8 @@ typedef struct {
   /* Bytes of machine code, and of constants of their own, of variants made for sizes; those used least recently go.
    * 0: 256 MiB. */
   uint64_t max_variant_bytes;
+  /* 1: round f16 and bf16 after every operator, as one operator after another would; nothing is computed in TF32. */
+  int32_t strict_rounding;
 } tessera_options;
 
 /* `options` may be null. A variable of the environment, TESSERA_CACHE_DIR, names the folder of compiled kernels and of

@@ -8,8 +8,9 @@
 namespace tessera {
 
 // As tessera_options has them; null: the default.
-struct CompileTexts {
+struct CompileTexts { // and what else only a compiler can do
   const char *tf32 = nullptr, *plan = nullptr;
+  bool strict_rounding = false;
 };
 [[nodiscard]] Status apply(const CompileTexts& texts, CompileOptions& options);
 // The answer of tessera_survey_program().

@@ -124,6 +124,7 @@ struct Options { // tessera_options
   std::string specialize; // "batch=exact,seq=div:8"
   std::string ranges;     // "batch=1..8..32"
   uint64_t max_variant_bytes = 0;
+  bool strict_rounding = false;
 
   [[nodiscard]] tessera_options c() const {
     tessera_options o{};
@@ -141,6 +142,7 @@ struct Options { // tessera_options
     o.specialize = specialize.empty() ? nullptr : specialize.c_str();
     o.ranges = ranges.empty() ? nullptr : ranges.c_str();
     o.max_variant_bytes = max_variant_bytes;
+    o.strict_rounding = strict_rounding ? 1 : 0;
     return o;
   }
 };

@@ -10,6 +10,7 @@
 #include "graph/support/guarded.h"
 #include "graph/support/handover.h"
 #include "runtime/executor.h"
+#include "runtime/float_mode.h"
 #include "runtime/single_thread_openmp.h"
 #include <algorithm>
 #include <atomic>
@@ -49,6 +50,7 @@ struct Region {
   alignas(64) std::atomic<int> asleep{0};
   std::atomic<bool> closed{false};
   FirstException failure; // of the open loop
+  FloatMode mode;         // of the thread that entered the region
   Handover handover;      // to helpers and back
 
   explicit Region(int threads) : shares(static_cast<size_t>(threads)) {}
@@ -99,6 +101,7 @@ private:
 
 void Region::helper(int worker) noexcept {
   SingleThreadOpenMP omp;
+  WithFloatMode as_its_owner(mode);
   Now now_helping({nullptr, this, worker, true});
   uint64_t seen = 0;
   for (;;) {
@@ -173,7 +176,11 @@ struct RegionTask {
   const std::function<void()>* body;
   FirstException* failure;
   Handover* handover;
-  TESSERA_UNSEEN void operator()() const { run(*pool, *body, *failure, *handover); }
+  FloatMode mode;
+  TESSERA_UNSEEN void operator()() const {
+    WithFloatMode as_its_caller(mode);
+    run(*pool, *body, *failure, *handover);
+  }
   static void run(TbbPool& pool, const std::function<void()>& body, FirstException& failure, Handover& handover);
 };
 
@@ -204,7 +211,7 @@ public:
     FirstException failure;
     Handover handover;
     handover.give();
-    RegionTask task{this, &body, &failure, &handover};
+    RegionTask task{this, &body, &failure, &handover, FloatMode::here()};
     arena_.execute(task);
     handover.take();
     failure.rethrow();
@@ -228,6 +235,7 @@ private:
           region.handover.take();
         }
       } open{*region, helpers};
+      region->mode = FloatMode::here();
       region->handover.give();
       for (int w = 1; w < threads_; ++w) helpers.run(HelperTask{region.get(), w});
       Now inside({this, region.get(), 0, false});

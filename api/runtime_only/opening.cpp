@@ -11,6 +11,7 @@ Diagnostic no_compiler(const std::string& what) {
 
 Status apply(const CompileTexts& texts, CompileOptions&) {
   if (texts.tf32 != nullptr) return no_compiler("the option tf32 is for");
+  if (texts.strict_rounding) return no_compiler("the option strict_rounding is for");
   if (texts.plan != nullptr) return no_compiler("the option plan is for");
   return {};
 }

@@ -273,9 +273,8 @@ private:
 } // namespace
 
 std::optional<Tf32> parse_tf32(std::string_view name) {
-  if (name == "off") return Tf32::Off;
-  if (name == "conv") return Tf32::Conv;
-  return name == "all" ? std::optional(Tf32::All) : std::nullopt;
+  const auto* at = std::find(kTf32Names.begin(), kTf32Names.end(), name);
+  return at == kTf32Names.end() ? std::nullopt : std::optional(static_cast<Tf32>(at - kTf32Names.begin()));
 }
 
 Result<Compiled> compile(Graph imported, const CompileOptions& options, const std::string& dump_prefix) {

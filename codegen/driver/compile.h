@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-[[nodiscard]] std::optional<Tf32> parse_tf32(std::string_view name); // "off", "conv", "all"
+[[nodiscard]] std::optional<Tf32> parse_tf32(std::string_view name); // one of kTf32Names
 
 struct DeviceRoutes;
 

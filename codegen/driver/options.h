@@ -13,8 +13,9 @@ class TunedSchedules;
 struct PlanFile;
 
 // Which f32 operations of a GPU's libraries may round their operands to TF32 (10 bits of mantissa; sums stay in f32):
-// none, convolutions (PyTorch's default), or products as well.
-enum class Tf32 : uint8_t { Off, Conv, All };
+// none, convolutions (PyTorch's default), products, or both.
+enum class Tf32 : uint8_t { Off, Conv, Matmul, All };
+inline constexpr std::array<const char*, 4> kTf32Names = {"off", "conv", "matmul", "all"};
 
 struct CompileOptions {
   std::string device = "cpu"; // or "cuda"

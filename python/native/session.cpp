@@ -324,7 +324,7 @@ PyType_Spec spec = {"tessera._native.Session", sizeof(SessionObject), 0, Py_TPFL
 
 struct Options {
   const char *device = "auto", *tf32 = "conv", *plan = "", *policy = "generic", *specialize = "", *ranges = "";
-  int threads = 0, max_variants = 0, deterministic = 0;
+  int threads = 0, max_variants = 0, deterministic = 0, strict_rounding = 0;
   unsigned long long memory_limit = 0;
   [[nodiscard]] tessera_options c() const {
     tessera_options o{};
@@ -337,6 +337,7 @@ struct Options {
     o.policy = policy;
     o.max_variants = max_variants;
     o.deterministic = deterministic;
+    o.strict_rounding = strict_rounding;
     if (*specialize) o.specialize = specialize;
     if (*ranges) o.ranges = ranges;
     return o;
@@ -357,14 +358,16 @@ PyObject* open_with(const Options& options, Ref weights, const Open& open) {
 }
 
 PyObject* open_model(PyObject*, PyObject* args, PyObject* keywords) {
-  static const char* names_of[] = {"path",   "device",       "threads",       "tf32",       "plan",   "memory_limit",
-                                   "policy", "max_variants", "deterministic", "specialize", "ranges", nullptr};
+  static const char* names_of[] = {"path",         "device",          "threads",      "tf32",          "plan",
+                                   "memory_limit", "policy",          "max_variants", "deterministic", "specialize",
+                                   "ranges",       "strict_rounding", nullptr};
   PyObject* path = nullptr;
   Options options;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sizyKsipss:open", const_cast<char**>(names_of),
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sizyKsipssp:open", const_cast<char**>(names_of),
                                    PyUnicode_FSConverter, &path, &options.device, &options.threads, &options.tf32,
                                    &options.plan, &options.memory_limit, &options.policy, &options.max_variants,
-                                   &options.deterministic, &options.specialize, &options.ranges))
+                                   &options.deterministic, &options.specialize, &options.ranges,
+                                   &options.strict_rounding))
     return nullptr;
   Ref bytes(path);
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
@@ -427,15 +430,15 @@ struct Program {
 };
 
 PyObject* open_program(PyObject*, PyObject* args, PyObject* keywords) {
-  static const char* names_of[] = {"name", "json",    "weights",       "device", "threads",
-                                   "tf32", "strided", "deterministic", nullptr};
+  static const char* names_of[] = {"name", "json",    "weights",       "device",          "threads",
+                                   "tf32", "strided", "deterministic", "strict_rounding", nullptr};
   const char* name = nullptr;
   PyObject *json = nullptr, *weights = nullptr;
   Options options;
   int strided = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "zO|Osizpp:open_program", const_cast<char**>(names_of), &name, &json,
-                                   &weights, &options.device, &options.threads, &options.tf32, &strided,
-                                   &options.deterministic))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "zO|Osizppp:open_program", const_cast<char**>(names_of), &name,
+                                   &json, &weights, &options.device, &options.threads, &options.tf32, &strided,
+                                   &options.deterministic, &options.strict_rounding))
     return nullptr;
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
     Program program;
@@ -496,12 +499,13 @@ PyObject* known_sizes(PyObject*, PyObject*) {
 PyMethodDef functions[] = {
     {"open", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_model)), METH_VARARGS | METH_KEYWORDS,
      "open(path, device=\"auto\", threads=0, tf32=\"conv\", plan=b\"\", memory_limit=0, policy=\"generic\", "
-     "max_variants=0, deterministic=False, specialize=\"\", ranges=\"\")\n--\n\nA Session of a model file. Raises "
+     "max_variants=0, deterministic=False, specialize=\"\", ranges=\"\", strict_rounding=False)\n--\n\nA Session of a "
+     "model file. Raises "
      "tessera.Error."},
     {"open_program", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_program)),
      METH_VARARGS | METH_KEYWORDS,
      "open_program(name, json, weights=None, device=\"auto\", threads=0, tf32=\"conv\", strided=False, "
-     "deterministic=False)\n--\n\n"
+     "deterministic=False, strict_rounding=False)\n--\n\n"
      "A Session of a program in the JSON of torch.export (bytes).\n\n"
      "weights: name -> (number of onnx.TensorProto.DataType, shape, address in host memory, owner of that memory).\n"
      "The dict's values live as long as the session. Raises tessera.Error."},

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from . import _native
+from ._settings import Settings
 
 # Numbers of onnx.TensorProto.DataType.
 DTYPES = {
@@ -19,9 +20,10 @@ def _weights(weights: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, tuple[
     return {k: (DTYPES[t.dtype], tuple(t.shape), t.data_ptr(), t) for k, t in weights.items()}
 
 
-def open_program(name: str, json: bytes, weights: Mapping[str, torch.Tensor], device: str, threads: int, tf32: str, deterministic: bool) -> _native.Session:
+def open_program(name: str, json: bytes, weights: Mapping[str, torch.Tensor], device: str, settings: Settings) -> _native.Session:
     """Compiles a program. weights: contiguous tensors in host memory. Raises tessera.Error."""
-    return _native.open_program(name, json, _weights(weights), device, threads, tf32, True, deterministic)
+    return _native.open_program(name, json, _weights(weights), device, settings.threads, settings.tf32, True, settings.deterministic,
+                                settings.strict_rounding)  # fmt: skip
 
 
 def survey_program(json: bytes, weights: Mapping[str, torch.Tensor]) -> str:

@@ -11,17 +11,19 @@ class Options:
     """torch.compile(..., options={...}).
 
     freeze: parameters and buffers that are not changed become constants of the program (inference only).
-    tf32: f32 operations on a GPU that may round operands to TF32: "off", "conv" or "all".
+    tf32: f32 operations on a GPU that may round operands to TF32: "off", "conv", "matmul", "all", or "auto": as PyTorch's settings say.
     deterministic: sums at repeated indices on a GPU have the same bits in each call; torch.use_deterministic_algorithms() says so, too.
     threads: of the host; 0 for as many as PyTorch has.
+    strict_rounding: round float16 and bfloat16 after every operator, as PyTorch does operator by operator; nothing is computed in TF32.
     strict: raise an error instead of leaving a subgraph to PyTorch.
     device: "cpu" or "cuda": graphs on another device are left to PyTorch; "auto" for every device.
     """
 
     freeze: bool = False
-    tf32: str = "conv"
+    tf32: str = "auto"
     deterministic: bool = False
     threads: int = 0
+    strict_rounding: bool = False
     strict: bool = False
     device: str = "auto"
 
@@ -37,7 +39,7 @@ class Options:
             if type(value) is not kind:
                 raise ValueError(f"tessera's option '{name}' is {value!r}, a {type(value).__name__}; it must be a {kind.__name__}")
         options = cls(**given)  # type: ignore[arg-type]
-        for name, values in (("tf32", ("off", "conv", "all")), ("device", ("auto", "cpu", "cuda"))):
+        for name, values in (("tf32", ("auto", "off", "conv", "matmul", "all")), ("device", ("auto", "cpu", "cuda"))):
             if getattr(options, name) not in values:
                 raise ValueError(f"tessera's option '{name}' is {getattr(options, name)!r}; it must be one of {', '.join(values)}")
         return options

@@ -190,6 +190,7 @@ def load(
     deterministic: bool = False,
     specialize: str | Mapping[str, str] | None = None,
     warm_up: str | Mapping[str, Sizes] | None = None,
+    strict_rounding: bool = False,
 ) -> Model:
     """Reads and compiles a model.
 
@@ -197,7 +198,7 @@ def load(
     device: "cpu", "cuda" (the first GPU), "cuda:1" (the second one), or "auto": the first GPU where there is one that can
     be used.
     threads: of the host; 0 for all cores that this process may use.
-    tf32: which float32 operations on a GPU may round operands to TF32: "off", "conv" or "all".
+    tf32: which float32 operations on a GPU may round operands to TF32: "off", "conv" (convolutions), "matmul" (products) or "all".
     plan: a file of `tessera compile --save-plan`: fusion, schedules and routes are as it says; what does not fit is decided anew.
     memory_limit: most bytes held together by intermediate results, outputs that the library allocates, plans of shapes and weights; a call
     that needs more raises OutOfMemoryError before it begins. 0: any number.
@@ -207,6 +208,7 @@ def load(
     max_variants: made for sizes, at most; those used least recently go. 0: 8.
     deterministic: equal inputs have bit-identical results from call to call. Raises UsageError together with "adaptive".
     specialize: sizes that variants are made for, in the calls that have them: "batch=exact,seq=div:8" or {"batch": "exact", "seq": "div:8"}.
+    strict_rounding: round float16 and bfloat16 after every operator, as PyTorch does operator by operator; nothing is computed in TF32.
     warm_up: ranges of sizes that are made ready before this returns, as by Model.warmup_ranges(): "batch=1..8..32" or {"batch": (1, 8, 32)}.
 
     Raises FileError, ModelError, UnsupportedError, UsageError, OutOfMemoryError, RunError; all are tessera.Error.
@@ -223,5 +225,6 @@ def load(
         deterministic,
         specialize if isinstance(specialize, str) else _assignments(specialize or {}),
         warm_up if isinstance(warm_up, str) else _ranges_text(warm_up or {}),
+        strict_rounding,
     )
     return Model(native, os.fsdecode(path))

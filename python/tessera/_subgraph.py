@@ -15,7 +15,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-from . import _library, _program
+from . import _library, _native, _program, _settings
 from ._errors import Error, OutOfMemoryError
 from ._options import Options, Statistics
 
@@ -53,16 +53,11 @@ class Subgraph:
         # pass saved, which lives on where the backward pass is to run again.
         self._own = bytes(len(inputs))
         self._own_and_saved: bytes | None = None
-        program = _program.write_program(inputs, nodes, outputs, constants)
-        weights = _program.host_values(constants)
-        threads = options.threads or torch.get_num_threads()
-        self.session = _library.open_program(name, _program.dumps(program.json), weights, str(device), threads, options.tf32,
-                                             options.deterministic or torch.are_deterministic_algorithms_enabled())
-        statistics.compiles += 1
-        kernels, cached = self.session.kernels
-        statistics.kernels += kernels
-        statistics.cached_kernels += cached
-        statistics.contained_failures += self.session.metrics()["contained_failures"]
+        self._cuda = device.type == "cuda"
+        settings = _settings.current(options, self._cuda)
+        self._threads = settings.threads if self._cuda else 0  # where the host does little, its number of threads is kept
+        self.session = self._open(settings)
+        self._sessions = {settings: self.session}
         # Of each input that is a tensor: position, order of its dimensions in memory, whether it is moved to the device.
         self._moved = [i for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].device != device]
         tensors = [(i, n.meta["val"]) for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
@@ -80,6 +75,23 @@ class Subgraph:
             self._stream = functools.partial(torch._C._cuda_getCurrentRawStream, index)  # as Inductor's programs have it
             # What lies between inputs and outputs comes from PyTorch's allocator, and goes back when the call returns.
             self._scratch = functools.partial(torch.empty, dtype=torch.uint8, device=torch.device("cuda", index))
+
+    def _open(self, settings: _settings.Settings) -> _native.Session:
+        program = _program.write_program(self.inputs, self.nodes, self.outputs, self.constants)
+        weights = _program.host_values(self.constants)
+        session = _library.open_program(self.name, _program.dumps(program.json), weights, str(self.device), settings)
+        self.statistics.compiles += 1
+        kernels, cached = session.kernels
+        self.statistics.kernels += kernels
+        self.statistics.cached_kernels += cached
+        self.statistics.contained_failures += session.metrics()["contained_failures"]
+        return session
+
+    def _session_now(self) -> _native.Session:
+        """The program as PyTorch's settings want it at the moment: Dynamo guards some of them, and none in a backward pass."""
+        settings = _settings.current(self.options, self._cuda, self._threads)
+        session = self._sessions.get(settings)
+        return session if session is not None else self._sessions.setdefault(settings, self._open(settings))
 
     def donate(self, own: Collection[Node], saved: Collection[Node]) -> None:
         """`own`: inputs that nothing else reads, now or later; `saved`: that nothing reads behind the backward pass."""
@@ -152,13 +164,14 @@ class Subgraph:
         """The program's call; once more where PyTorch's allocator keeps memory of the GPU that nothing uses."""
         stream = 0 if self._stream is None else self._stream()
         donated = self._donated()
+        session = self._session_now()
         try:
-            return self.session.call(given, self._make, stream, self._scratch, donated)
+            return session.call(given, self._make, stream, self._scratch, donated)
         except OutOfMemoryError as e:
             if self._stream is None or getattr(e, "inputs_overwritten", False) or torch.cuda.is_current_stream_capturing():
                 raise
             torch.cuda.empty_cache()
-            return self.session.call(given, self._make, stream, self._scratch, donated)
+            return session.call(given, self._make, stream, self._scratch, donated)
 
     def _failed_call(self, error: Exception, args: Sequence[Any]) -> list[torch.Tensor]:
         """A call that failed here: PyTorch computes it, and raises what is an error there.

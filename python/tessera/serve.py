@@ -190,6 +190,7 @@ def deployment(
     deterministic: bool = False,
     specialize: str | Mapping[str, str] | None = None,
     warm_up: str | Mapping[str, Sizes] | None = None,
+    strict_rounding: bool = False,
     max_batch: int = 1,
     batch_wait: float = 0.002,
     replicas: int | None = None,
@@ -199,8 +200,8 @@ def deployment(
 ) -> Any:
     """An application of Ray Serve that computes a model: what serve.run() takes.
 
-    path, device, threads, tf32, plan, memory_limit, policy, max_variants, deterministic, specialize, warm_up: as of tessera.load, in
-        each replica, which takes requests once it is warm.
+    path, device, threads, tf32, plan, memory_limit, policy, max_variants, deterministic, specialize, warm_up, strict_rounding: as of
+        tessera.load, in each replica, which takes requests once it is warm.
     max_batch: rows of requests that are computed together, at most; 1: each request by itself. More needs a batch dimension: one
         symbol that is dimension 0 of every input and output, and no other. Rows must not depend on each other.
     batch_wait: seconds that a request waits for others.
@@ -238,5 +239,6 @@ def deployment(
         "deterministic": deterministic,
         "specialize": specialize,
         "warm_up": warm_up,
+        "strict_rounding": strict_rounding,
     }
     return made.bind(os.path.abspath(path), model_options, max_batch)

@@ -8,8 +8,9 @@ namespace tessera::triton {
 namespace {
 
 constexpr const char* kFiles[] = {"model.tsr", "model.onnx", "model.pt2"};
-constexpr const char* kParameters[] = {"device", "threads",    "plan",         "tf32",          "tune_share",
-                                       "policy", "specialize", "max_variants", "deterministic", "warm_up"};
+constexpr const char* kParameters[] = {"device",        "threads",         "plan",       "tf32",
+                                       "tune_share",    "policy",          "specialize", "max_variants",
+                                       "deterministic", "strict_rounding", "warm_up"};
 
 struct DeleteMessage {
   void operator()(TRITONSERVER_Message* m) const { log_error(Error(TRITONSERVER_MessageDelete(m))); }
@@ -106,8 +107,7 @@ Error Model::session_on(const std::string& device, tessera_session*& session) {
   options.device = device.c_str();
   const std::string threads = parameter("threads"), share = parameter("tune_share"), tf32 = parameter("tf32"),
                     policy = parameter("policy"), specialize = parameter("specialize"),
-                    max_variants = parameter("max_variants"), deterministic = parameter("deterministic"),
-                    warm_up = parameter("warm_up");
+                    max_variants = parameter("max_variants"), warm_up = parameter("warm_up");
   std::string plan = parameter("plan");
   if (!threads.empty()) TESSERA_TRITON_TRY(read_number("threads", threads, options.threads));
   if (!share.empty()) TESSERA_TRITON_TRY(read_number("tune_share", share, options.tune_share));
@@ -115,9 +115,13 @@ Error Model::session_on(const std::string& device, tessera_session*& session) {
   if (!policy.empty()) options.policy = policy.c_str();
   if (!specialize.empty()) options.specialize = specialize.c_str();
   if (!max_variants.empty()) TESSERA_TRITON_TRY(read_number("max_variants", max_variants, options.max_variants));
-  if (!deterministic.empty() && deterministic != "true" && deterministic != "false")
-    return invalid("the parameter 'deterministic' is '" + deterministic + "', and has to be true or false");
-  options.deterministic = deterministic == "true" ? 1 : 0;
+  for (const auto& [key, value] :
+       {std::pair("deterministic", &options.deterministic), std::pair("strict_rounding", &options.strict_rounding)}) {
+    const std::string given = parameter(key);
+    if (!given.empty() && given != "true" && given != "false")
+      return invalid("the parameter '" + std::string(key) + "' is '" + given + "', and has to be true or false");
+    *value = given == "true" ? 1 : 0;
+  }
   if (!warm_up.empty()) options.ranges = warm_up.c_str();
   if (!plan.empty()) {
     if (!plan.starts_with('/')) plan = folder_ + "/" + plan;

@@ -63,7 +63,7 @@ class Files(unittest.TestCase):
             (tessera.ModelError, text, {}, "text.pt2"),
             (tessera.UnsupportedError, unknown, {}, "Foo"),
             (tessera.UsageError, path, {"device": "tpu"}, "auto, cpu, cuda or cuda:N"),
-            (tessera.UsageError, path, {"tf32": "never"}, '"off", "conv" or "all"'),
+            (tessera.UsageError, path, {"tf32": "never"}, 'one of off, conv, matmul, all'),
             (tessera.UsageError, path, {"threads": -1}, "-1 threads"),
         )
         for kind, file, options, part in cases:

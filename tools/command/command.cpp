@@ -64,7 +64,7 @@ void add_plan_options(Subcommand& sub, ModelOptions& o) {
   sub.flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison").only_compiles(o.compiles);
   sub.flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator").only_compiles(o.compiles);
   sub.option("--tf32", o.tf32, "f32 operations on a GPU that may round their operands to TF32; --strict-rounding: off")
-      .one_of({"off", "conv", "all"})
+      .one_of({kTf32Names.begin(), kTf32Names.end()})
       .show_default()
       .only_compiles(o.compiles);
   sub.option("--disable-pass", o.disabled_passes,

@@ -65,9 +65,7 @@ CLI::Option* between(CLI::Option* option, T low, T high) {
 
 } // namespace
 
-Option& Option::one_of(std::initializer_list<const char*> values) {
-  return member(option_, {values.begin(), values.end()}), *this;
-}
+Option& Option::one_of(const std::vector<std::string>& values) { return member(option_, values), *this; }
 Option& Option::one_of(std::initializer_list<int> values) {
   std::vector<std::string> known;
   for (int v : values) known.push_back(std::to_string(v));

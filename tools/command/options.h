@@ -27,7 +27,7 @@ public:
   Option& show_default();
   Option& one_at_a_time(); // repeatable, one value each time: what follows the value is no other one
   Option& pairs();         // repeatable, two values each time
-  Option& one_of(std::initializer_list<const char*> values);
+  Option& one_of(const std::vector<std::string>& values);
   Option& one_of(std::initializer_list<int> values);
   Option& range(int low, int high);
   Option& range(double low, double high);

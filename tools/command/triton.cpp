@@ -46,7 +46,7 @@ Status check_options(const TritonCommand& o) {
   std::vector<std::string> given = o.model.compiles;
   std::erase_if(given, [](const std::string& n) {
     return n == "--plan" || n == "--tf32" || n == "--tune-share" || n == "--policy" || n == "--specialize" ||
-           n == "--max-variants";
+           n == "--max-variants" || n == "--strict-rounding";
   });
   if (!o.model.shapes.empty()) given.emplace_back("--shape");
   if (!o.model.arch.empty()) given.emplace_back("--arch");
@@ -145,6 +145,7 @@ std::map<std::string, std::string> parameters_of(const TritonCommand& o) {
   if (!o.model.warm_up.empty()) out["warm_up"] = joined(o.model.warm_up);
   if (o.model.max_variants != ModelOptions().max_variants) out["max_variants"] = std::to_string(o.model.max_variants);
   if (o.model.deterministic) out["deterministic"] = "true";
+  if (o.model.strict_rounding && !o.compile) out["strict_rounding"] = "true";
   return out;
 }
 

@@ -128,8 +128,9 @@ Result<bool> round_to_tf32(Graph& graph, const CudaLibraries& libraries) {
       changed = true;
     }
   };
-  if (libraries.tf32 != Tf32::Off) mark(Structured::Conv);
-  if (libraries.tf32 == Tf32::All) mark(Structured::Matmul);
+  const Tf32 tf32 = libraries.tf32;
+  if (tf32 == Tf32::Conv || tf32 == Tf32::All) mark(Structured::Conv);
+  if (tf32 == Tf32::Matmul || tf32 == Tf32::All) mark(Structured::Matmul);
   return changed;
 }
 

@@ -23,7 +23,7 @@ struct CudaRewriting {
 }
 
 // ---- graph passes; each returns whether it changed the graph. convolutions.cpp:
-// Marks f32 convolutions, and with Tf32::All products, whose operands may be rounded.
+// Marks f32 convolutions and products whose operands may be rounded.
 [[nodiscard]] Result<bool> round_to_tf32(Graph& graph, const CudaLibraries& libraries);
 // A channels-last convolution with kernel 1, stride 1 and no pads becomes a product of pixels and weights, for
 // cuBLASLt.

@@ -1,4 +1,5 @@
 #include "codegen/schedule/lower/loop_walk.h"
+#include <algorithm>
 #include <array>
 
 namespace tessera::loops {
@@ -38,7 +39,7 @@ std::vector<Phase> Walk::phases(const Range& range) {
 }
 
 Values Walk::walk(const Phase& phase, const SymExpr& axis, V end, Values carried,
-                  const std::function<Values(Values)>& body) {
+                  const std::function<Values(Values)>& body, const std::vector<bool>& sums) {
   auto step = [&](V base, Values c) {
     sizes_.bind_tile(axis, base, phase.lanes);
     c_.mask = phase.masked ? b_.scalar(ScalarOp::Lt, std::array{sizes_.number(axis), end}) : -1;
@@ -48,7 +49,38 @@ Values Walk::walk(const Phase& phase, const SymExpr& axis, V end, Values carried
     return next;
   };
   if (phase.only) return memo_.scoped([&] { return step(sizes_.number(*phase.only), std::move(carried)); });
-  return loop(phase.from, phase.to, phase.lanes, std::move(carried), step);
+  const auto at = std::find_if(d_.axes.begin(), d_.axes.end(), [&](const Axis& a) { return a.var == axis; });
+  return summing_loop(phase.from, phase.to, phase.lanes, at->extent, std::move(carried), sums, step);
+}
+
+Values Walk::summing_loop(V from, V to, int64_t step, const SymExpr& extent, Values carried,
+                          const std::vector<bool>& sums, const std::function<Values(V, Values)>& body) {
+  constexpr int64_t kBlock = 64; // steps
+  if (std::find(sums.begin(), sums.end(), true) == sums.end() || d_.env.range(extent).hi / step <= kBlock)
+    return loop(from, to, step, std::move(carried), body);
+  auto each = [&](Values values, const std::function<V(V)>& f) {
+    for (size_t i = 0; i < values.size(); ++i)
+      if (sums[i]) values[i] = f(values[i]);
+    return values;
+  };
+  const Values narrow = carried; // for the types
+  auto total = [&](V v) { return b_.cast(v, DType::F64); };
+  carried = loop(from, to, step * kBlock, each(std::move(carried), total), [&](V i, const Values& totals) {
+    const V end = op(ScalarOp::Min, op(ScalarOp::Add, i, sizes_.constant(step * kBlock)), to);
+    Values block = totals;
+    for (size_t k = 0; k < block.size(); ++k)
+      if (sums[k]) {
+        const tile::Type& type = b_.kernel().type(narrow[k]);
+        block[k] = splat(b_.const_f(type.dtype, 0), type.is_tile() ? type.shape[0] : 1);
+      }
+    block = each(loop(i, end, step, std::move(block), body), total);
+    for (size_t k = 0; k < block.size(); ++k)
+      if (sums[k]) block[k] = b_.scalar(ScalarOp::Add, std::array{totals[k], block[k]});
+    return block;
+  });
+  for (size_t i = 0; i < carried.size(); ++i)
+    if (sums[i]) carried[i] = b_.cast(carried[i], b_.kernel().type(narrow[i]).dtype);
+  return carried;
 }
 
 Values Walk::loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body) {

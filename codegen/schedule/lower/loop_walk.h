@@ -23,9 +23,14 @@ class Walk final : Part {
 public:
   explicit Walk(Context& context) : Part(context) {}
   [[nodiscard]] std::vector<Phase> phases(const Range& range);
-  Values walk(const Phase& phase, const SymExpr& axis, V end, Values carried,
-              const std::function<Values(Values)>& body);
+  // `sums`: which carried values the body adds to; none if empty.
+  Values walk(const Phase& phase, const SymExpr& axis, V end, Values carried, const std::function<Values(Values)>& body,
+              const std::vector<bool>& sums = {});
   Values loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body);
+  // The same, `extent` at most from `from` to `to`. Sums are taken by blocks of steps, so that their error does not grow
+  // with the number of steps.
+  Values summing_loop(V from, V to, int64_t step, const SymExpr& extent, Values carried, const std::vector<bool>& sums,
+                      const std::function<Values(V, Values)>& body);
 };
 
 } // namespace tessera::loops

@@ -16,6 +16,15 @@ Values Folding::identities(const Stage& stage, int lanes) {
   return list;
 }
 
+std::vector<bool> Folding::sums(const Stage& stage) const {
+  std::vector<bool> out;
+  for (ScalarId r : stage.reduces) {
+    out.push_back(node(r).reduce == ReduceKind::Sum && is_float(fold_dtype(nest_, r)));
+    if (is_arg(r)) out.push_back(false);
+  }
+  return out;
+}
+
 V Folding::better(ScalarId r, V v, V i, V best, V best_i) { return arg_replaces(b_, node(r), v, i, best, best_i); }
 
 Values Folding::accumulate(ScalarId r, std::span<const V> acc) {

@@ -84,15 +84,25 @@ Values OnlineRows::accumulate_online(const Fold& fold, const Values& sums, const
 Values OnlineRows::online_chunk(size_t s, const Fold& fold, const Phase& chunk, V row_end, Values state) {
   const Stage& stage = stages_.stages[s];
   const SymExpr& along = tile_axis().var;
-  Values moved = walk_.walk(chunk, along, row_end, state, [&](Values acc) {
-    Values stored;
-    for (ScalarId k : stage.caches) scalars_.value(k);
-    for (size_t i : stage.stores) stored.push_back(scalars_.value(nest_.stores[i].scalar));
-    acc = accumulate_references(fold, acc);
-    for (ScalarId k : stage.caches) scalars_.cache(k);
-    for (size_t i = 0; i < stored.size(); ++i) scalars_.store(stage.stores[i], stored[i]);
-    return acc;
-  });
+  std::vector<bool> adds(state.size());
+  for (const FoldState::Part& p : fold.state().parts) {
+    const bool online = fold.online(p).kind != OnlineSum::Kind::None;
+    const auto at = static_cast<size_t>(online ? p.reference : p.first);
+    adds[at] = (online ? reference_kind(fold.online(p)) : node(p.reduce).reduce) == ReduceKind::Sum &&
+               is_float(fold.state().dtypes[at]);
+  }
+  Values moved = walk_.walk(
+      chunk, along, row_end, state,
+      [&](Values acc) {
+        Values stored;
+        for (ScalarId k : stage.caches) scalars_.value(k);
+        for (size_t i : stage.stores) stored.push_back(scalars_.value(nest_.stores[i].scalar));
+        acc = accumulate_references(fold, acc);
+        for (ScalarId k : stage.caches) scalars_.cache(k);
+        for (size_t i = 0; i < stored.size(); ++i) scalars_.store(stage.stores[i], stored[i]);
+        return acc;
+      },
+      adds);
   auto count = [&](const Values& of) {
     return fold.state().count < 0 ? -1 : of[static_cast<size_t>(fold.state().count)];
   };
@@ -105,11 +115,14 @@ Values OnlineRows::online_chunk(size_t s, const Fold& fold, const Phase& chunk, 
     about.push_back(to);
   }
   if (sums.empty()) return moved;
-  sums = walk_.walk(chunk, along, row_end, sums, [&](Values acc) {
-    Values next = accumulate_online(fold, acc, about);
-    if (c_.mask < 0) prefetches_.next_chunk(s);
-    return next;
-  });
+  sums = walk_.walk(
+      chunk, along, row_end, sums,
+      [&](Values acc) {
+        Values next = accumulate_online(fold, acc, about);
+        if (c_.mask < 0) prefetches_.next_chunk(s);
+        return next;
+      },
+      std::vector<bool>(sums.size(), true));
   size_t i = 0;
   for (const FoldState::Part& p : fold.state().parts)
     if (fold.online(p).kind != OnlineSum::Kind::None) moved[static_cast<size_t>(p.first)] = sums[i++];

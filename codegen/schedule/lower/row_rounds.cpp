@@ -33,16 +33,17 @@ void Rounds::rounds() {
 }
 
 // Loops over all row axes but the last one of c_.row_axes (RowLoop) or over all of them (ColumnLoop).
-Values Rounds::row_axes_loop(size_t k, Values carried, const std::function<Values(Values)>& innermost,
+Values Rounds::row_axes_loop(size_t k, Values carried, const std::vector<bool>& sums,
+                             const std::function<Values(Values)>& innermost,
                              const std::optional<std::pair<V, V>>& share) {
   size_t count = c_.row_axes.size() - (is_row_loop() ? 1 : 0);
   if (k == count) return innermost(std::move(carried));
   const Axis& a = axis(c_.row_axes[k]);
   const bool shared = k == 0 && share;
   V from = shared ? share->first : sizes_.number(0), to = shared ? share->second : sizes_.number(a.extent);
-  return walk_.loop(from, to, 1, std::move(carried), [&](V i, Values c) {
+  return walk_.summing_loop(from, to, 1, a.extent, std::move(carried), sums, [&](V i, Values c) {
     sizes_.bind(a.var, i);
-    return row_axes_loop(k + 1, std::move(c), innermost, share);
+    return row_axes_loop(k + 1, std::move(c), sums, innermost, share);
   });
 }
 
@@ -61,14 +62,18 @@ void Rounds::row_round(size_t s) {
     carried.insert(carried.end(), id.begin(), id.end());
   }
   size_t each = widths.empty() ? 0 : carried.size() / widths.size();
+  const std::vector<bool> of_group = folding_.sums(stage);
+  std::vector<bool> sums;
+  for (size_t g = 0; g < widths.size(); ++g) sums.insert(sums.end(), of_group.begin(), of_group.end());
   carried = row_axes_loop(
-      0, std::move(carried),
+      0, std::move(carried), sums,
       [&](Values c) {
         // Bounds are emitted again: the first ones may be in a scope that has ended.
         for (const Phase& p : walk_.phases(range)) {
           size_t group = static_cast<size_t>(std::find(widths.begin(), widths.end(), p.lanes) - widths.begin()) * each;
           Values part(c.begin() + static_cast<int64_t>(group), c.begin() + static_cast<int64_t>(group + each));
-          part = walk_.walk(p, a.var, range.to, std::move(part), [&](Values acc) { return body(s, std::move(acc)); });
+          part = walk_.walk(
+              p, a.var, range.to, std::move(part), [&](Values acc) { return body(s, std::move(acc)); }, of_group);
           std::copy(part.begin(), part.end(), c.begin() + static_cast<int64_t>(group));
         }
         return c;
@@ -83,7 +88,7 @@ void Rounds::row_round(size_t s) {
 
 Values Rounds::column_points(size_t s, std::optional<std::pair<V, V>> share) {
   return row_axes_loop(
-      0, folding_.identities(stages_.stages[s], sizes_.lanes()),
+      0, folding_.identities(stages_.stages[s], sizes_.lanes()), folding_.sums(stages_.stages[s]),
       [&](Values acc) { return memo_.scoped([&] { return body(s, std::move(acc)); }); }, share);
 }
 

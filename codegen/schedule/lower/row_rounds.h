@@ -47,8 +47,8 @@ public:
 
 private:
   void row_round(size_t s);
-  Values row_axes_loop(size_t k, Values carried, const std::function<Values(Values)>& innermost,
-                       const std::optional<std::pair<V, V>>& share);
+  Values row_axes_loop(size_t k, Values carried, const std::vector<bool>& sums,
+                       const std::function<Values(Values)>& innermost, const std::optional<std::pair<V, V>>& share);
   Values body(size_t s, Values accumulators);
 
   Scalars& scalars_;
