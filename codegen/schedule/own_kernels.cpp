@@ -64,18 +64,20 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
   V width = b.param("inner", {tile::Type::Kind::Data, DType::I64, {}});
   V blocks = b.param("inner_blocks", {tile::Type::Kind::Data, DType::I64, {}});
   V zero = b.const_i(DType::I64, 0), one = b.const_i(DType::I64, 1), step = b.const_i(DType::I64, lanes);
+  // What is carried is rounded once for each tile and element it is carried over: f32 would lose more with each.
+  const DType carries = compute == DType::F32 ? DType::F64 : compute;
   V identity = is_float(compute) ? b.const_f(compute, product ? 1 : 0) : b.const_i(compute, product ? 1 : 0);
   V program = b.program_id(0);
   bool rows = inner.is_const(1);
   if (rows) {
     V base = op(b, ScalarOp::Mul, program, extent), last = op(b, ScalarOp::Sub, extent, one);
-    b.for_loop(zero, extent, step, {identity}, [&](V i, std::span<const V> carried) -> std::vector<V> {
+    b.for_loop(zero, extent, step, {b.cast(identity, carries)}, [&](V i, std::span<const V> carried) -> std::vector<V> {
       V j = op(b, ScalarOp::Add, b.range(lanes), i);
       V mask = op(b, ScalarOp::Lt, j, extent);
       V at = op(b, ScalarOp::Add, reverse ? op(b, ScalarOp::Sub, last, j) : j, base);
       V v = b.scalar(ScalarOp::Select,
                      std::array{mask, b.cast(b.load(x, at, mask), compute), b.broadcast(identity, {lanes})});
-      V running = op(b, fold, b.scan(product ? ReduceKind::Prod : ReduceKind::Sum, v, 0), carried[0]);
+      V running = op(b, fold, b.scan(product ? ReduceKind::Prod : ReduceKind::Sum, v, 0), b.cast(carried[0], compute));
       if (!exclusive)
         b.store(y, at, b.cast(running, type.dtype), mask);
       else { // element j + 1 gets the value up to j; the first one is the identity
@@ -84,7 +86,8 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
         V to = op(b, ScalarOp::Add, reverse ? op(b, ScalarOp::Sub, last, next) : next, base);
         b.store(y, to, b.cast(running, type.dtype), inside);
       }
-      return {op(b, fold, b.reduce(product ? ReduceKind::Prod : ReduceKind::Sum, v, 0), carried[0])};
+      V all = b.reduce(product ? ReduceKind::Prod : ReduceKind::Sum, v, 0);
+      return {op(b, fold, b.cast(all, carries), carried[0])};
     });
     if (exclusive)
       b.store(y, op(b, ScalarOp::Add, base, reverse ? last : zero), b.cast(identity, type.dtype),
@@ -94,11 +97,11 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
     V c = op(b, ScalarOp::Add, b.range(lanes), op(b, ScalarOp::Mul, block, step));
     V mask = op(b, ScalarOp::Lt, c, width);
     V base = op(b, ScalarOp::Mul, row, extent), last = op(b, ScalarOp::Sub, extent, one);
-    b.for_loop(zero, extent, one, {b.broadcast(identity, {lanes})},
+    b.for_loop(zero, extent, one, {b.broadcast(b.cast(identity, carries), {lanes})},
                [&](V i, std::span<const V> carried) -> std::vector<V> {
                  V j = reverse ? op(b, ScalarOp::Sub, last, i) : i;
                  V at = op(b, ScalarOp::Add, c, op(b, ScalarOp::Mul, op(b, ScalarOp::Add, base, j), width));
-                 V running = op(b, fold, carried[0], b.cast(b.load(x, at, mask), compute));
+                 V running = op(b, fold, carried[0], b.cast(b.cast(b.load(x, at, mask), compute), carries));
                  b.store(y, at, b.cast(exclusive ? carried[0] : running, type.dtype), mask);
                  return {running};
                });

@@ -50,13 +50,22 @@ Values Walk::walk(const Phase& phase, const SymExpr& axis, V end, Values carried
   };
   if (phase.only) return memo_.scoped([&] { return step(sizes_.number(*phase.only), std::move(carried)); });
   const auto at = std::find_if(d_.axes.begin(), d_.axes.end(), [&](const Axis& a) { return a.var == axis; });
-  return summing_loop(phase.from, phase.to, phase.lanes, at->extent, std::move(carried), sums, step);
+  return summing_loop(phase.from, phase.to, phase.lanes, at->extent, 1, std::move(carried), sums, step);
 }
 
-Values Walk::summing_loop(V from, V to, int64_t step, const SymExpr& extent, Values carried,
+namespace {
+constexpr int64_t kBlock = 64; // additions
+}
+
+int64_t Walk::additions(const SymExpr& extent, int64_t step, int64_t adds) const {
+  const int64_t steps = (std::max<int64_t>(d_.env.range(extent).hi, 1) - 1) / step + 1;
+  return steps <= kBlock / adds ? steps * adds : 1;
+}
+
+Values Walk::summing_loop(V from, V to, int64_t step, const SymExpr& extent, int64_t adds, Values carried,
                           const std::vector<bool>& sums, const std::function<Values(V, Values)>& body) {
-  constexpr int64_t kBlock = 64; // steps
-  if (std::find(sums.begin(), sums.end(), true) == sums.end() || d_.env.range(extent).hi / step <= kBlock)
+  const int64_t steps = std::max<int64_t>(1, kBlock / adds); // of a block
+  if (std::find(sums.begin(), sums.end(), true) == sums.end() || d_.env.range(extent).hi / step <= kBlock / adds)
     return loop(from, to, step, std::move(carried), body);
   auto each = [&](Values values, const std::function<V(V)>& f) {
     for (size_t i = 0; i < values.size(); ++i)
@@ -65,8 +74,8 @@ Values Walk::summing_loop(V from, V to, int64_t step, const SymExpr& extent, Val
   };
   const Values narrow = carried; // for the types
   auto total = [&](V v) { return b_.cast(v, DType::F64); };
-  carried = loop(from, to, step * kBlock, each(std::move(carried), total), [&](V i, const Values& totals) {
-    const V end = op(ScalarOp::Min, op(ScalarOp::Add, i, sizes_.constant(step * kBlock)), to);
+  carried = loop(from, to, step * steps, each(std::move(carried), total), [&](V i, const Values& totals) {
+    const V end = op(ScalarOp::Min, op(ScalarOp::Add, i, sizes_.constant(step * steps)), to);
     Values block = totals;
     for (size_t k = 0; k < block.size(); ++k)
       if (sums[k]) {

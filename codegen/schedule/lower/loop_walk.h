@@ -27,10 +27,12 @@ public:
   Values walk(const Phase& phase, const SymExpr& axis, V end, Values carried, const std::function<Values(Values)>& body,
               const std::vector<bool>& sums = {});
   Values loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body);
-  // The same, `extent` at most from `from` to `to`. Sums are taken by blocks of steps, so that their error does not grow
-  // with the number of steps.
-  Values summing_loop(V from, V to, int64_t step, const SymExpr& extent, Values carried, const std::vector<bool>& sums,
-                      const std::function<Values(V, Values)>& body);
+  // The same, `extent` at most from `from` to `to`, a step adding `adds` times. Sums are taken by blocks of steps, so that
+  // their error does not grow with the number of steps.
+  Values summing_loop(V from, V to, int64_t step, const SymExpr& extent, int64_t adds, Values carried,
+                      const std::vector<bool>& sums, const std::function<Values(V, Values)>& body);
+  // Additions of such a loop that follow one another, at most.
+  [[nodiscard]] int64_t additions(const SymExpr& extent, int64_t step, int64_t adds) const;
 };
 
 } // namespace tessera::loops

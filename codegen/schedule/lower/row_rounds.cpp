@@ -41,7 +41,10 @@ Values Rounds::row_axes_loop(size_t k, Values carried, const std::vector<bool>& 
   const Axis& a = axis(c_.row_axes[k]);
   const bool shared = k == 0 && share;
   V from = shared ? share->first : sizes_.number(0), to = shared ? share->second : sizes_.number(a.extent);
-  return walk_.summing_loop(from, to, 1, a.extent, std::move(carried), sums, [&](V i, Values c) {
+  int64_t adds = 1;
+  if (is_row_loop()) adds = walk_.additions(tile_axis().extent, c_.wide, 1);
+  for (size_t inner = count; --inner > k;) adds = walk_.additions(axis(c_.row_axes[inner]).extent, 1, adds);
+  return walk_.summing_loop(from, to, 1, a.extent, adds, std::move(carried), sums, [&](V i, Values c) {
     sizes_.bind(a.var, i);
     return row_axes_loop(k + 1, std::move(c), sums, innermost, share);
   });
