@@ -184,7 +184,7 @@ ScalarId Expander::through(ScalarId scalar, DType storage) {
   return nest_.dag.cast(nest_.dag.cast(scalar, storage), compute_dtype(storage));
 }
 
-// Rounds to the storage dtype and back. f16 and bf16 only when the model asks for it, or every operator has to round as
+// Rounds to the storage dtype and back. f16 and bf16 only where the model requests it, or every operator has to round as
 // if it were alone; smaller floats always: a quantisation is meant by them.
 ScalarId Expander::rounded(ScalarId scalar, ValueId value) {
   DType storage = graph_.type(value).dtype;

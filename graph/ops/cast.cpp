@@ -83,7 +83,7 @@ OpDef cast_record() {
   def.summary = "x in another dtype: floats to integers truncate and saturate, integers wrap, floats round to even";
   def.aten = {"_to_copy"};
   def.operands = {{"x", TypeSet::NumericOrBool}};
-  // rounds: the model asks for it, so a kernel rounds x and the result to their dtypes. Other casts are between the dtypes
+  // rounds: the model requests it, so a kernel rounds x and the result to their dtypes. Other casts are between the dtypes
   // that values have in memory and those that kernels compute in.
   def.attributes = {{"to", AttrKind::Type, true}, {"rounds", AttrKind::Int}};
   def.infer = infer_cast;

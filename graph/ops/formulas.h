@@ -34,7 +34,7 @@ inline ValueId sigmoid(B& b, ValueId x) { return b.op1("sigmoid", x); }
 inline ValueId floor(B& b, ValueId x) { return b.op1("floor", x); }
 ValueId select(B& b, ValueId condition, const B::Arg& x, const B::Arg& y); // one of x and y is a value
 ValueId cast(B& b, ValueId x, DType to);                                   // x itself when it is of that dtype
-ValueId model_cast(B& b, ValueId x, DType to); // one that the model asks for: what the dtypes cannot hold is lost
+ValueId model_cast(B& b, ValueId x, DType to); // one that the model requests: what the dtypes cannot hold is lost
 // x as f32 when it is a smaller float (f16, bf16, fp8): sums and exponentials are taken in f32.
 inline ValueId widen(B& b, ValueId x) { return cast(b, x, compute_dtype(b.dtype(x))); }
 

@@ -10,6 +10,8 @@ import tessera  # noqa: F401
 
 logging.getLogger("tessera").setLevel(logging.ERROR)
 
+# Equal elements may all be rounded in one direction: 64 additions of each of three levels.
+MOST = 4e-6
 # A quarter of the seeds also means a quarter of the longest sums.
 LONGEST = 60_000_000 if int(os.environ.get("TESSERA_TEST_SEEDS", "100")) >= 100 else 15_000_000
 
@@ -38,26 +40,26 @@ class Sums(unittest.TestCase):
 
     def test_sums_of_all(self):
         for n in (1, 63, 4095, 4096, 4097, 65537, 1_000_001, LONGEST):
-            self.check(lambda x: x.sum(), (n,), 1e-6)
-        self.check(lambda x: x.sum(), (LONGEST + 3,), 1e-6, ("constant",), (False,))
+            self.check(lambda x: x.sum(), (n,), MOST)
+        self.check(lambda x: x.sum(), (LONGEST + 3,), MOST, ("constant",), (False,))
 
     def test_means_and_norms(self):
         for f in (torch.mean, torch.linalg.vector_norm, lambda x: x.square().sum(), lambda x: x.abs().sum(), lambda x: x.logsumexp(0)):
-            self.check(f, (4_000_001,), 1e-6, ("constant", "one sign"))
+            self.check(f, (4_000_001,), MOST, ("constant", "one sign"))
 
     def test_several_axes(self):
-        self.check(lambda x: x.mean((1, 2)), (3, 1080, 1920), 1e-6)
-        self.check(lambda x: x.sum((0, 2)), (400_000, 3, 16), 1e-6)
-        self.check(lambda x: x.sum(0), (2_000_000, 5), 1e-6)
-        self.check(lambda x: x.mean((0, 2, 3)), (64, 3, 129, 129), 1e-6)
+        self.check(lambda x: x.mean((1, 2)), (3, 1080, 1920), MOST)
+        self.check(lambda x: x.sum((0, 2)), (400_000, 3, 16), MOST)
+        self.check(lambda x: x.sum(0), (2_000_000, 5), MOST)
+        self.check(lambda x: x.mean((0, 2, 3)), (64, 3, 129, 129), MOST)
 
     def test_variance(self):
-        self.check(lambda x: x.var(), (LONGEST // 4,), 5e-6, ("one sign",))
-        self.check(lambda x: x.var((0, 2, 3)), (50, 31, 31, 129), 2e-6, ("one sign",))
+        self.check(lambda x: x.var(), (LONGEST // 4,), 2 * MOST, ("one sign",))
+        self.check(lambda x: x.var((0, 2, 3)), (50, 31, 31, 129), MOST, ("one sign",))
 
     def test_running_sums(self):
-        self.check(lambda x: x.cumsum(0), (4_000_001,), 1e-6, ("constant", "one sign"))
-        self.check(lambda x: x.cumsum(0), (300_001, 9), 1e-6, ("constant", "one sign"))
+        self.check(lambda x: x.cumsum(0), (4_000_001,), MOST, ("constant", "one sign"))
+        self.check(lambda x: x.cumsum(0), (300_001, 9), MOST, ("constant", "one sign"))
 
     def test_infinities_and_nan_stay(self):
         x = torch.ones(2_000_000)

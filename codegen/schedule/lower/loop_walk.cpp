@@ -50,46 +50,56 @@ Values Walk::walk(const Phase& phase, const SymExpr& axis, V end, Values carried
   };
   if (phase.only) return memo_.scoped([&] { return step(sizes_.number(*phase.only), std::move(carried)); });
   const auto at = std::find_if(d_.axes.begin(), d_.axes.end(), [&](const Axis& a) { return a.var == axis; });
+  // What the full tiles leave over are a few steps.
+  if (phase.masked || phase.lanes < c_.wide) return loop(phase.from, phase.to, phase.lanes, std::move(carried), step);
   return summing_loop(phase.from, phase.to, phase.lanes, at->extent, 1, std::move(carried), sums, step);
 }
 
 namespace {
 constexpr int64_t kBlock = 64; // additions
-}
+constexpr int kLevels = 3;
+} // namespace
 
 int64_t Walk::additions(const SymExpr& extent, int64_t step, int64_t adds) const {
   const int64_t steps = (std::max<int64_t>(d_.env.range(extent).hi, 1) - 1) / step + 1;
   return steps <= kBlock / adds ? steps * adds : 1;
 }
 
-Values Walk::summing_loop(V from, V to, int64_t step, const SymExpr& extent, int64_t adds, Values carried,
-                          const std::vector<bool>& sums, const std::function<Values(V, Values)>& body) {
-  const int64_t steps = std::max<int64_t>(1, kBlock / adds); // of a block
-  if (std::find(sums.begin(), sums.end(), true) == sums.end() || d_.env.range(extent).hi / step <= kBlock / adds)
-    return loop(from, to, step, std::move(carried), body);
-  auto each = [&](Values values, const std::function<V(V)>& f) {
-    for (size_t i = 0; i < values.size(); ++i)
-      if (sums[i]) values[i] = f(values[i]);
-    return values;
-  };
-  const Values narrow = carried; // for the types
-  auto total = [&](V v) { return b_.cast(v, DType::F64); };
-  carried = loop(from, to, step * steps, each(std::move(carried), total), [&](V i, const Values& totals) {
-    const V end = op(ScalarOp::Min, op(ScalarOp::Add, i, sizes_.constant(step * steps)), to);
+// Sums of `level` levels of blocks: one of the lowest has `steps` steps, one of the next kBlock of these.
+Values Walk::blocks(V from, V to, int64_t step, int64_t steps, int level, Values carried, const std::vector<bool>& sums,
+                    const std::function<Values(V, Values)>& body) {
+  if (level == 0) return loop(from, to, step, std::move(carried), body);
+  int64_t stride = step * steps;
+  for (int l = 1; l < level; ++l) stride *= kBlock;
+  return loop(from, to, stride, std::move(carried), [&](V i, const Values& totals) {
     Values block = totals;
     for (size_t k = 0; k < block.size(); ++k)
       if (sums[k]) {
-        const tile::Type& type = b_.kernel().type(narrow[k]);
+        const tile::Type& type = b_.kernel().type(totals[k]);
         block[k] = splat(b_.const_f(type.dtype, 0), type.is_tile() ? type.shape[0] : 1);
       }
-    block = each(loop(i, end, step, std::move(block), body), total);
+    const V end = op(ScalarOp::Min, op(ScalarOp::Add, i, sizes_.constant(stride)), to);
+    block = blocks(i, end, step, steps, level - 1, std::move(block), sums, body);
     for (size_t k = 0; k < block.size(); ++k)
       if (sums[k]) block[k] = b_.scalar(ScalarOp::Add, std::array{totals[k], block[k]});
     return block;
   });
-  for (size_t i = 0; i < carried.size(); ++i)
-    if (sums[i]) carried[i] = b_.cast(carried[i], b_.kernel().type(narrow[i]).dtype);
-  return carried;
+}
+
+Values Walk::summing_loop(V from, V to, int64_t step, const SymExpr& extent, int64_t adds, Values carried,
+                          const std::vector<bool>& sums, const std::function<Values(V, Values)>& body) {
+  const int64_t steps = std::max<int64_t>(1, kBlock / adds), block = steps * step;
+  const SymRange length = d_.env.range(extent);
+  int level = 0;
+  for (int64_t most = length.hi / block; most > 0 && level < kLevels; most /= kBlock) ++level;
+  if (level == 0 || std::find(sums.begin(), sums.end(), true) == sums.end())
+    return loop(from, to, step, std::move(carried), body);
+  auto all = [&] { return blocks(from, to, step, steps, level, carried, sums, body); };
+  if (adds > 1 || length.lo > block) return all();
+  const V is_short = op(ScalarOp::Le, op(ScalarOp::Sub, to, from), sizes_.constant(block));
+  return b_.if_else(
+      is_short, [&] { return memo_.scoped([&] { return loop(from, to, step, carried, body); }); },
+      [&] { return memo_.scoped(all); });
 }
 
 Values Walk::loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body) {

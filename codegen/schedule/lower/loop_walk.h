@@ -33,6 +33,10 @@ public:
                       const std::vector<bool>& sums, const std::function<Values(V, Values)>& body);
   // Additions of such a loop that follow one another, at most.
   [[nodiscard]] int64_t additions(const SymExpr& extent, int64_t step, int64_t adds) const;
+
+private:
+  Values blocks(V from, V to, int64_t step, int64_t steps, int level, Values carried, const std::vector<bool>& sums,
+                const std::function<Values(V, Values)>& body);
 };
 
 } // namespace tessera::loops
