@@ -37,6 +37,8 @@ constexpr std::array kCodes = {
     ErrorCodeInfo{ErrorCode::ParseError, "TES-3010", "parse-error", 4, "a text form does not parse"},
     ErrorCodeInfo{ErrorCode::CorruptFile, "TES-3011", "corrupt-file", 4,
                   "an executable or cache file is damaged or of another version"},
+    ErrorCodeInfo{ErrorCode::EarlierCall, "TES-3012", "earlier-call", 4,
+                  "an input of an earlier call on the device is wrong, as an index out of range"},
     ErrorCodeInfo{ErrorCode::OutOfMemory, "TES-4001", "out-of-memory", 5, "memory is exhausted"},
     ErrorCodeInfo{ErrorCode::DeviceError, "TES-4002", "device-error", 5, "a call of the device or of a library failed"},
     ErrorCodeInfo{ErrorCode::CodegenError, "TES-4003", "codegen-error", 5,

@@ -30,6 +30,7 @@ enum class ErrorCode {
   GuardFailed,    // a required guard (contract of the model) does not hold for these inputs
   ParseError,     // one of our text formats, with line and column
   CorruptFile,    // an executable or cache file of ours that is damaged or of another version
+  EarlierCall,    // an input of an earlier call, which had returned before the device found it: an index out of range
   // failed while running (exit 5)
   OutOfMemory,
   DeviceError,  // a device or library call failed

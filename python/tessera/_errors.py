@@ -102,6 +102,7 @@ _KINDS: dict[str, type[Error]] = {
     "missing-input": InputTypeError,
     "bad-input": InputError,
     "guard-failed": InputError,
+    "earlier-call": InputError,
     "unsupported-op": UnsupportedError,
     "unsupported-type": UnsupportedError,
     "unsupported-feature": UnsupportedError,

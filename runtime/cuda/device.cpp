@@ -519,6 +519,7 @@ private:
     TESSERA_TRY(pending_.wait());
     Diagnostic error =
         earlier ? reports.first_noted().note("in an earlier call on the GPU") : reports.first(*run_.sizes);
+    if (earlier) error.code = ErrorCode::EarlierCall;
     reports.clear();
     return error;
   }

@@ -5,7 +5,7 @@ namespace tessera::triton {
 
 namespace {
 TRITONSERVER_Error_Code code_of(std::string_view name) {
-  for (auto caller : {"usage", "bad-input", "unknown-input", "missing-input", "guard-failed"})
+  for (auto caller : {"usage", "bad-input", "unknown-input", "missing-input", "guard-failed", "earlier-call"})
     if (name == caller) return TRITONSERVER_ERROR_INVALID_ARG;
   if (name == "out-of-memory") return TRITONSERVER_ERROR_UNAVAILABLE;
   if (name == "file-error") return TRITONSERVER_ERROR_NOT_FOUND;

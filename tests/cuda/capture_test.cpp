@@ -381,7 +381,7 @@ TEST_F(Captured, BadIndicesOfAReplayAreToldByTheNextCall) {
     fill(p, 1);
     const Status told = call(*e, p, kStream);
     ASSERT_FALSE(told.ok());
-    EXPECT_EQ(told.error().code, ErrorCode::BadInput);
+    EXPECT_EQ(told.error().code, ErrorCode::EarlierCall);
     EXPECT_TRUE(told.error().message.ends_with(" of 'x' is out of range in checked")) << told.error().message;
     warm(*e, p);
   }

@@ -85,6 +85,7 @@ TEST_F(OnGpu, ViolationsOnTheDeviceAreToldLater) {
   gpu.run_all();
   auto next = call(1);
   ASSERT_FALSE(next.ok());
+  EXPECT_EQ(next.error().code, ErrorCode::EarlierCall);
   EXPECT_TRUE(next.error().message.ends_with(" of 'x' is out of range in checked")) << next.error().message;
   ASSERT_TRUE(call(1).ok());
   ASSERT_TRUE(e->wait().ok());

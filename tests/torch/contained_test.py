@@ -10,9 +10,15 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
+import torch
 from shards import ROOT
+
+import tessera
+from tessera import _subgraph
+from tessera._errors import make_error
 
 # Three modules forward and backward, in two sizes each.
 PROGRAM = """
@@ -40,6 +46,18 @@ for fn, width in ((mlp, 8), (attention, 16), (ordered, 6)):
 stats = support.stats()
 print(stats["contained_failures"], stats["operators_left"], stats["fallback_calls"])
 """
+
+
+class EarlierCalls(unittest.TestCase):
+    def test_an_error_of_an_earlier_call_is_raised(self) -> None:
+        """A GPU finds an index out of range when the call has returned: the next one says so, and is not made in PyTorch instead."""
+        f = torch.compile(lambda x: x * 2 + 1, backend="tessera")
+        x = torch.ones(4)
+        f(x)
+        error = make_error("TES-3012", "earlier-call", "", "index 50 of 'ids' is out of range [0, 50)", ())
+        with unittest.mock.patch.object(_subgraph.Subgraph, "_call", side_effect=error), self.assertRaisesRegex(tessera.InputError, "index 50 of 'ids'"):
+            f(x)
+        self.assertTrue(torch.equal(f(x), x * 2 + 1))
 
 
 class Contained(unittest.TestCase):
