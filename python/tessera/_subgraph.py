@@ -56,8 +56,8 @@ class Subgraph:
         self._cuda = device.type == "cuda"
         settings = _settings.current(options, self._cuda)
         self._threads = settings.threads if self._cuda else 0  # where the host does little, its number of threads is kept
-        self.session = self._open(settings)
-        self._sessions = {settings: self.session}
+        self.session, self._settings = self._open(settings), settings
+        self._others: dict[_settings.Settings, _native.Session] = {}
         # Of each input that is a tensor: position, order of its dimensions in memory, whether it is moved to the device.
         self._moved = [i for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].device != device]
         tensors = [(i, n.meta["val"]) for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
@@ -90,8 +90,10 @@ class Subgraph:
     def _session_now(self) -> _native.Session:
         """The program as PyTorch's settings want it at the moment: Dynamo guards some of them, and none in a backward pass."""
         settings = _settings.current(self.options, self._cuda, self._threads)
-        session = self._sessions.get(settings)
-        return session if session is not None else self._sessions.setdefault(settings, self._open(settings))
+        if settings == self._settings:
+            return self.session
+        session = self._others.get(settings)
+        return session if session is not None else self._others.setdefault(settings, self._open(settings))
 
     def donate(self, own: Collection[Node], saved: Collection[Node]) -> None:
         """`own`: inputs that nothing else reads, now or later; `saved`: that nothing reads behind the backward pass."""
