@@ -76,7 +76,7 @@ TEST_F(OnGpu, ViolationsOnTheDeviceAreToldLater) {
   ASSERT_TRUE(call(-3).ok());
   auto told = e->wait();
   ASSERT_FALSE(told.ok());
-  EXPECT_EQ(told.error().code, ErrorCode::BadInput);
+  EXPECT_EQ(told.error().code, ErrorCode::EarlierCall);
   EXPECT_TRUE(told.error().message.ends_with(" of 'x' is out of range in checked")) << told.error().message;
   EXPECT_TRUE(e->wait().ok()) << "once";
   ASSERT_TRUE(call(1).ok());
