@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// As tessera_options has them; null: the default.
-struct CompileTexts { // and what else only a compiler can do
+// What of tessera_options only a compiler can do, as it is there; null: the default.
+struct CompileTexts {
   const char *tf32 = nullptr, *plan = nullptr;
   bool strict_rounding = false;
 };

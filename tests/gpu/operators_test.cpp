@@ -12,8 +12,8 @@ namespace {
 // Operators no part of which may run on the host, whatever their dtypes; sizes that they find are read there.
 bool is_generated(std::string_view name) {
   for (std::string_view op :
-       {"sort_indices", "topk", "scatter", "scatter_runs", "scatter_elements", "scatter_nd", "tensor_scatter",
-        "unique", "nonzero", "compress", "non_max_suppression", "RNN", "GRU", "LSTM", "LinearAttention"})
+       {"sort_indices", "topk", "scatter", "scatter_runs", "scatter_elements", "scatter_nd", "tensor_scatter", "unique",
+        "nonzero", "compress", "non_max_suppression", "RNN", "GRU", "LSTM", "LinearAttention"})
     if (name == op) return true;
   return false;
 }

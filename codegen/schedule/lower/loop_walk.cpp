@@ -49,13 +49,17 @@ Values Walk::walk(const Phase& phase, const SymExpr& axis, V end, Values carried
     return next;
   };
   if (phase.only) return memo_.scoped([&] { return step(sizes_.number(*phase.only), std::move(carried)); });
-  const auto at = std::find_if(d_.axes.begin(), d_.axes.end(), [&](const Axis& a) { return a.var == axis; });
   // What the full tiles leave over are a few steps.
-  if (phase.masked || phase.lanes < c_.wide) return loop(phase.from, phase.to, phase.lanes, std::move(carried), step);
+  if (sums.empty() || phase.masked || phase.lanes < c_.wide)
+    return loop(phase.from, phase.to, phase.lanes, std::move(carried), step);
+  const auto at = std::find_if(d_.axes.begin(), d_.axes.end(), [&](const Axis& a) { return a.var == axis; });
+  TESSERA_CHECK(at != d_.axes.end(), "a sum along what is no axis");
   return summing_loop(phase.from, phase.to, phase.lanes, at->extent, 1, std::move(carried), sums, step);
 }
 
 namespace {
+// An error of at most 64 roundings a level, on any device. Three levels and the vector's lanes are more elements than a
+// thread adds; a level more would be a loop more around every symbolic sum.
 constexpr int64_t kBlock = 64; // additions
 constexpr int kLevels = 3;
 } // namespace
