@@ -160,7 +160,15 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
     plan->spent_ms += took;
     plan->calls_on_device += arguments.on_device ? 1 : 0;
   }
-  return arguments.on_device ? Status() : wait();
+  return arguments.on_device ? Status() : of_this_call(wait());
+}
+
+// A body's earlier call is a part of this one, which waits for it.
+Status LoadedVariant::of_this_call(Status status) const {
+  if (status.ok() || on_device_ || status.error().code != ErrorCode::EarlierCall) return status;
+  Diagnostic error = std::move(status).take_error();
+  error.code = ErrorCode::BadInput;
+  return error;
 }
 
 // What a run writes overlaps nothing that it reads or writes otherwise.
@@ -463,7 +471,7 @@ Status LoadedVariant::control(const StepPlan& step, const SegmentPlan& plan, int
   Status done = run->run(std::span(plan.numbers).subspan(numbers.empty() ? 0 : step.sizes, numbers.size()),
                          variant_->symbol_values(call.values, call.bound), *stats_, captured_);
   if (!done.ok()) body_miss_ = run->take_miss();
-  return done;
+  return of_this_call(std::move(done));
 }
 
 Status LoadedVariant::wait() {

@@ -78,6 +78,7 @@ private:
   [[nodiscard]] Result<Tensor> value(BufferId buffer);
   [[nodiscard]] Status host(const HostStep& step, int index);
   [[nodiscard]] Status control(const StepPlan& step, const SegmentPlan& plan, int index);
+  [[nodiscard]] Status of_this_call(Status status) const;
   [[nodiscard]] Status define(int index, int segment);
   [[nodiscard]] Status store_results(int index);
   void hold(size_t id, Tensor t);
