@@ -166,18 +166,16 @@ void reindex(LoopNest& nest, std::vector<Axis> axes, const Substitution& map, co
   nest.axes = std::move(axes);
 }
 
-bool drop_exact_roundings(LoopNest& nest, const Graph& graph, ValueId raw) {
-  const std::vector<bool> need = reachable(nest.dag, store_roots(nest));
+void drop_exact_roundings(LoopNest& nest, const Graph& graph, ValueId raw) {
   const auto size = static_cast<size_t>(nest.dag.size());
-  std::vector<ScalarId> to(size, -1);
-  std::vector<DType> exact(size); // of each node: a dtype narrower than its own that has its numbers, else its own
-  ScalarDag dag;
+  std::vector<ScalarId> same(size); // of each node: itself, or what it is a rounding of without effect
+  std::vector<DType> exact(size);   // a dtype narrower than the node's own that has its numbers, else its own
   bool dropped = false;
   for (ScalarId id = 0; id < nest.dag.size(); ++id) {
     const auto at = static_cast<size_t>(id);
-    if (!need[at]) continue;
     const ScalarNode& n = nest.dag[id];
     auto of = [&](size_t i) { return exact[static_cast<size_t>(n.args[i])]; };
+    same[at] = id;
     exact[at] = n.dtype;
     if (n.op == ScalarOp::Load) {
       const ValueId value = nest.loads[static_cast<size_t>(n.operand)];
@@ -185,31 +183,40 @@ bool drop_exact_roundings(LoopNest& nest, const Graph& graph, ValueId raw) {
     } else if (n.op == ScalarOp::Cast) {
       const ScalarNode& narrow = nest.dag[n.args[0]];
       if (compute_dtype(narrow.dtype) == n.dtype) exact[at] = narrow.dtype;
-      if (narrow.op == ScalarOp::Cast && exact[at] != n.dtype && nest.dag[narrow.args[0]].dtype == n.dtype &&
-          exact[static_cast<size_t>(narrow.args[0])] == exact[at]) {
-        to[at] = to[static_cast<size_t>(narrow.args[0])];
-        dropped = true;
-        continue;
-      }
+      if (narrow.op != ScalarOp::Cast || exact[at] == n.dtype) continue;
+      const ScalarId rounded = narrow.args[0];
+      if (nest.dag[rounded].dtype != n.dtype || exact[static_cast<size_t>(rounded)] != exact[at]) continue;
+      same[at] = same[static_cast<size_t>(rounded)];
+      dropped = true;
     } else if (n.op == ScalarOp::Neg || n.op == ScalarOp::Abs) {
       exact[at] = of(0);
     } else if ((n.op == ScalarOp::Min || n.op == ScalarOp::Max) && of(0) == of(1)) {
       exact[at] = of(0);
     }
-    ScalarNode copy = n;
-    for (ScalarId& a : copy.args) a = to[static_cast<size_t>(a)];
-    to[at] = dag.add(std::move(copy));
   }
-  if (!dropped) return false;
+  if (!dropped) return;
+  // Only what is read goes into the new DAG; the narrow halves of what was dropped are not.
+  std::vector<bool> need(size);
+  for (ScalarId root : store_roots(nest)) need[static_cast<size_t>(same[static_cast<size_t>(root)])] = true;
+  for (ScalarId id = nest.dag.size(); id-- > 0;)
+    if (need[static_cast<size_t>(id)])
+      for (ScalarId a : nest.dag[id].args) need[static_cast<size_t>(same[static_cast<size_t>(a)])] = true;
+  ScalarDag dag;
+  std::vector<ScalarId> to(size, -1);
+  auto now = [&](ScalarId id) { return to[static_cast<size_t>(same[static_cast<size_t>(id)])]; };
+  for (ScalarId id = 0; id < nest.dag.size(); ++id) {
+    if (!need[static_cast<size_t>(id)]) continue;
+    ScalarNode copy = nest.dag[id];
+    for (ScalarId& a : copy.args) a = now(a);
+    to[static_cast<size_t>(id)] = dag.add(std::move(copy));
+  }
   for (auto& store : nest.stores) {
-    store.scalar = to[static_cast<size_t>(store.scalar)];
-    for (auto& i : store.index) i = to[static_cast<size_t>(i)];
+    store.scalar = now(store.scalar);
+    for (auto& i : store.index) i = now(i);
   }
-  for (InnerValue& inner : nest.inner) inner.scalar = to[static_cast<size_t>(inner.scalar)];
+  for (InnerValue& inner : nest.inner) inner.scalar = now(inner.scalar);
   std::erase_if(nest.inner, [](const InnerValue& inner) { return inner.scalar < 0; });
   nest.dag = std::move(dag);
-  normalize(nest, graph.env());
-  return true;
 }
 
 void split_axes(LoopNest& nest, AxisPool& pool) {

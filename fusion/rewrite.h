@@ -33,9 +33,9 @@ void remove_stores(LoopNest& nest, const std::function<bool(ValueId)>& stored, b
 [[nodiscard]] int load_slot(LoopNest& nest, ValueId value);
 // All of the nest under another set of axes.
 void reindex(LoopNest& nest, std::vector<Axis> axes, const Substitution& map, const ShapeEnv& env);
-// Leaves out roundings of what is a number of that dtype already; whether there were any. Loads of `raw` are not: a
+// Leaves out roundings of what is a number of that dtype already; axes stay. Loads of `raw` are no such numbers: a
 // product's result before it is stored.
-bool drop_exact_roundings(LoopNest& nest, const Graph& graph, ValueId raw = {});
+void drop_exact_roundings(LoopNest& nest, const Graph& graph, ValueId raw = {});
 // Splits axes until no index divides one by a divisor of its extent; drops axes of one point.
 void split_axes(LoopNest& nest, AxisPool& pool);
 
