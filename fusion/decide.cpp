@@ -1,4 +1,5 @@
 #include "fusion/decide.h"
+#include "fusion/compared_extremes.h"
 #include "fusion/structured_nest.h"
 #include "graph/ir/sizes.h"
 #include <algorithm>
@@ -35,6 +36,7 @@ public:
     pin_values();
     draft_calls();
     count_sites();
+    out_.compared = compared_with_their_extremes(graph_, out_.order, bodies_);
     for (NodeId id : out_.order)
       if (place(id) == Place::Loops)
         for (ValueId v : graph_.node(id).results)
@@ -393,19 +395,22 @@ private:
     }
     const bool too_large = chain.depth >= kMaxDepth || chain.nodes > kMaxNodes;
     bool memory = out_.pinned[at(v)] || folds(node) || !options_.enabled;
-    if (!memory && !known) {
+    const bool once = out_.compared[at(v)] && !known;
+    if (once) {
+      memory = true;
+    } else if (!memory && !known) {
       if (too_large)
         memory = true;
       else if (!is_view(graph_, v))
         memory = out_.too_dear[at(v)] = dear(v, chain, size);
     }
-    if (const auto stored = known || out_.pinned[at(v)] || folds(node) ? std::nullopt : steering_.stored(v);
+    if (const auto stored = known || once || out_.pinned[at(v)] || folds(node) ? std::nullopt : steering_.stored(v);
         stored && options_.enabled && *stored != memory && (*stored || !too_large)) {
       memory = *stored;
       out_.too_dear[at(v)] = false;
       if (memory) out_.kept_apart.emplace(v.index, "the plan file has it in memory");
     }
-    if (memory && options_.enabled && !known && !folds(node) && !too_large && !is_view(graph_, v) &&
+    if (memory && !once && options_.enabled && !known && !folds(node) && !too_large && !is_view(graph_, v) &&
         !steering_.broken(v))
       keep_recipe(v, chain);
     out_.is_virtual[at(v)] = !memory;

@@ -18,6 +18,7 @@ struct Decisions {
   std::vector<std::string> host_reason; // by node, of Host
   std::vector<bool> pinned;             // by value: something needs it in memory
   std::vector<bool> is_virtual;         // by value
+  std::vector<bool> compared;           // by value: with its extreme, so it is computed once, and rounds as eager does
   std::vector<bool> too_dear;           // by value: stored because recomputing costs more
   // By value, where there was a choice: bytes, with instructions as bytes, for its readers.
   struct Tradeoff {

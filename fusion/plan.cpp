@@ -208,7 +208,7 @@ Status Planner::make_stage(ValueId value) {
   failure_point("nest");
   Expander expander(
       graph_, pool_, bodies_, [&](ValueId v) { return static_cast<bool>(d_.is_virtual[at(v)]); },
-      options_.strict_rounding, options_.keep_values);
+      options_.strict_rounding || d_.compared[at(value)], options_.keep_values);
   TESSERA_ASSIGN(LoopNest nest, expander.nest(value));
   // Known contents read at an index that is data have to be in memory after all; they depend on nothing.
   for (ValueId v : nest.loads)

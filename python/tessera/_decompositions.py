@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.utils.checkpoint import CheckpointPolicy
 
 aten = torch.ops.aten
 Table = dict[Any, Callable[..., Any]]  # of overloads
@@ -57,9 +58,40 @@ def partition(joint: torch.fx.GraphModule, inputs: Sequence[Any], **given: Any) 
     """The forward and the backward graph of a joint one. given: what AOTAutograd knows of the inputs and results."""
     for index, mask in enumerate(joint.graph.find_nodes(op="call_function", target=torch.ops.tessera.dropout_mask.default)):
         mask.kwargs = {**mask.kwargs, "index": index}  # equal calls are made once
+    _save_what_is_compared(joint.graph)
     forward, backward = min_cut_rematerialization_partition(joint, inputs, compiler="inductor", **given)
     _mark_donated(forward, backward, given["num_fwd_outputs"])
     return forward, backward
+
+
+_EXTREMES = {aten.amax.default, aten.amin.default, aten.max.default, aten.min.default}
+_COMPARISONS = {aten.eq.Tensor, aten.ne.Tensor, aten.ge.Tensor, aten.gt.Tensor, aten.le.Tensor, aten.lt.Tensor}
+
+
+def _shown(value: object) -> object:
+    """What a value shows, through views and widening conversions."""
+    while isinstance(value, torch.fx.Node) and isinstance(value.target, torch._ops.OpOverload) and value.args:
+        source = value.args[0]
+        widens = value.target is torch.ops.prims.convert_element_type.default or value.target is aten._to_copy.default
+        if not isinstance(source, torch.fx.Node) or not (value.target.is_view or value.target is aten.clone.default or (widens and _widens(source, value))):
+            break
+        value = source
+    return value
+
+
+def _widens(source: torch.fx.Node, to: torch.fx.Node) -> bool:
+    return bool(torch.promote_types(source.meta["val"].dtype, to.meta["val"].dtype) == to.meta["val"].dtype)
+
+
+def _save_what_is_compared(joint: torch.fx.Graph) -> None:
+    """The gradient of an extreme goes to the elements that equal it: none would if the backward pass rounded them otherwise than the forward pass."""
+    for n in joint.nodes:
+        if n.target not in _COMPARISONS:
+            continue
+        a, b = (_shown(v) for v in n.args[:2])
+        for extreme, of in ((a, b), (b, a)):
+            if isinstance(extreme, torch.fx.Node) and extreme.target in _EXTREMES and isinstance(of, torch.fx.Node) and of.op == "call_function" and _shown(extreme.args[0]) is of:
+                of.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 # Key of meta, of an input of a backward graph: a saved tensor whose memory nothing else has, and that nobody needs behind the backward pass.

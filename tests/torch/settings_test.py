@@ -145,6 +145,23 @@ class Rounding(unittest.TestCase):
                 self.assertTrue(torch.isfinite(got).all())
                 torch.testing.assert_close(got, want, rtol=2e-2, atol=1e-3)
 
+    def test_what_is_compared_with_its_extreme_is_computed_once(self):
+        makers = (
+            lambda x: x * 3.1 - x * x,
+            lambda x: x * 3 / (x * x).sum(-1, keepdim=True),  # a kernel of rows multiplies by a reciprocal
+            lambda x: (x * 3).softmax(-1),
+        )
+        for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+            x = torch.randn(7, 65, 129, generator=torch.Generator().manual_seed(1)).to(dtype)
+            for make in makers:
+                for axes in (-1, 1, (0, 2)):
+                    for compare, extreme in ((torch.eq, torch.amax), (torch.ge, torch.amax), (torch.eq, torch.amin)):
+                        f = lambda x: (lambda y: compare(y, extreme(y, axes, keepdim=True)).sum(axes))(make(x))  # noqa: B023, E731
+                        self.assertGreater(compiled(f)(x).min().item(), 0)
+                    g = lambda x: make(x).amax(axes).sum()  # noqa: B023, E731
+                    (got,) = torch.autograd.grad(compiled(g)(x.requires_grad_()), x)
+                    self.assertTrue(torch.isfinite(got).all())
+
 
 if __name__ == "__main__":
     unittest.main()
