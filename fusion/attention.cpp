@@ -51,12 +51,13 @@ private:
     const Store& store = softmax_.stores[0];
     if (softmax_.stores.size() != 1 || store.per_row)
       return no("the kernel between the products stores something else");
-    DType dtype = graph_.type(raw_).dtype;
+    const DType dtype = graph_.type(scores_.operands[0].value).dtype, scored = graph_.type(raw_).dtype;
     if (dtype != DType::F16 && dtype != DType::BF16)
       return no("attention is one unit in f16 and bf16, not in " + std::string(name(dtype)));
     for (ValueId v : {scores_.operands[0].value, scores_.operands[1].value, values_.operands[1].value,
                       values_.result.value, store.value})
       if (graph_.type(v).dtype != dtype) return no("queries, keys, values and result are not of one type");
+    if (scored != dtype && scored != DType::F32) return no("the scores are of type " + std::string(name(scored)));
     if (values_.epilogue_nest || values_.scale != 1) return no("something is done to the second product's result");
     int rows = 0;
     for (const auto& axis : softmax_.axes) rows += axis.role == AxisRole::Row ? 1 : 0;

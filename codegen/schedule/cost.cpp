@@ -375,8 +375,11 @@ private:
     if (p_.traversal.loop)
       need += m_.registers_loop + (p_.traversal.num_stages > 1 ? words * m_.registers_prefetched : 0);
     if (p_.access.alignment_peel > 1) need += m_.registers_peel + each_ * m_.registers_mask;
-    if (f_.reduces && p_.traversal.loop)
-      need += each_ / (p_.traversal.fold_steps * p_.tile.contiguous) * f_.accumulators * wide * m_.registers_fold;
+    if (f_.reduces && p_.traversal.loop) {
+      const double accumulators = each_ / p_.traversal.fold_steps * f_.accumulators * wide;
+      need += accumulators / p_.tile.contiguous * m_.registers_fold;
+      if (sums_by_blocks()) need += accumulators;
+    }
     if (f_.reduces && !p_.traversal.loop && rows_.folds)
       need += each_columns_ * f_.accumulators * wide * m_.registers_fold;
     need += m_.registers_unknown * static_cast<double>(std::count(f_.known.begin(), f_.known.end(), 0));
@@ -386,6 +389,17 @@ private:
     if (p_.traversal.rows_in_flight > 1) shared += p_.traversal.rows_in_flight * loaded_ * threads_;
     if (exchanged_ > 0) shared += elements * 4;
     resident(need, shared);
+  }
+  // Whether a loop over the row has the totals of blocks of tiles as well as the sums of one block.
+  [[nodiscard]] bool sums_by_blocks() const {
+    if (!f_.sums) return false;
+    double row = 1;
+    for (size_t i = 0; i < f_.extents.size(); ++i) {
+      if (!(f_.row_mask >> i & 1)) continue;
+      if (!f_.known[i]) return true;
+      row *= static_cast<double>(f_.extents[i]);
+    }
+    return row > static_cast<double>(kFoldBlock * (rows_.folds ? p_.tile.rows : p_.tile.columns));
   }
   // How many blocks are resident, whose threads need so many registers, and which have so much shared memory in bytes.
   void resident(double need, double shared) {
@@ -602,6 +616,11 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
   for (const auto& [deps, w] : work) f.work.push_back(w);
   f.row_mask = facts.d.row_mask;
   f.reduces = facts.d.reduces;
+  for (size_t n = 0; n < facts.d.live.size(); ++n) {
+    const ScalarNode& node = facts.nest.dag[static_cast<ScalarId>(n)];
+    f.sums = f.sums ||
+             (facts.d.live[n] && node.op == ScalarOp::Reduce && node.reduce == ReduceKind::Sum && is_float(node.dtype));
+  }
   f.live = facts.live;
   f.compute_bytes = facts.compute_bytes();
   f.accumulators = facts.accumulators();

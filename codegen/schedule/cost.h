@@ -63,7 +63,7 @@ struct SizedFacts {
   Rounds rounds[2]; // [1]: online
   double points = 1;
   uint64_t row_mask = 0;
-  bool reduces = false;
+  bool reduces = false, sums = false; // reductions; sums of floats among them
   int live = 1, accumulators = 1;
   int compute_bytes = 4;                     // of the widest element that is computed with
   int64_t vector = 1;                        // elements of an access of the narrowest large stream

@@ -195,6 +195,43 @@ Fold::Values Fold::merge(const Values& states, int dim) const {
   return out;
 }
 
+Fold::Values Fold::united(const Values& a, const Values& b) const {
+  Values out(a.size(), -1);
+  auto number = [](const Values& of, int i) { return of[static_cast<size_t>(i)]; };
+  auto both = [&](ReduceKind kind, int i) {
+    V& v = out[static_cast<size_t>(i)];
+    if (v < 0) v = op(fold_operator(kind), number(a, i), number(b, i));
+    return v;
+  };
+  auto count = [&](const Values& of) { return state_.count < 0 ? -1 : number(of, state_.count); };
+  if (state_.count >= 0) both(ReduceKind::Sum, state_.count);
+  for (const FoldState::Part& p : state_.parts) {
+    const ScalarNode& r = nest_.dag[p.reduce];
+    const auto first = static_cast<size_t>(p.first);
+    const auto kind = online(p).kind;
+    if (is_arg_fold(r)) {
+      const V wins = arg_replaces(b_, r, b[first], b[first + 1], a[first], a[first + 1]);
+      for (size_t i : {first, first + 1}) out[i] = b_.scalar(ScalarOp::Select, std::array{wins, b[i], a[i]});
+    } else if (kind == OnlineSum::Kind::None) {
+      both(r.reduce, p.first);
+    } else {
+      V to = both(kind == OnlineSum::Kind::Squares ? ReduceKind::Sum : ReduceKind::Max, p.reference);
+      to = reference(p, to, count(out));
+      auto part = [&](const Values& of) {
+        return moved(p, of[first], reference(p, number(of, p.reference), count(of)), to, count(of));
+      };
+      out[first] = op(ScalarOp::Add, part(a), part(b));
+    }
+  }
+  return out;
+}
+
+bool Fold::rounds() const {
+  return std::any_of(state_.parts.begin(), state_.parts.end(), [&](const FoldState::Part& p) {
+    return nest_.dag[p.reduce].reduce == ReduceKind::Sum && is_float(state_.dtypes[static_cast<size_t>(p.first)]);
+  });
+}
+
 V Fold::result(const FoldState::Part& p, const Values& state, V about) const {
   if (is_arg_fold(nest_.dag[p.reduce])) return b_.cast(state[static_cast<size_t>(p.first) + 1], DType::I64);
   V sum = state[static_cast<size_t>(p.first)];

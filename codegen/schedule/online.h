@@ -19,6 +19,10 @@
 
 namespace tessera {
 
+// Tiles of a row that a loop folds into one state before it unites that with the state of those before: so the error of
+// sums does not grow with the number of tiles.
+inline constexpr int64_t kFoldBlock = 64;
+
 // How one sum is folded without the reductions on which it depends.
 struct OnlineSum {
   enum class Kind : uint8_t { None, Exponentials, Squares } kind = Kind::None;
@@ -59,6 +63,10 @@ public:
   [[nodiscard]] Values identities() const; // scalars: the state of the empty set
   // The state of the union of states[i] over dimension `dim`, which disappears.
   [[nodiscard]] Values merge(const Values& states, int dim) const;
+  // The state of the union of two.
+  [[nodiscard]] Values united(const Values& a, const Values& b) const;
+  // Whether a state has sums of floats, whose error grows with the number of elements that follow one another.
+  [[nodiscard]] bool rounds() const;
   // The reduction's value. `about` returns the value of OnlineSum::about; called for online sums only.
   [[nodiscard]] V result(const FoldState::Part& part, const Values& state, V about) const;
 

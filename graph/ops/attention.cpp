@@ -107,20 +107,15 @@ private:
     return reshape(b_, x, {s[0], floordiv(s[1], group_), s[2] * group_, s[3]});
   }
 
-  // Q is scaled, not the scores: in f16 the product of large unscaled ones may overflow.
+  // In the precision in which products accumulate: rounded to 16 bits, large scores would be off by much of their
+  // exponential.
   ValueId scores() {
-    ValueId q = q_;
-    DType dtype = b_.dtype(q);
-    if (b_.attr().has("scale")) {
-      q = mul(b_, q, b_.attr().f("scale"));
-    } else {
-      SymExpr width = b_.dim(q, 3);
-      if (auto d = width.as_const())
-        q = mul(b_, q, *d > 0 ? 1 / std::sqrt(static_cast<double>(*d)) : 1.0);
-      else
-        q = cast(b_, mul(b_, widen(b_, q), rsqrt(b_, b_.size(width, compute_dtype(dtype)))), dtype);
-    }
-    return matmul(b_, regroup(q), transpose(b_, k_, {0, 1, 3, 2}));
+    const DType wide = compute_dtype(b_.dtype(q_));
+    const ValueId s = wide_matmul(b_, regroup(q_), transpose(b_, k_, {0, 1, 3, 2}));
+    if (b_.attr().has("scale")) return mul(b_, s, b_.attr().f("scale"));
+    const SymExpr width = b_.dim(q_, 3);
+    if (auto d = width.as_const()) return mul(b_, s, *d > 0 ? 1 / std::sqrt(static_cast<double>(*d)) : 1.0);
+    return mul(b_, s, rsqrt(b_, b_.size(width, wide)));
   }
 
   ValueId soft_cap(ValueId s) {

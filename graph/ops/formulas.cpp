@@ -110,6 +110,11 @@ ValueId concat(B& b, std::vector<ValueId> xs, int64_t axis) {
   return b.op("concat", std::move(xs), {{"axis", axis}});
 }
 
+ValueId wide_matmul(B& b, ValueId x, ValueId y) {
+  if (!b.ok() || !computes_wider(b.dtype(x))) return matmul(b, x, y);
+  return b.op("matmul", {x, y}, {{"wide", int64_t{1}}});
+}
+
 ValueId pad(B& b, ValueId x, SymShape begin, SymShape end, ValueId value) {
   auto zero = [](const SymExpr& e) { return e.is_const(0); };
   if (!b.ok() || (std::all_of(begin.begin(), begin.end(), zero) && std::all_of(end.begin(), end.end(), zero))) return x;

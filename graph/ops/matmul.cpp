@@ -8,6 +8,11 @@ namespace {
 using namespace ops;
 
 // ---- the primitive
+DType product_dtype(DType operands, const Node& node) {
+  const bool narrow = operands == DType::F16 || operands == DType::BF16;
+  return narrow && node.attributes.i("wide", 0) != 0 ? DType::F32 : operands;
+}
+
 Status infer_matmul(InferContext& c) {
   const SymShape a = c.shape(0), b = c.shape(1);
   if (a.size() < 2 || b.size() < 2)
@@ -18,7 +23,7 @@ Status infer_matmul(InferContext& c) {
   TESSERA_ASSIGN(SymShape out, c.env().broadcast(lead_a, lead_b, c.node.location));
   out.push_back(a[a.size() - 2]);
   out.push_back(b.back());
-  return set_result(c, c.type(0).dtype, std::move(out));
+  return set_result(c, product_dtype(c.type(0).dtype, c.node), std::move(out));
 }
 
 Result<Dims> broadcast_lead(const Dims& a, const Dims& b) {
@@ -44,7 +49,7 @@ Status multiply(ReferenceContext& c, const Tensor& a, const Tensor& b) {
   Dims dims = lead;
   dims.push_back(m);
   dims.push_back(n);
-  TESSERA_ASSIGN(Tensor out, Tensor::create(a.dtype(), dims));
+  TESSERA_ASSIGN(Tensor out, Tensor::create(product_dtype(a.dtype(), c.node), dims));
   // Elements are converted once: the products are where the time goes.
   std::vector<V> va(static_cast<size_t>(a.count())), vb(static_cast<size_t>(b.count())), row(static_cast<size_t>(n));
   for (int64_t i = 0; i < a.count(); ++i) va[static_cast<size_t>(i)] = get<V>(a, i);
@@ -77,7 +82,8 @@ OpDef matmul_record() {
   def.summary = "product of the matrices in the last two dimensions, the others broadcast";
   def.aten = {"mm", "bmm"};
   def.operands = {{"a", TypeSet::Numeric}, {"b", TypeSet::SameAsFirst}};
-  def.attributes = {{"tf32", AttrKind::Int, false}}; // 1: a device may round f32 operands to TF32
+  // tf32 1: a device may round f32 operands to TF32. wide 1: the result of f16 and bf16 operands is f32.
+  def.attributes = {{"tf32", AttrKind::Int, false}, {"wide", AttrKind::Int, false}};
   def.infer = infer_matmul;
   def.meaning = StructuredOp{Structured::Matmul};
   def.reference = reference_matmul;
@@ -92,6 +98,7 @@ OpDef matmul_record() {
       for (const auto& [a, b] : shapes) {
         Tensor x = random(d, a, seed++), y = random(d, b, seed++);
         out.push_back(sample({x, y}));
+        if (d == DType::F16 || d == DType::BF16) out.push_back(sample({x, y}, {{"wide", int64_t{1}}}));
       }
     return out;
   };

@@ -8,7 +8,9 @@ constexpr int64_t kBaseAlignment = 16; // of buffers, in bytes
 
 std::optional<ProductTypes> product_types(DType operand, DType result, bool tf32) {
   auto floats = [&](cudaDataType_t type, int64_t bytes, cublasComputeType_t compute, cudaDataType_t scale) {
-    return operand == result ? std::optional(ProductTypes{type, type, scale, compute, bytes, bytes}) : std::nullopt;
+    if (operand == result) return std::optional(ProductTypes{type, type, scale, compute, bytes, bytes});
+    if (bytes != 2 || result != DType::F32) return std::optional<ProductTypes>();
+    return std::optional(ProductTypes{type, CUDA_R_32F, scale, compute, bytes, 4});
   };
   switch (operand) {
   case DType::F32: return floats(CUDA_R_32F, 4, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);

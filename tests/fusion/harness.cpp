@@ -126,7 +126,7 @@ public:
     Tensor raw;
     if (call.kind == LibraryCall::Kind::Matmul) {
       TESSERA_ASSIGN(Dims dims, evaluated(call.result.shape, symbols_));
-      TESSERA_ASSIGN(raw, multiply(operands[0], operands[1], dims));
+      TESSERA_ASSIGN(raw, multiply(operands[0], operands[1], dims, graph_.type(node.results[0]).dtype));
       for (int64_t i = 0; call.scale != 1 && i < raw.count(); ++i) raw.set_f64(i, raw.get_f64(i) * call.scale);
     } else {
       Node plain = node; // a call speaks of [N, C, spatial...] in any layout
@@ -330,8 +330,8 @@ private:
     }
     return x;
   }
-  static Result<Tensor> multiply(const Tensor& a, const Tensor& b, const Dims& dims) {
-    TESSERA_ASSIGN(Tensor c, Tensor::create(a.dtype(), dims));
+  static Result<Tensor> multiply(const Tensor& a, const Tensor& b, const Dims& dims, DType dtype) {
+    TESSERA_ASSIGN(Tensor c, Tensor::create(dtype, dims));
     size_t r = dims.size();
     int64_t m = dims[r - 2], n = dims[r - 1], k = a.dims()[r - 1], batches = 1;
     for (size_t d = 0; d + 2 < r; ++d) batches *= dims[d];

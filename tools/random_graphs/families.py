@@ -1,4 +1,4 @@
-"""Random small graphs of six families, as functions of tensors: what is drawn follows from the seed alone."""
+"""Random small graphs of seven families, as functions of tensors: what is drawn follows from the seed alone."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Graph:
     inputs: list[torch.Tensor]
     backward: bool
     dynamic: bool
+    bits: bool = False  # eager's bits are expected, with strict rounding
 
 
 class Draw:
@@ -236,11 +237,65 @@ def norms(d: Draw) -> tuple[str, Callable[..., Any], list[torch.Tensor]]:
     return f"{form} {before}", lambda x, y: loss(pre(x), y), [x, d.tensor(rows, columns)]
 
 
+NARROW = (torch.float8_e4m3fn, torch.float8_e5m2)
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # PyTorch converts them and does little else
+
+
+def edges(d: Draw, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Values near the limits of types, between numbers of narrow ones, and ordinary ones."""
+    special = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.2, 127.0, 128.0, -128.5, 255.0, 256.0, 300.0, 448.0, 464.0, 2049.0, 4097.0, 32768.0, 65504.0, 65520.0,
+               57344.0, 61440.0, 7e4, 1e-9, 6e-8, 2.0**-10, 2.0**31, -(2.0**31), 2.0**33 + 1, 1e20, float("inf"), -float("inf"), float("nan"), 0.1, 1 / 3]  # fmt: skip
+    if dtype.is_floating_point:
+        some = torch.tensor([d.one(special) if d.flip() else d.random.gauss(0, 30) for _ in range(count)], dtype=torch.float64)
+        return some.to(torch.float32).to(dtype) if dtype in NARROW else some.to(dtype)
+    if dtype == torch.bool:
+        return torch.tensor([d.flip() for _ in range(count)], dtype=torch.bool)
+    limits = torch.iinfo(dtype)
+    near = [limits.min, limits.min + 1, limits.max, limits.max - 1, 0, 1, 2, 7]
+    return torch.tensor([d.one(near) if d.flip() else d.random.randint(limits.min, limits.max) for _ in range(count)], dtype=dtype)
+
+
+def casts(d: Draw) -> tuple[str, Callable[..., Any], list[torch.Tensor]]:
+    """Chains of conversions between types and of operators whose results every device has to the bit."""
+    count, steps = d.size(1), d.random.randint(3, 9)
+    kinds = (*FLOATS, *NARROW, *INTEGERS, torch.bool)
+    inputs = [edges(d, count, d.one(kinds)).to(d.device) for _ in range(d.one((1, 2, 2)))]
+    plan = [(d.random.random(), d.one(kinds), d.random.random(), d.random.randint(0, 99), d.flip(0.15), d.one(UNSIGNED)) for _ in range(steps)]
+    kept = {steps - 1, *(i for i in range(steps) if d.flip(0.2))}
+    floats: tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], ...] = (
+        lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, torch.maximum, torch.minimum, lambda x, y: -x, lambda x, y: x.abs(), lambda x, y: x.relu(),
+        lambda x, y: x.sign(), lambda x, y: x.floor(), lambda x, y: x.trunc(), lambda x, y: x.round(), lambda x, y: x >= y, lambda x, y: x == y,
+        lambda x, y: torch.where(x > y, x, y), lambda x, y: x.clamp(-2, 100), lambda x, y: x * 0.1, lambda x, y: x + 3, lambda x, y: x.isnan(), lambda x, y: x / 3,
+    )  # fmt: skip
+    integers: tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], ...] = (
+        lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, torch.maximum, torch.minimum, lambda x, y: x.abs(), lambda x, y: x & y, lambda x, y: x ^ y,
+        lambda x, y: x // 7, lambda x, y: x % 5, lambda x, y: x.clamp(-3, 1000), lambda x, y: x < y, lambda x, y: x >> 2, lambda x, y: x.sign(),
+        lambda x, y: torch.div(x, 3, rounding_mode="trunc"), lambda x, y: x // -16, lambda x, y: torch.where(x > y, x, y), lambda x, y: x + 1,
+    )  # fmt: skip
+    flags: tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], ...] = (torch.logical_and, torch.logical_xor, lambda x, y: ~x, lambda x, y: torch.where(x, 3, 5))
+
+    def f(*given: torch.Tensor) -> list[torch.Tensor]:
+        values = list(given)
+        for chance, to, _, which, through, unsigned in plan:
+            x, y = values[-1], values[which % len(values)]
+            if x.dtype in NARROW or chance < 0.5:
+                values.append((x.to(unsigned) if through and x.dtype not in NARROW else x).to(to))
+                continue
+            same = y.to(x.dtype)
+            of = flags if x.dtype == torch.bool else floats if x.dtype.is_floating_point else integers
+            values.append(of[which % len(of)](x, same))
+        return [v for i, v in enumerate(values[len(given) :]) if i in kept]
+
+    return f"{steps} steps on {count} from {' '.join(str(x.dtype)[6:] for x in inputs)}", f, inputs
+
+
 FAMILIES = {"attention": attention, "products": products, "convolutions": convolutions, "reductions": reductions,
-            "pooling": pooling, "norms": norms}  # fmt: skip
+            "pooling": pooling, "norms": norms, "casts": casts}  # fmt: skip
 
 
 def draw(family: str, seed: int, device: str) -> Graph:
     d = Draw(seed, device)
     name, function, inputs = FAMILIES[family](d)
-    return Graph(f"{name} {str(d.dtype)[6:]}", function, inputs, backward=d.flip(0.6), dynamic=d.flip())
+    bits = family == "casts"
+    return Graph(f"{name} {str(d.dtype)[6:]}", function, inputs, backward=not bits and d.flip(0.6), dynamic=d.flip(), bits=bits)

@@ -22,7 +22,7 @@ Result<bool> widen_halves(Graph& graph, const DeviceRoutes& routes) {
   for (NodeId id : graph.order()) {
     const Node node = graph.node(id);
     if (!is_widened(routes, graph, node)) continue;
-    const DType dtype = graph.type(node.operands[0]).dtype;
+    const DType dtype = graph.type(node.results[0]).dtype;
     auto operands = node.operands;
     for (ValueId& operand : operands) {
       const DType narrow = graph.type(operand).dtype;
@@ -30,7 +30,10 @@ Result<bool> widen_halves(Graph& graph, const DeviceRoutes& routes) {
       TESSERA_ASSIGN(operand, graph.apply("cast", {operand}, {{"to", DType::F32}}, node.location));
     }
     TESSERA_ASSIGN(NodeId wide, graph.add_node(*node.op, operands, node.attributes, node.location));
-    TESSERA_ASSIGN(ValueId back, graph.apply("cast", {graph.node(wide).results[0]}, {{"to", dtype}}, node.location));
+    ValueId back = graph.node(wide).results[0];
+    if (graph.type(back).dtype != dtype) {
+      TESSERA_ASSIGN(back, graph.apply("cast", {back}, {{"to", dtype}}, node.location));
+    }
     graph.value(back).name = graph.value(node.results[0]).name;
     graph.value(node.results[0]).name.clear();
     graph.replace_all_uses(node.results[0], back);

@@ -185,7 +185,7 @@ private:
     const auto* structured = node.op->structured();
     if (!structured || structured->kind != Structured::Matmul || !cublaslt_multiplies(graph_, node, libraries_))
       return std::nullopt;
-    if (is_kept_apart(node)) return std::nullopt;
+    if (is_kept_apart(node) || node.attributes.i("wide", 0) != 0) return std::nullopt;
     Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}, false, false};
     kind.operand = node.operands[0];
     if (graph_.type(kind.operand).rank() < 2 || tensor_of(graph_, kind.operand)) return std::nullopt;

@@ -45,6 +45,7 @@ Result<bool> sort(Compilation& c) {
 
 const std::vector<CudaRewriting>& cuda_rewritings() {
   static const std::vector<CudaRewriting> table = {
+      {"narrow-products", "products of widened f16 and bf16 operands read them as they are", narrow_products},
       {"round-to-tf32", "marks f32 convolutions and products whose operands may be rounded to TF32", round_to_tf32},
       {"points-to-products", "channels-last convolutions of single points become products", points_to_products},
       {"even-pads", "pads the input where a library's convolution pads as much before as behind", even_pads},

@@ -22,7 +22,11 @@ struct CudaRewriting {
   return a;
 }
 
-// ---- graph passes; each returns whether it changed the graph. convolutions.cpp:
+// ---- graph passes; each returns whether it changed the graph. widened_products.cpp:
+// A product of f16 or bf16 operands that are widened to f32 reads them as they are: it accumulates in f32 anyway, and its
+// result is stored in f32 (attribute `wide`).
+[[nodiscard]] Result<bool> narrow_products(Graph& graph, const CudaLibraries& libraries);
+// convolutions.cpp:
 // Marks f32 convolutions and products whose operands may be rounded.
 [[nodiscard]] Result<bool> round_to_tf32(Graph& graph, const CudaLibraries& libraries);
 // A channels-last convolution with kernel 1, stride 1 and no pads becomes a product of pixels and weights, for

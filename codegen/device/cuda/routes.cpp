@@ -111,6 +111,8 @@ bool cublaslt_accepts(const Graph& graph, const LibraryCall& call, const CudaLib
   const auto& fixed = *call.fixed;
   using Activation = FixedEpilogue::Activation;
   bool f64 = graph.type(call.result.value).dtype == DType::F64;
+  if (graph.type(call.result.value).dtype != graph.type(call.operands[0].value).dtype)
+    return refuse(why_not, "cuBLASLt has no epilogue where the result has another type than the operands");
   if (f64 && (fixed.bias || fixed.activation != Activation::None))
     return refuse(why_not, "cuBLASLt has no epilogue in f64");
   if (fixed.activation != Activation::None && fixed.activation != Activation::Relu &&

@@ -112,6 +112,41 @@ Values Accumulators::identities(const Fold& fold) {
   return list;
 }
 
+Values Accumulators::loop(const Fold& fold, V from, V to, V step, const SymExpr& tiles, const Values& carried,
+                          const std::function<Values(V, std::span<const V>)>& body) {
+  if (!fold.rounds() || d_.env.range(tiles).hi <= kFoldBlock) return b_.for_loop(from, to, step, carried, body);
+  const size_t numbers = fold.state().dtypes.size(), own = carried.size();
+  const V zero = sizes_.constant(0);
+  // One loop with a condition rather than two nested ones: what does not change in it takes registers once.
+  Values all = carried;
+  const Values none = identities(fold);
+  all.insert(all.end(), none.begin(), none.end()); // of the blocks before this one
+  all.push_back(zero);                             // tiles in this block
+  all = b_.for_loop(from, to, step, all, [&](V at, std::span<const V> now) {
+    Values next = body(at, now.first(own));
+    const Values before(now.begin() + static_cast<std::ptrdiff_t>(own), now.end() - 1);
+    const V count = sizes_.op(ScalarOp::Add, now.back(), sizes_.constant(1));
+    const V full = pointwise(b_, ScalarOp::Eq, std::array{count, sizes_.constant(kFoldBlock)});
+    const Values block(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(numbers));
+    auto joined = [](Values x, const Values& y, V last) {
+      x.insert(x.end(), y.begin(), y.end());
+      x.push_back(last);
+      return x;
+    };
+    const Values state = b_.if_else(
+        full, [&] { return joined(identities(fold), fold.united(before, block), sizes_.constant(0)); },
+        [&] { return joined(block, before, count); });
+    std::copy_n(state.begin(), numbers, next.begin());
+    next.insert(next.end(), state.begin() + static_cast<std::ptrdiff_t>(numbers), state.end());
+    return next;
+  });
+  const auto end = all.begin() + static_cast<std::ptrdiff_t>(own);
+  Values out =
+      fold.united(Values(end, all.end() - 1), Values(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(numbers)));
+  out.insert(out.end(), all.begin() + static_cast<std::ptrdiff_t>(numbers), end);
+  return out;
+}
+
 // The accumulators after this tile; acc: those before it.
 Values Accumulators::accumulate(const Fold& fold, const Values& acc) {
   Values next(acc.size(), -1);

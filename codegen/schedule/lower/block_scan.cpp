@@ -1,5 +1,6 @@
 // Scans (running sums and products) by blocks of threads: a tile [R, C] is scanned along the axis, and the last value
-// of each row (or column) is carried to the next tile, which is loaded meanwhile.
+// of each row (or column) is carried to the next tile, which is loaded meanwhile. Sums of f32 are carried in f64: their
+// error is that of one tile.
 //
 // Few long rows (or columns) are divided among cooperative blocks (tile/cooperation.h). Each block has consecutive
 // tiles and traverses them twice: backward to fold them to one partial result, which it stores to a workspace, and,
@@ -168,8 +169,9 @@ class ScanLowering {
 public:
   ScanLowering(const ShapeEnv& env, const ScanShape& shape, const ScanPlan& plan, const std::string& name)
       : env_(env), s_(shape), p_(plan), rows_(shape.inner.is_const(1)), axis_(rows_ ? 1 : 0),
-        kind_(shape.product ? ReduceKind::Prod : ReduceKind::Sum),
-        compute_(compute_dtype(shape.dtype)), full_{static_cast<int>(plan.height), static_cast<int>(plan.width)},
+        kind_(shape.product ? ReduceKind::Prod : ReduceKind::Sum), compute_(compute_dtype(shape.dtype)),
+        carried_(compute_ == DType::F32 && !shape.product ? DType::F64 : compute_), full_{static_cast<int>(plan.height),
+                                                                                          static_cast<int>(plan.width)},
         folded_(full_), b_(out_.kernel) {
     out_.kernel.name = name;
     out_.kernel.config["warps"] = p_.warps;
@@ -183,10 +185,10 @@ public:
     place();
     V zero = constant(0);
     if (!p_.cooperative) {
-      walk(zero, tiles_, b_.broadcast(identity_, folded_));
+      walk(zero, tiles_, b_.cast(b_.broadcast(identity_, folded_), carried_));
     } else {
       V cached = op(ScalarOp::Min, constant(p_.keep), count_), rest = op(ScalarOp::Sub, count_, cached);
-      V before = combined_before(cached);
+      V before = b_.cast(combined_before(cached), carried_);
       V carried = walk(zero, rest, before);
       if (p_.keep > 0) recall(rest, carried);
     }
@@ -325,8 +327,8 @@ private:
   V scanned(V number, V loaded, V carried) {
     Tile t = tile(number);
     V v = added(number, loaded);
-    b_.store(y_, t.at, b_.cast(fold(b_.scan(kind_, v, axis_), carried), s_.dtype), t.mask);
-    return fold(b_.expand_dims(b_.reduce(kind_, v, axis_), axis_), carried);
+    b_.store(y_, t.at, b_.cast(fold(b_.scan(kind_, v, axis_), b_.cast(carried, compute_)), s_.dtype), t.mask);
+    return fold(b_.cast(b_.expand_dims(b_.reduce(kind_, v, axis_), axis_), carried_), carried);
   }
   V walk(V from, V to, V carried) {
     return ahead(
@@ -399,7 +401,7 @@ private:
   const bool rows_;
   const int axis_;
   const ReduceKind kind_;
-  const DType compute_;
+  const DType compute_, carried_;
   std::vector<int> full_, folded_; // shape of the tile; its shape after the reduction
   ScheduledKernel out_;
   Builder b_;

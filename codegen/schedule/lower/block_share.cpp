@@ -117,10 +117,11 @@ Values SharedRow::walk(const Stage& stage, const Fold& fold) {
   Values state = accumulators_.identities(fold);
   const size_t numbers = state.size();
   const V none = sizes_.constant(0), one = sizes_.constant(1), keep = sizes_.constant(schedule_.residency.cached_tiles);
+  const SymExpr tiles_of_row = ceildiv(shift_.positions_of_row(), s.lanes); // of a block, at most
   auto plus = [&](V x, V y) { return sizes_.op(ScalarOp::Add, x, y); };
   using Tile = std::function<Values(V, const Values&)>; // (tile index, state before it) -> state after it
   auto loop = [&](V from, V to, const Tile& tile) {
-    state = b_.for_loop(from, to, one, state, [&](V i, std::span<const V> carried) {
+    state = accumulators_.loop(fold, from, to, one, tiles_of_row, state, [&](V i, std::span<const V> carried) {
       return memo_.scoped([&] { return tile(i, Values(carried.begin(), carried.end())); });
     });
   };
@@ -130,7 +131,7 @@ Values SharedRow::walk(const Stage& stage, const Fold& fold) {
     auto there = [&](V i) { return pointwise(b_, ScalarOp::Lt, std::array{i, to}); };
     Values carried = state, begin = tile_.fetch(loads, tile_base(number(from)), false, there(from));
     carried.insert(carried.end(), begin.begin(), begin.end());
-    carried = b_.for_loop(from, to, one, carried, [&](V i, std::span<const V> now) {
+    carried = accumulators_.loop(fold, from, to, one, tiles_of_row, carried, [&](V i, std::span<const V> now) {
       V after = plus(i, one);
       Values next = tile_.fetch(loads, tile_base(number(after)), false, there(after));
       Values out = memo_.scoped([&] {

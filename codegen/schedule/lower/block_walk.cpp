@@ -106,21 +106,21 @@ Values Walk::walk(size_t round, const Fold& fold) {
   const SymExpr last = d_.env.simplify((ceildiv(row, s.lanes) - 1) * SymExpr(s.lanes));
   const bool one_axis = (fold_ == 0 ? legal_.groups.rows : legal_.groups.columns).size() == 1;
   const bool back = schedule_.traversal.serpentine && round % 2 == 1 && one_axis && !legal_.blocks_per_row;
-  return b_.for_loop(legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, cooperation_.rank(), lanes) : sizes_.constant(0),
-                     sizes_.number(row),
-                     legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, cooperation_.blocks(), lanes) : lanes,
-                     accumulators_.identities(fold), [&](V i, std::span<const V> carried) {
-                       V at = back ? sizes_.op(ScalarOp::Sub, sizes_.number(last), i) : i;
-                       auto tile = [&](bool masks) {
-                         return memo_.scoped([&] {
-                           placement_.place(s, at, masks);
-                           return tile_.body(stage, fold, Values(carried.begin(), carried.end()));
-                         });
-                       };
-                       if (schedule_.access.alignment_peel == 1) return tile(true);
-                       return b_.if_else(
-                           shift_.whole_tile(at), [&] { return tile(false); }, [&] { return tile(true); });
-                     });
+  return accumulators_.loop(
+      fold, legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, cooperation_.rank(), lanes) : sizes_.constant(0),
+      sizes_.number(row), legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, cooperation_.blocks(), lanes) : lanes,
+      ceildiv(row, s.lanes), accumulators_.identities(fold), [&](V i, std::span<const V> carried) {
+        V at = back ? sizes_.op(ScalarOp::Sub, sizes_.number(last), i) : i;
+        auto tile = [&](bool masks) {
+          return memo_.scoped([&] {
+            placement_.place(s, at, masks);
+            return tile_.body(stage, fold, Values(carried.begin(), carried.end()));
+          });
+        };
+        if (schedule_.access.alignment_peel == 1) return tile(true);
+        return b_.if_else(
+            shift_.whole_tile(at), [&] { return tile(false); }, [&] { return tile(true); });
+      });
 }
 
 namespace {
@@ -152,9 +152,10 @@ Values Walk::walk_between_ends(size_t round, const Fold& fold, int64_t n) {
     for (int64_t t = 0; t < last;) {
       const int64_t whole = t > 0 ? end - 1 - t : 0; // before such ones
       if (whole > 1) {
-        carried = b_.for_loop(at(t), at(t + whole), at(1), carried, [&](V i, std::span<const V> now) {
-          return step(i, false, sizes_.op(ScalarOp::Add, i, at(1)), false, now);
-        });
+        carried =
+            accumulators_.loop(fold, at(t), at(t + whole), at(1), whole, carried, [&](V i, std::span<const V> now) {
+              return step(i, false, sizes_.op(ScalarOp::Add, i, at(1)), false, now);
+            });
         t += whole;
         continue;
       }
@@ -188,7 +189,7 @@ Values Walk::walk_between_ends(size_t round, const Fold& fold, int64_t n) {
   for (int64_t t = last - 1; t > 0;) {
     const int64_t whole = t < end ? t - 1 : 0;
     if (whole > 1) {
-      carried = b_.for_loop(at(0), at(whole), at(1), carried, [&](V i, std::span<const V> now) {
+      carried = accumulators_.loop(fold, at(0), at(whole), at(1), whole, carried, [&](V i, std::span<const V> now) {
         V base = sizes_.op(ScalarOp::Sub, at(t), i);
         return step(base, false, sizes_.op(ScalarOp::Sub, base, at(1)), false, now);
       });
@@ -225,7 +226,7 @@ Values Walk::walk_ahead(size_t round, const Fold& fold) {
   const size_t numbers = fold.state().dtypes.size();
   if (round % 2 == 0) {
     Values carried = joined(accumulators_.identities(fold), tile_.fetch(loads, none, extent.lo < s.lanes, -1));
-    carried = b_.for_loop(none, last, width, carried, [&](V i, std::span<const V> now) {
+    carried = accumulators_.loop(fold, none, last, width, tiles, carried, [&](V i, std::span<const V> now) {
       Values next = tile_.fetch(loads, sizes_.op(ScalarOp::Add, i, width), true, -1);
       return joined(fold_at(i, false, now.first(numbers), now.subspan(numbers)), next);
     });
@@ -252,7 +253,7 @@ Values Walk::walk_ahead(size_t round, const Fold& fold) {
   Values carried = joined(fold_at(last, true, accumulators_.identities(fold), end), before);
   resident_ = {};
   V behind = sizes_.op(ScalarOp::Add, last, sizes_.constant(1));
-  carried = b_.for_loop(width, behind, width, carried, [&](V i, std::span<const V> now) {
+  carried = accumulators_.loop(fold, width, behind, width, tiles, carried, [&](V i, std::span<const V> now) {
     V at = minus(last, i);
     Values next = tile_.fetch(loads, minus(at, width), false, positive(at));
     return joined(fold_at(at, false, now.first(numbers), now.subspan(numbers)), next);

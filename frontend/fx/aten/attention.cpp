@@ -157,14 +157,13 @@ std::optional<Heads> heads_of(Call& c, Products products = Products::Stored) {
   return h;
 }
 
-// v times the scale of the scores: the one given, or the reciprocal root of the width.
+// v, of the computing dtype, times the scale of the scores: the one given, or the reciprocal root of the width.
 ValueId times_scale(Call& c, const Heads& h, ValueId v) {
   if (h.given_scale) return mul(c.b, v, *h.given_scale);
   const SymExpr width = c.b.dim(h.q, 3);
   if (auto w = width.as_const()) return mul(c.b, v, *w > 0 ? 1 / std::sqrt(static_cast<double>(*w)) : 1.0);
   if (!c.b.ok()) return {};
-  ValueId wide = widen(c.b, v);
-  return cast(c.b, mul(c.b, wide, rsqrt(c.b, c.b.size(width, c.b.dtype(wide)))), c.b.dtype(v));
+  return mul(c.b, v, rsqrt(c.b, c.b.size(width, c.b.dtype(v))));
 }
 
 // Heads of keys and values repeated as grouped queries need them.
@@ -200,7 +199,7 @@ ValueId attention(Call& c, Heads h) {
 ValueId masked_scores(Call& c, const Heads& h) {
   if (!c.b.ok()) return {};
   const DType wide = compute_dtype(c.b.dtype(h.q));
-  ValueId s = cast(c.b, matmul(c.b, times_scale(c, h, h.q), transpose(c.b, h.k, {0, 1, 3, 2})), wide);
+  ValueId s = times_scale(c, h, wide_matmul(c.b, h.q, transpose(c.b, h.k, {0, 1, 3, 2})));
   if (h.mask.valid()) {
     ValueId m = c.b.dtype(h.mask) == DType::Bool ? select(c.b, h.mask, c.b.scalar(wide, 0), -kInfinity)
                                                  : cast(c.b, h.mask, wide);
@@ -310,7 +309,7 @@ void translate_attention_backward(Call& c) {
   p = select(c.b, eq(c.b, s, -kInfinity), 0.0, p);
   ValueId narrow = cast(c.b, p, d);
   ValueId dv = matmul(c.b, transposed(c, narrow), grad);
-  ValueId dp = cast(c.b, matmul(c.b, grad, transposed(c, h->v)), wide);
+  ValueId dp = wide_matmul(c.b, grad, transposed(c, h->v)); // nearly cancels below
   ValueId row = sum(c.b, mul(c.b, cast(c.b, grad, wide), cast(c.b, out, wide)), {3}, true);
   ValueId ds = mul(c.b, p, sub(c.b, dp, row));
   ValueId scaled = cast(c.b, times_scale(c, *h, ds), d);
