@@ -12,9 +12,16 @@ struct Typical {
   bool few = false; // only where such rows are few
 };
 constexpr int64_t kAny = INT64_MAX, kSome = 100;
-const std::vector<Typical> kRows = {{160, {1, 256, 8}},      {1024, {257, 1024, 8}},           {4096, {1025, 4096, 8}},
-                                    {999, {1, 1024, 1}},     {204800, {65537, kAny, 8}, true}, {20480, {4097, kAny, 8}},
-                                    {20001, {1025, kAny, 1}}};
+const std::vector<Typical> kRows = {
+    {160, {1, 256, 8}},
+    {1024, {257, 1024, 8}},
+    {4096, {1025, 4096, 8}},
+    {999, {1, 1024, 1}},
+    {204800, {65537, kAny, 8}, true},
+    {10000001, {65537, kAny, 1}, true},
+    {20480, {4097, kAny, 8}},
+    {20001, {1025, kAny, 1}},
+};
 const std::vector<Typical> kContiguous = {{1024, {1, kAny, 16}}, {1001, {1, kAny, 1}}};
 
 class Sampler {

@@ -109,6 +109,7 @@ WRONG = [
     Wrong("Resize", "align_corners with scales rounds the size that the coordinates are of", lambda n: n.attributes.get("coordinate_transformation_mode") == b"align_corners" and len(n.operands) > 2 and n.operands[2] is not None and n.operands[2].arrays[0].size > 0),
     Wrong("BatchNormalization", "training does not subtract the mean of a batch of few elements, or of f16", lambda n: bool(n.attributes.get("training_mode"))),
     Wrong("MaxUnpool", "an output_shape changes what positions are", lambda n: len(n.operands) > 2 and n.operands[2] is not None),
+    Wrong("com.microsoft.CausalConvWithState", "takes a weight of another number of channels than the input's where one of them is 0", lambda n: any(x.shape[1] != w.shape[0] for x, w in zip(n.operands[0].arrays, n.operands[1].arrays))),
     Wrong("ConvTranspose", "SAME does not make the result as large as the strides say where the kernel is smaller", lambda n: n.attributes.get("auto_pad", b"").startswith(b"SAME") and max(n.attributes.get("strides", [1])) > min(min(a.shape[2:]) for a in n.operands[1].arrays)),
     Wrong("Resize", "tf_crop_and_resize leaves out what roi says of N and C", lambda n: n.attributes.get("coordinate_transformation_mode") == b"tf_crop_and_resize" and not n.whole_images()),
     Wrong("com.microsoft.QLinearSoftmax", "rounds its codes down"),
