@@ -74,10 +74,10 @@ Result<ControlForm> control_form(const Node& node) {
   return form;
 }
 
-void assume_around(Graph& outer, const Graph& body) {
+void assume_around(Graph& outer, const ShapeEnv& body) {
   std::unordered_set<uint64_t> known;
   for (const SymExpr& s : outer.env().symbols()) known.insert(s.symbol_id());
-  for (const Guard& g : body.env().guards()) {
+  for (const Guard& g : body.guards()) {
     const auto symbols = g.condition.symbols();
     if (g.cls == GuardClass::Assumed &&
         std::all_of(symbols.begin(), symbols.end(), [&](const SymExpr& s) { return known.contains(s.symbol_id()); }))
