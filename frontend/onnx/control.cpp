@@ -126,9 +126,13 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
       r.varies[k].resize(static_cast<size_t>(
           std::max(0, scope.into.graph.type(r.operands[r.before + k]).rank() - (r.batched ? 1 : 0))));
   std::optional<Diagnostic> first_error;
+  // What the items of a carried list are that begins without any: the body says it.
+  std::vector<std::shared_ptr<const ItemType>> items(r.carried);
   for (;;) {
     auto env = std::make_shared<ShapeEnv>(scope.into.graph.env().inner());
     TESSERA_ASSIGN(auto types, body_types(scope.into.graph, r, *env, where));
+    for (size_t k = 0; k < r.carried; ++k)
+      if (items[k]) types[r.before + k].items = items[k];
     r.captured.clear();
     const auto nodes = out_.info.nodes;
     auto built = subgraph(*r.body->scope, env, proto, prefix, types, r.loop, r.captured, where);
@@ -150,7 +154,16 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
     const size_t first = r.loop ? 1 : 0;
     TESSERA_ASSIGN(r.held, hold_optionals(*r.graph, first, std::span(types).subspan(r.before, r.carried), where));
     for (size_t k = 0; k < r.carried && first + k < r.graph->outputs().size(); ++k) {
-      const SymShape& out = r.graph->type(r.graph->outputs()[first + k].value).shape;
+      const TensorType& yielded = r.graph->type(r.graph->outputs()[first + k].value);
+      const TensorType& given = scope.into.graph.type(r.operands[r.before + k]);
+      if (yielded.items && given.items && given.shape[0].is_const(0)) {
+        auto all = items[k] ? join(*items[k], *yielded.items) : yielded.items;
+        if (all && all->str() != types[r.before + k].items->str()) {
+          items[k] = std::move(all);
+          widened = true;
+        }
+      }
+      const SymShape& out = yielded.shape;
       if (out.size() != r.varies[k].size()) continue; // the record says what is wrong
       for (size_t d = 0; d < out.size(); ++d)
         if (!r.varies[k][d] && !r.graph->env().known_equal(out[d], types[r.before + k].shape[d]))
@@ -167,6 +180,18 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
                                   const Location& where) {
   TESSERA_ASSIGN(std::vector<ValueId> operands, operands_of(scope, node, where));
   const ValueId condition = operands.empty() ? ValueId{} : operands[0];
+  if (condition.valid()) {
+    Graph& graph = scope.into.graph;
+    const SymExpr count = graph.type(condition).count();
+    if (!graph.env().known_equal(count, 1)) { // a vector, of which calls give one element
+      TESSERA_TRY(graph.env().require_equal(count, 1, "elements of the condition of an If", where));
+      Node place;
+      place.location = where;
+      ops::B b(graph, place);
+      operands[0] = ops::reshape(b, condition, {});
+      if (!b.ok()) return b.failed().error();
+    }
+  }
   Attributes values;
   Ints counts;
   std::optional<Diagnostic> unsound; // of a branch whose sizes, types or axes do not fit each other

@@ -179,9 +179,13 @@ Result<TensorType> join(InferContext& c, const std::string& what, std::initializ
       return c.error(ErrorCode::UnsupportedFeature,
                      what + " of '" + std::string(c.node.op->name) + "' is " + out.str() + " or " + other.type->str() +
                          ", depending on what runs; one type and one number of dimensions are expected");
+  // A list of nothing says nothing of its items.
+  auto empty = [](const TensorType& type) { return type.items && type.shape[0].is_const(0); };
   for (const Candidate& other : all) {
-    if (!out.items || !other.type->items) continue;
-    out.items = tessera::join(*out.items, *other.type->items);
+    if (!out.items || !other.type->items || empty(*other.type)) continue;
+    out.items = &other == &first || (empty(*first.type) && out.items == first.type->items)
+                    ? other.type->items
+                    : tessera::join(*out.items, *other.type->items);
     if (!out.items)
       return c.error(ErrorCode::UnsupportedFeature, what + " of '" + std::string(c.node.op->name) + "' is " +
                                                         first.type->str() + " or " + other.type->str() +

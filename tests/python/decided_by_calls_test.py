@@ -166,6 +166,25 @@ class DecidedByCalls(unittest.TestCase):
             path = save([node(op, ["x"], ["y"], axis=-1)], [("x", FLOAT, ["m", "n"])], [("y", FLOAT, None)])
             self.check(path, [{"x": x(2, 3)}, {"x": x(2, 0)}, {"x": x(0, 3)}, {"x": x(0, 0)}])
 
+    def test_a_condition_of_one_element(self) -> None:
+        path = save([choice("c", [node("Relu", ["x"], ["t"])], [node("Neg", ["x"], ["e"])], "y")], [("x", FLOAT, ["n"]), ("c", BOOL, ["k"])], [("y", FLOAT, ["n"])])
+        model = self.check(path, [{"x": x(3), "c": numpy.array([c])} for c in (True, False)])
+        with self.assertRaises(tessera.Error):
+            model(x(3), numpy.array([True, False]))
+        with self.assertRaisesRegex(tessera.Error, "elements of the condition of an If"):
+            tessera.load(save([choice("c", [node("Relu", ["x"], ["t"])], [node("Neg", ["x"], ["e"])], "y")], [("x", FLOAT, ["n"]), ("c", BOOL, [2])], [("y", FLOAT, ["n"])]), "cpu")
+
+    def test_a_sequence_that_a_loop_builds_from_nothing(self) -> None:
+        types: list[onnx.ValueInfoProto] = [helper.make_tensor_value_info("i", INT64, []), helper.make_tensor_value_info("on", BOOL, []), helper.make_tensor_sequence_value_info("s", FLOAT, None)]
+        results = [helper.make_tensor_value_info("on2", BOOL, []), helper.make_tensor_sequence_value_info("s2", FLOAT, None)]
+        for sizes, grown in (("n", [node("Cast", ["i"], ["f"], to=FLOAT), node("Add", ["x", "f"], ["e"])]), ("varying", [node("Reshape", ["i", "one"], ["a"]), node("Slice", ["x", "a", "most", "zero"], ["e"])])):
+            body = helper.make_graph([*grown, node("SequenceInsert", ["s", "e"], ["s2"]), node("Identity", ["on"], ["on2"])], "body", types, results)
+            for stacks in (0, 1) if sizes == "n" else (0,):
+                nodes = [node("SequenceEmpty", [], ["s0"], dtype=FLOAT), node("Loop", ["m", "", "s0"], ["all"], body=body), node("ConcatFromSequence", ["all"], ["y"], axis=0, new_axis=stacks)]
+                weights = {"one": numpy.array([1], I64), "most": numpy.array([99], I64), "zero": numpy.array([0], I64)}
+                path = save(nodes, [("x", FLOAT, ["n", 3]), ("m", INT64, [])], [("y", FLOAT, None)], **weights)
+                self.check(path, [{"x": x(4, 3), "m": numpy.array(m, I64)} for m in (1, 3, 40)])
+
     # ---- the command
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([os.environ.get("TESSERA", str(ROOT / "build" / "bin" / "tessera")), *arguments], capture_output=True, text=True, check=False)
