@@ -49,6 +49,7 @@ namespace {
 void show(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
   for (const IoInfo& io : all) {
     auto& dims = shown.dims.emplace_back();
+    if (io.any_rank) continue;
     for (const SymExpr& e : io.shape) dims.push_back(e.str());
   }
   for (size_t i = 0; i < all.size(); ++i) { // once the texts stay where they are
@@ -56,8 +57,8 @@ void show(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
     for (const std::string& d : shown.dims[i]) texts.push_back(d.c_str());
   }
   for (size_t i = 0; i < all.size(); ++i)
-    shown.ios.push_back({all[i].name.c_str(), info(all[i].dtype).onnx, static_cast<int32_t>(all[i].shape.size()),
-                         shown.texts[i].data()});
+    shown.ios.push_back({all[i].name.c_str(), info(all[i].dtype).onnx,
+                         all[i].any_rank ? -1 : static_cast<int32_t>(all[i].shape.size()), shown.texts[i].data()});
 }
 
 // What a session's interface shows, from the session itself.
@@ -70,9 +71,11 @@ void describe(tessera_session& s) {
     for (const SymExpr& d : s.inputs[i].shape)
       for (const SymExpr& symbol : d.symbols()) bound.insert(symbol.symbol_id());
   }
-  for (const IoInfo& o : s.outputs)
+  for (const IoInfo& o : s.outputs) {
+    if (o.any_rank) s.sizes_known = false;
     for (const SymExpr& d : o.shape)
       for (const SymExpr& symbol : d.symbols()) s.sizes_known = s.sizes_known && bound.contains(symbol.symbol_id());
+  }
   show(s.inputs, s.shown_inputs);
   show(s.outputs, s.shown_outputs);
 }

@@ -180,8 +180,8 @@ const char* tessera_device(const tessera_session* session);
 /* An input or output as the model declares it. */
 typedef struct {
   const char* name;
-  int32_t dtype; /* a tessera_dtype */
-  int32_t rank;
+  int32_t dtype;           /* a tessera_dtype */
+  int32_t rank;            /* -1: a call decides, as the model does not say it */
   const char* const* dims; /* rank of them: a number, or an expression over symbols: "768", "batch", "2*seq" */
 } tessera_io;
 /* In the model's order; they are the session's, good until it is closed. */

@@ -4,6 +4,8 @@
 namespace tessera {
 namespace {
 
+constexpr int32_t kMostDimensions = 64; // of an input of any rank
+
 Diagnostic unknown_input(const std::vector<IoInfo>& known, const std::string& name) {
   Diagnostic d(ErrorCode::UnknownInput, "the model has no input '" + name + "'");
   std::string names;
@@ -31,7 +33,10 @@ Result<Checked> check(const tessera_tensor& t, const IoInfo& io, const std::stri
   if (!dtype || !has_bytes(*dtype))
     return usage(what + " has the element type " + std::to_string(t.dtype) + ", which cannot be passed as memory");
   // The model's rank says how many dimensions there are to be read.
-  if (t.rank < 0 || static_cast<size_t>(t.rank) != io.shape.size())
+  if (io.any_rank && (t.rank < 0 || t.rank > kMostDimensions))
+    return Diagnostic(ErrorCode::BadInput, what + " has rank " + std::to_string(t.rank) + "; 0 to " +
+                                               std::to_string(kMostDimensions) + " are possible");
+  if (!io.any_rank && (t.rank < 0 || static_cast<size_t>(t.rank) != io.shape.size()))
     return Diagnostic(ErrorCode::BadInput, what + " has rank " + std::to_string(t.rank) + ", the model declares rank " +
                                                std::to_string(io.shape.size()));
   if (t.rank > 0 && t.dims == nullptr) return usage(what + " has no dimensions");

@@ -5,6 +5,7 @@
 #include "graph/support/blocks_of_bytes.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
+#include "graph/sym/input_rank.h"
 #include "runtime/cache/cache.h"
 #include "runtime/memory_account.h"
 
@@ -17,7 +18,8 @@ std::vector<IoInfo> infos(const Executable& e, const std::vector<Binding>& bindi
   std::vector<IoInfo> out;
   for (const auto& b : bindings) {
     const auto& buffer = e.buffers[static_cast<size_t>(b.buffer)];
-    out.push_back({b.name, buffer.dtype, buffer.shape, b.indexed, b.list});
+    out.push_back(
+        {b.name, buffer.dtype, buffer.shape, b.indexed, b.list, e.env->find(rank_symbol(b.name)).has_value()});
   }
   return out;
 }

@@ -97,6 +97,7 @@ struct IoInfo {
   SymShape shape;                    // as the model declares it
   std::vector<SymExpr> indexed = {}; // of an input of integers: extents of the dimensions that they index
   std::string list = {};             // of a List: what it is, "sequence f32[?, 4]", "map i64 f32[]", "optional i64[]"
+  bool any_rank = false;             // calls decide the rank, and `shape` says nothing
 };
 
 // What a session has compiled so far.

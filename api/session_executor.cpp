@@ -3,6 +3,7 @@
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
+#include "graph/sym/input_rank.h"
 #include "runtime/variant_executor.h"
 #include <algorithm>
 
@@ -132,8 +133,11 @@ private:
       const Binding& b = generic.inputs[i];
       const auto& buffer = generic.buffers[static_cast<size_t>(b.buffer)];
       const Given given = find(i, b.name);
-      if (!given.dims || given.dtype != buffer.dtype || given.dims->size() != buffer.shape.size()) return std::nullopt;
-      for (size_t d = 0; d < buffer.shape.size(); ++d) {
+      if (!given.dims || given.dtype != buffer.dtype) return std::nullopt;
+      const auto rank = generic.env->find(rank_symbol(b.name));
+      if (rank) sizes.emplace(rank->symbol_name(), static_cast<int64_t>(given.dims->size()));
+      if (!rank && given.dims->size() != buffer.shape.size()) return std::nullopt;
+      for (size_t d = 0; d < std::min(buffer.shape.size(), given.dims->size()); ++d) {
         if (!buffer.shape[d].is_symbol()) continue;
         const auto [at, fresh] = sizes.emplace(buffer.shape[d].symbol_name(), (*given.dims)[d]);
         if (!fresh && at->second != (*given.dims)[d]) return std::nullopt;

@@ -151,6 +151,7 @@ struct Io { // tessera_io
   std::string name;
   int32_t dtype;
   std::vector<std::string> dims;
+  bool any_rank = false; // each call decides how many dimensions there are
 };
 
 // A context of a session: used by one thread at a time. Copies are made by clone().
@@ -265,7 +266,7 @@ private:
     check(describe(get(), &shown, &count));
     std::vector<Io> out;
     for (const tessera_io& io : std::span(shown, static_cast<size_t>(count)))
-      out.push_back({io.name, io.dtype, {io.dims, io.dims + io.rank}});
+      out.push_back({io.name, io.dtype, {io.dims, io.dims + (io.rank > 0 ? io.rank : 0)}, io.rank < 0});
     return out;
   }
 

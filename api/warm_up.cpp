@@ -1,5 +1,6 @@
 #include "api/warm_up.h"
 #include "graph/support/log.h"
+#include "graph/sym/input_rank.h"
 #include "runtime/guards.h"
 #include <algorithm>
 
@@ -34,6 +35,15 @@ Result<std::map<std::string, Tensor>> inputs_at(const Executable& generic, const
   std::map<std::string, Tensor> out;
   for (const Binding& input : generic.inputs) {
     const auto& buffer = generic.buffers[static_cast<size_t>(input.buffer)];
+    if (generic.env->find(rank_symbol(input.name))) {
+      const auto it = given.find(input.name);
+      if (it == given.end() || !it->second.defined())
+        return Diagnostic(ErrorCode::MissingValues,
+                          "input '" + input.name + "' has no shape, and ranges of sizes do not say its rank")
+            .note("give a value of it");
+      out.emplace(input.name, it->second);
+      continue;
+    }
     Dims dims;
     for (const SymExpr& dim : buffer.shape) {
       std::unordered_map<uint64_t, int64_t> values;

@@ -1,3 +1,4 @@
+#include "graph/sym/input_rank.h"
 #include "runtime/control.h"
 #include "runtime/library_classes.h"
 #include <algorithm>
@@ -52,6 +53,8 @@ Status Variant::number_symbols() {
         if (linear && linear->first.is_const() && linear->second.is_const() && !linear->first.is_const(0))
           add(symbols[0], 0);
       }
+  for (const auto& in : exe->inputs)
+    if (const auto rank = exe->env->find(rank_symbol(in.name))) add(*rank, 0);
   segment_begin = {0};
   for (size_t s = 0; s < exe->steps.size(); ++s) {
     const auto& defines = defines_of(exe->steps[s]);
@@ -69,7 +72,10 @@ Status Variant::compile_inputs() {
   std::unordered_map<uint64_t, int> slot_of;
   for (size_t i = 0; i < slots.size(); ++i) slot_of.emplace(slots[i].symbol_id(), static_cast<int>(i));
   std::vector<bool> binds(slots.size(), false);
-  for (const auto& in : exe->inputs) inputs.push_back({&in, {}});
+  for (const auto& in : exe->inputs) {
+    const auto rank = exe->env->find(rank_symbol(in.name));
+    inputs.push_back({&in, {}, rank ? slot_of.at(rank->symbol_id()) : -1});
+  }
   auto dims_of = [&](const InputForm& form) -> const SymShape& {
     return exe->buffers[static_cast<size_t>(form.binding->buffer)].shape;
   };
@@ -360,8 +366,15 @@ Status Variant::bind_dims(const InputForm& input, const Tensor& tensor, CallStat
   if (!tensor.defined())
     return Diagnostic(ErrorCode::BadInput, "input '" + input.binding->name + "' is an undefined tensor");
   if (tensor.dtype() != b.dtype) return bad("wrong type of elements");
-  if (tensor.dims().size() != b.shape.size()) return bad("wrong number of dimensions");
-  for (size_t d = 0; d < input.dims.size(); ++d) {
+  if (input.rank_slot >= 0) {
+    const auto slot = static_cast<size_t>(input.rank_slot);
+    call.values[slot] = static_cast<int64_t>(tensor.dims().size());
+    call.bound[slot] = true;
+  } else if (tensor.dims().size() != b.shape.size()) {
+    return bad("wrong number of dimensions");
+  }
+  // Of another rank than the variant's, whose guard says so, the first dimensions are worth knowing.
+  for (size_t d = 0; d < std::min(input.dims.size(), tensor.dims().size()); ++d) {
     const auto& form = input.dims[d];
     int64_t given = tensor.dims()[d], value = given;
     switch (form.kind) {
@@ -425,7 +438,7 @@ Status Variant::bind(std::span<const Tensor* const> given, CallState& call) cons
   for (size_t i = 0; i < inputs.size(); ++i)
     for (size_t d = 0; d < inputs[i].dims.size(); ++d) {
       const auto& form = inputs[i].dims[d];
-      if (form.kind != DimForm::Kind::Check) continue;
+      if (form.kind != DimForm::Kind::Check || inputs[i].dims.size() != given[i]->dims().size()) continue;
       if (!std::exchange(ran, true)) {
         for (size_t s = 0; s < slots.size(); ++s) {
           call.inputs.value[s] = call.values[s];

@@ -79,6 +79,7 @@ public:
   struct InputForm {
     const Binding* binding;
     std::vector<DimForm> dims;
+    int rank_slot = -1; // of an input of any rank: bound to it (rank_symbol())
   };
   std::vector<InputForm> inputs;
   SymProgram input_program; // over slots: dimensions that are checked

@@ -234,7 +234,7 @@ Status GraphBuilder::add_control(const FxNode& node, const Location& where) {
       TESSERA_ASSIGN(const std::vector<ValueId> values, build(body, *region));
       body.add_outputs(values);
       results = values.size();
-      ops::assume_around(out_.graph, body.model.graph);
+      ops::assume_around(out_.graph, body.model.graph.env());
       counts.push_back(static_cast<int64_t>(body.captured.size()));
       operands.insert(operands.end(), body.captured.begin(), body.captured.end());
       attributes.set(name, body.graph());
@@ -302,7 +302,7 @@ Status GraphBuilder::add_control(const FxNode& node, const Location& where) {
     body.add_outputs({goes_on});
   }
   body.add_outputs(values);
-  ops::assume_around(out_.graph, body.model.graph);
+  ops::assume_around(out_.graph, body.model.graph.env());
   operands.insert(operands.end(), body.captured.begin(), body.captured.end());
   Attributes attributes;
   attributes.set("captures", Ints{static_cast<int64_t>(body.captured.size())});

@@ -126,9 +126,13 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
       r.varies[k].resize(static_cast<size_t>(
           std::max(0, scope.into.graph.type(r.operands[r.before + k]).rank() - (r.batched ? 1 : 0))));
   std::optional<Diagnostic> first_error;
+  // What the items of a carried list are that begins without any: the body says it.
+  std::vector<std::shared_ptr<const ItemType>> items(r.carried);
   for (;;) {
     auto env = std::make_shared<ShapeEnv>(scope.into.graph.env().inner());
     TESSERA_ASSIGN(auto types, body_types(scope.into.graph, r, *env, where));
+    for (size_t k = 0; k < r.carried; ++k)
+      if (items[k]) types[r.before + k].items = items[k];
     r.captured.clear();
     const auto nodes = out_.info.nodes;
     auto built = subgraph(*r.body->scope, env, proto, prefix, types, r.loop, r.captured, where);
@@ -150,7 +154,16 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
     const size_t first = r.loop ? 1 : 0;
     TESSERA_ASSIGN(r.held, hold_optionals(*r.graph, first, std::span(types).subspan(r.before, r.carried), where));
     for (size_t k = 0; k < r.carried && first + k < r.graph->outputs().size(); ++k) {
-      const SymShape& out = r.graph->type(r.graph->outputs()[first + k].value).shape;
+      const TensorType& yielded = r.graph->type(r.graph->outputs()[first + k].value);
+      const TensorType& given = scope.into.graph.type(r.operands[r.before + k]);
+      if (yielded.items && given.items && given.shape[0].is_const(0)) {
+        auto all = items[k] ? join(*items[k], *yielded.items) : yielded.items;
+        if (all && all->str() != types[r.before + k].items->str()) {
+          items[k] = std::move(all);
+          widened = true;
+        }
+      }
+      const SymShape& out = yielded.shape;
       if (out.size() != r.varies[k].size()) continue; // the record says what is wrong
       for (size_t d = 0; d < out.size(); ++d)
         if (!r.varies[k][d] && !r.graph->env().known_equal(out[d], types[r.before + k].shape[d]))
@@ -159,7 +172,7 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
     if (!widened) break;
     out_.info.nodes = nodes;
   }
-  ops::assume_around(scope.into.graph, *r.graph);
+  ops::assume_around(scope.into.graph, r.graph->env());
   return {};
 }
 
@@ -167,6 +180,18 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
                                   const Location& where) {
   TESSERA_ASSIGN(std::vector<ValueId> operands, operands_of(scope, node, where));
   const ValueId condition = operands.empty() ? ValueId{} : operands[0];
+  if (condition.valid()) {
+    Graph& graph = scope.into.graph;
+    const SymExpr count = graph.type(condition).count();
+    if (!graph.env().known_equal(count, 1)) { // a vector, of which calls give one element
+      TESSERA_TRY(graph.env().require_equal(count, 1, "elements of the condition of an If", where));
+      Node place;
+      place.location = where;
+      ops::B b(graph, place);
+      operands[0] = ops::reshape(b, condition, {});
+      if (!b.ok()) return b.failed().error();
+    }
+  }
   Attributes values;
   Ints counts;
   std::optional<Diagnostic> unsound; // of a branch whose sizes, types or axes do not fit each other
@@ -178,16 +203,16 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
     auto built = subgraph(*bound->scope, env, bound->value->g(), body_prefix(where), {}, false, captured, where);
     if (!built.ok()) {
       if (open_choice_ != nullptr) open_choice_ = &node; // one inside, whose results this one yields
-      const ErrorCode code = built.error().code;
-      if (unsound || open_choice_ != nullptr ||
-          (code != ErrorCode::ShapeMismatch && code != ErrorCode::TypeMismatch && code != ErrorCode::BadAttribute))
-        return std::move(built).take_error();
+      if (open_choice_ != nullptr && decides(scope)) return decide_branch(scope, node, attributes, condition, where);
+      // What it assumes of sizes is why it cannot be built: a call of other sizes gets another variant.
+      ops::assume_around(scope.into.graph, *env);
+      if (unsound || open_choice_ != nullptr || !is_misfit(built.error().code)) return std::move(built).take_error();
       unsound = built.error();
       continue;
     }
     sound = name;
     const std::shared_ptr<Graph>& graph = *built;
-    ops::assume_around(scope.into.graph, *graph);
+    ops::assume_around(scope.into.graph, graph->env());
     counts.push_back(static_cast<int64_t>(captured.size()));
     operands.insert(operands.end(), captured.begin(), captured.end());
     values.set(name, graph);
@@ -213,12 +238,38 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
     const TensorType& a = then_graph.type(then_graph.outputs()[k].value);
     const TensorType& b = else_graph.type(else_graph.outputs()[k].value);
     if (a.rank() == b.rank() && (a.items == nullptr) == (b.items == nullptr)) continue;
+    if (decides(scope)) return decide_branch(scope, node, attributes, condition, where);
     open_choice_ = &node;
     return Diagnostic(ErrorCode::UnsupportedFeature, where,
                       "result " + std::to_string(k) + " is " + a.str() + " or " + b.str() +
                           ", depending on the condition, and is an output; one number of dimensions is expected");
   }
   return add_control_node(scope, node, "if", std::move(operands), std::move(values), where);
+}
+
+Status GraphBuilder::decide_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                                   ValueId condition, const Location& where) {
+  open_choice_ = nullptr;
+  if (!condition.valid()) return Diagnostic(ErrorCode::MalformedModel, where, "has no condition");
+  Node place;
+  place.location = where;
+  ops::B b(scope.into.graph, place);
+  const ValueId flag = ops::reshape(b, ops::cast(b, condition, DType::I64), {});
+  if (!b.ok()) return b.failed().error();
+  ShapeEnv& env = scope.into.graph.env();
+  SymExpr taken;
+  if (const auto& contents = scope.into.graph.value(flag).contents) {
+    taken = contents->front();
+  } else {
+    taken = env.create_symbol("condition of " + where.output, {0, 1});
+    TESSERA_TRY(scope.into.graph.read(flag, std::span(&taken, 1), where));
+  }
+  const SymExpr holds = env.simplify(sym_eq(taken, 1));
+  const bool known = env.prove(holds) || env.hint(holds);
+  TESSERA_ASSIGN(const bool then, env.decide(holds, known || choices_.next(true), "which branch is taken", where));
+  TESSERA_ASSIGN(const bool inlined, inline_branch(scope, node, attributes, where, then ? 1 : 0));
+  if (inlined) return {};
+  return Diagnostic(ErrorCode::MalformedModel, where, "its condition or its branches are not those of an If");
 }
 
 Status GraphBuilder::finish_in_branches(Scope& scope, const Nodes& nodes, std::span<const int> order,
@@ -263,7 +314,15 @@ Status GraphBuilder::finish_in_branches(Scope& scope, const Nodes& nodes, std::s
     for (const auto* node : moved) *branch.add_node() = *node;
     for (std::string_view name : results) branch.add_output()->set_name(std::string(name));
   }
-  return add_node(scope, whole);
+  Status added = add_node(scope, whole);
+  const bool outermost = &scope.into.graph == &out_.graph && scope.outer == nullptr && calls_.empty();
+  if (added.ok() || open_choice_ != &whole || !outermost) return added;
+  open_choice_ = nullptr;
+  open_outputs_.insert(whole.output().begin(), whole.output().end());
+  calls_decide_ = true;
+  added = add_node(scope, whole);
+  calls_decide_ = false;
+  return added;
 }
 
 Status GraphBuilder::add_repeat(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,

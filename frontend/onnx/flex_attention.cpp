@@ -2,6 +2,7 @@
 // shape is known inside of them, and what they compute fuses into the attention.
 #include "frontend/onnx/graph_builder.h"
 #include "graph/ops/formulas.h"
+#include "graph/ops/heads.h"
 #include <algorithm>
 #include <cmath>
 
@@ -11,13 +12,13 @@ namespace {
 using namespace ops;
 
 // [b, h*g, s, x] as [b, h, g*s, x], the query heads that share a key head as rows of one product; and back.
-ValueId grouped(B& b, ValueId x, int64_t group) {
-  if (!b.ok() || group == 1) return x;
+ValueId grouped(B& b, ValueId x, const SymExpr& group) {
+  if (!b.ok() || group.is_const(1)) return x;
   SymShape s = b.shape(x);
   return reshape(b, x, {s[0], floordiv(s[1], group), s[2] * group, s[3]});
 }
-ValueId ungrouped(B& b, ValueId x, int64_t group) {
-  if (!b.ok() || group == 1) return x;
+ValueId ungrouped(B& b, ValueId x, const SymExpr& group) {
+  if (!b.ok() || group.is_const(1)) return x;
   SymShape s = b.shape(x);
   return reshape(b, x, {s[0], s[1] * group, floordiv(s[2], group), s[3]});
 }
@@ -90,14 +91,8 @@ Status GraphBuilder::inline_flex_attention(Scope& scope, const proto::NodeProto&
     if (b.rank(x) != 4 || !is_float(b.dtype(x)))
       return Diagnostic(ErrorCode::ShapeMismatch, where,
                         "Q, K and V are [batch, heads, length, width] of real numbers, not " + b.type(x).str());
-  auto heads = b.dim(q, 1).as_const(), kv_heads = b.dim(k, 1).as_const();
-  int64_t group = 1;
-  if (heads && kv_heads) {
-    if (*kv_heads == 0 || *heads % *kv_heads != 0)
-      return Diagnostic(ErrorCode::ShapeMismatch, where,
-                        std::to_string(*heads) + " heads of Q share " + std::to_string(*kv_heads) + " of K");
-    group = *heads / *kv_heads;
-  }
+  const SymExpr group = heads_per_key(b, b.dim(q, 1), b.dim(k, 1));
+  if (!b.ok()) return b.failed().error();
   if (!scale && !width)
     return Diagnostic(ErrorCode::UnsupportedFeature, where, "the width of a head is not known when compiling");
   if (!scale) scale = *width > 0 ? 1 / std::sqrt(static_cast<double>(*width)) : 1;

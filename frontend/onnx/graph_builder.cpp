@@ -3,6 +3,7 @@
 #include "frontend/onnx/sequence_map.h"
 #include "frontend/onnx/weights.h"
 #include "graph/support/similar.h"
+#include "graph/sym/input_rank.h"
 #include <algorithm>
 
 namespace tessera::onnx {
@@ -16,8 +17,8 @@ std::string GraphUnderWay::unique(std::string name) {
 }
 
 GraphBuilder::GraphBuilder(const ParsedModel& parsed, const ImportOptions& options, WeightLoader& weights,
-                           std::string file, ImportedModel& out)
-    : parsed_(parsed), options_(options), weights_(weights), file_(std::move(file)), out_(out),
+                           Choices& choices, std::string file, ImportedModel& out)
+    : parsed_(parsed), options_(options), weights_(weights), choices_(choices), file_(std::move(file)), out_(out),
       dimensions_(out.graph.env(), options, file_) {
   out.graph.env().set_hints(options.dim_hints, options.of_call);
 }
@@ -381,6 +382,10 @@ Status GraphBuilder::build_undetermined(Scope& scope) {
   SymExpr sum = 0;
   for (ValueId input : graph.inputs()) {
     const Value& v = graph.value(input);
+    if (const auto rank = graph.env().find(rank_symbol(v.name))) {
+      sum += *rank;
+      continue;
+    }
     auto count = v.type.count().as_const();
     if (!(is_integer(v.type.dtype) || v.type.dtype == DType::Bool) || !count || *count > kContentsLimit) continue;
     std::vector<SymExpr> symbols;
@@ -399,6 +404,7 @@ Status GraphBuilder::build_undetermined(Scope& scope) {
     } else {
       TESSERA_ASSIGN(type.dtype,
                      element_type(v.type().tensor_type().elem_type(), model_location(), "output '" + v.name() + "'"));
+      (void)graph.env().named_symbol(rank_symbol(v.name()), {0, kMaxRank});
     }
     TESSERA_ASSIGN(NodeId node, graph.add_node(*OpTable::get().find("undetermined"), read,
                                                {{"dtype", type.dtype}, {"shape", type.shape}}, model_location(),
@@ -425,6 +431,7 @@ Status GraphBuilder::build_outputs(const Scope& scope) {
     if (const Node* producer = out_.graph.producer(*id)) where = producer->location;
     TESSERA_TRY(dimensions_.meet(out_.graph.value(*id).type, v, where, out_.warnings));
     out_.graph.add_output(v.name(), *id);
+    if (open_outputs_.contains(v.name())) (void)out_.graph.env().named_symbol(rank_symbol(v.name()), {0, kMaxRank});
   }
   return {};
 }

@@ -6,6 +6,7 @@
 // attribute "captures" of the node says how many each subgraph took, in the order of the attributes' names.
 #pragma once
 #include "frontend/onnx/attributes.h"
+#include "frontend/onnx/choices.h"
 #include "frontend/onnx/functions.h"
 #include "frontend/onnx/opsets.h"
 #include "frontend/onnx/types.h"
@@ -67,8 +68,8 @@ struct Scope {
 
 class GraphBuilder {
 public:
-  GraphBuilder(const ParsedModel& parsed, const ImportOptions& options, WeightLoader& weights, std::string file,
-               ImportedModel& out);
+  GraphBuilder(const ParsedModel& parsed, const ImportOptions& options, WeightLoader& weights, Choices& choices,
+               std::string file, ImportedModel& out);
   // The main graph, into the model given.
   [[nodiscard]] Status build();
   // The same, and goes on after each node that cannot be imported (ModelSurvey).
@@ -118,6 +119,11 @@ private:
   struct Repeat; // a Loop or Scan
   Status add_branches(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                       const Location& where);
+  // Whether an If here whose branches yield different types is decided by the call.
+  [[nodiscard]] bool decides(const Scope& scope) const { return calls_decide_ && &scope.into.graph == &out_.graph; }
+  // The branch of an If in the main graph that the condition of the call at hand takes: another call is a miss.
+  Status decide_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes, ValueId condition,
+                       const Location& where);
   // The nodes order[0], an If, to the end: those that read its results become part of both branches.
   Status finish_in_branches(Scope& scope, const Nodes& nodes, std::span<const int> order,
                             const std::unordered_set<std::string_view>& yielded);
@@ -148,6 +154,7 @@ private:
   const ParsedModel& parsed_;
   const ImportOptions& options_;
   WeightLoader& weights_;
+  Choices& choices_;
   std::string file_;
   ImportedModel& out_;
   FunctionTable functions_;
@@ -159,6 +166,10 @@ private:
   std::deque<proto::NodeProto> made_;                // nodes that stand for others; scopes have their names
   // An If that has just been refused as its branches yield tensors of different ranks, or a tensor and a list.
   const proto::NodeProto* open_choice_ = nullptr;
+  // Where nothing is left that could make one type of what such branches yield, as they are outputs of the model: calls
+  // decide.
+  bool calls_decide_ = false;
+  std::set<std::string, std::less<>> open_outputs_; // of the model: their ranks follow from the call
   int nesting_ = 0;
   // Nodes that were imported, with those of bodies that were built again at other sizes; and those of the file.
   int64_t imported_ = 0, in_file_ = 0;

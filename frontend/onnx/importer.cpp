@@ -14,16 +14,27 @@ std::string folder_of(const std::string& path) {
 std::string_view text_of(const Storage& s) { return {reinterpret_cast<const char*>(s.data), s.bytes}; }
 
 // `refused`: takes the nodes that fail; without it, the first one ends the import.
-Result<ImportedModel> import(std::string_view bytes, const ImportOptions& options, WeightLoader weights,
+Result<ImportedModel> import(std::string_view bytes, const ImportOptions& options, const WeightLoader& loader,
                              const std::string& file, std::vector<RefusedNode>* refused = nullptr) {
   TESSERA_ASSIGN(ParsedModel parsed, parse_model(bytes, file));
   ImportedModel out;
-  out.path = file;
-  GraphBuilder builder(parsed, options, weights, file, out);
-  if (auto status = refused == nullptr ? builder.build() : builder.survey(*refused); !status.ok()) {
-    Location where;
-    where.file = file;
-    return std::move(status).take_error().at(std::move(where));
+  WeightLoader weights = loader;
+  Choices choices;
+  std::optional<Diagnostic> first_error; // of the choices' usual ways
+  for (;;) {
+    out = ImportedModel();
+    out.path = file;
+    GraphBuilder builder(parsed, options, weights, choices, file, out);
+    auto status = refused == nullptr ? builder.build() : builder.survey(*refused);
+    if (status.ok()) break;
+    const bool misfit = is_misfit(status.error().code);
+    if (!first_error || status.error().code == ErrorCode::MissingValues) first_error = std::move(status).take_error();
+    if (!misfit || !choices.another()) {
+      Location where;
+      where.file = file;
+      return std::move(*first_error).at(std::move(where));
+    }
+    weights = loader;
   }
   out.info.absent_weights = weights.absent();
   out.info.absent_bytes = weights.absent_bytes();

@@ -120,8 +120,10 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
     const bool stays = std::all_of(symbols.begin(), symbols.end(),
                                    [&](const SymExpr& s) { return std::find(all.begin(), all.end(), s) != all.end(); });
     const bool usual = c.op() == SymOp::Eq || c.op() == SymOp::Ne;
-    if (graph.env().prove(c) || (stays && (usual || graph.env().hint(c)))) {
-      TESSERA_ASSIGN(decided, graph.env().decide(c, c.op() != SymOp::Eq, "which branch is taken", where));
+    const bool known = graph.env().prove(c) || graph.env().hint(c);
+    if (graph.env().prove(c) || (stays && (usual || known))) {
+      const bool way = known ? c.op() != SymOp::Eq : choices_.next(c.op() != SymOp::Eq);
+      TESSERA_ASSIGN(decided, graph.env().decide(c, way, "which branch is taken", where));
     }
   }
   if (!decided) return false;

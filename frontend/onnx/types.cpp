@@ -1,5 +1,6 @@
 #include "frontend/onnx/types.h"
 #include "frontend/onnx/weights.h"
+#include "graph/sym/input_rank.h"
 #include <algorithm>
 #include <array>
 #include <set>
@@ -193,6 +194,25 @@ Result<SymExpr> DimensionTable::dimension(const proto::TensorShapeProto_Dimensio
   return symbol;
 }
 
+Result<int64_t> DimensionTable::open_rank(const std::string& input, const Dims* given, bool of_model,
+                                          const Location& where) {
+  const std::string name = rank_symbol(input);
+  const std::string what = "input '" + input + "' has no shape: not even its rank is known";
+  if (!of_model) return Diagnostic(ErrorCode::UnsupportedFeature, where, what);
+  if (given != nullptr) return static_cast<int64_t>(given->size());
+  const auto hint = options_.dim_hints.find(name);
+  const bool known = hint != options_.dim_hints.end() && hint->second >= 0 && hint->second <= kMaxRank;
+  if (!known && !options_.undetermined)
+    return Diagnostic(ErrorCode::MissingValues, where, what + " before a call gives the input")
+        .note("give its sizes: --shape " + input + "=1x128");
+  const SymExpr rank = env_.named_symbol(name, {0, kMaxRank});
+  input_symbols_.insert(rank.symbol_id());
+  if (!known) return 0;
+  env_.set_hint(rank, hint->second);
+  TESSERA_TRY(env_.require(sym_eq(rank, hint->second), GuardClass::Assumed, "the rank of the input", where));
+  return hint->second;
+}
+
 Result<TensorType> DimensionTable::input_type(const proto::ValueInfoProto& value, bool of_model,
                                               const Location& where) {
   const auto& type = value.type();
@@ -218,10 +238,8 @@ Result<TensorType> DimensionTable::input_type(const proto::ValueInfoProto& value
   };
   proto::TensorShapeProto shape = type.tensor_type().shape();
   if (!type.tensor_type().has_shape()) {
-    if (dims == nullptr)
-      return Diagnostic(ErrorCode::UnsupportedFeature, where, what + " has no shape: not even its rank is known")
-          .note("give its sizes: --shape " + value.name() + "=1x128");
-    for (size_t i = 0; i < dims->size(); ++i) shape.add_dim();
+    TESSERA_ASSIGN(const int64_t rank, open_rank(value.name(), dims, of_model, where));
+    for (int64_t i = 0; i < rank; ++i) shape.add_dim();
   }
   if (shape.dim_size() > kMaxRank)
     return Diagnostic(ErrorCode::UnsupportedFeature, where,

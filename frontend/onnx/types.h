@@ -18,8 +18,9 @@ public:
   [[nodiscard]] Status read_options(const proto::GraphProto& graph,
                                     const std::vector<const proto::ValueInfoProto*>& inputs);
 
-  // Type of an input of the model, or of one of its subgraphs (whose sizes no option gives). Errors: UnsupportedType
-  // for what is no tensor, UnsupportedFeature when the rank is not known.
+  // Type of an input of the model, or of one of its subgraphs (whose sizes no option gives). A rank that the file does
+  // not state is that of the call (rank_symbol()); a scalar stands for it where nothing is determined. Errors:
+  // UnsupportedType for what is no tensor, MissingValues when no call says the rank, UnsupportedFeature in a subgraph.
   [[nodiscard]] Result<TensorType> input_type(const proto::ValueInfoProto& value, bool of_model, const Location& where);
 
   // Brings what the model declares of a computed value together with what inference found. Constant dimensions must
@@ -31,6 +32,8 @@ public:
 private:
   Result<SymExpr> dimension(const proto::TensorShapeProto_Dimension& dim, const std::string& input, int position,
                             std::optional<int64_t> given, bool of_model, const Location& where);
+  // The rank of an input without a shape.
+  Result<int64_t> open_rank(const std::string& input, const Dims* given, bool of_model, const Location& where);
   [[nodiscard]] bool of_inputs(const SymExpr& e) const; // has only symbols of the model's inputs
 
   ShapeEnv& env_;

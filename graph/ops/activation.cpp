@@ -319,7 +319,11 @@ Result<std::vector<ValueId>> decompose_softmax(Graph& g, const Node& n, SoftmaxK
   Ints axes;
   for (int64_t a = axis; a < (flattens ? rank : axis + 1); ++a) axes.push_back(a);
   ValueId wide = widen(b, x), y;
-  if (kind == SoftmaxKind::Hardmax) { // one at the first greatest element
+  SymExpr along = 1;
+  for (int64_t a : axes) along *= b.dim(x, a);
+  if (kind == SoftmaxKind::Hardmax && !b.decide(sym_lt(0, along), true, "rows of Hardmax have elements")) {
+    y = wide;                                // without elements
+  } else if (kind == SoftmaxKind::Hardmax) { // one at the first greatest element
     ValueId best = b.op("argmax", {wide}, {{"axes", axes}, {"keepdims", int64_t{1}}});
     SymShape shape = b.shape(x), rows(shape.size(), SymExpr(1));
     ValueId position = b.scalar_i(DType::I64, 0); // along the axes, row-major

@@ -2,6 +2,7 @@
 //
 // Grouped queries cost nothing: the heads that share a key head become rows of one product,
 //   Q [b, h*g, s, d] is read as [b, h, g*s, d], which times K^T [b, h, d, t] is [b, h, g*s, t], read as [b, h*g, s, t].
+#include "graph/ops/heads.h"
 #include "graph/ops/parts.h"
 #include <cmath>
 #include <limits>
@@ -81,17 +82,7 @@ private:
     if (!b_.ok()) return false;
     SymExpr heads = b_.dim(q_, 1), kv_heads = b_.dim(k_, 1);
     b_.check(b_.env().require_equal(b_.dim(v_, 1), kv_heads, "heads of K and V", b_.node().location));
-    if (!b_.env().known_equal(heads, kv_heads)) {
-      auto h = heads.as_const(), k = kv_heads.as_const();
-      if (!k)
-        b_.check(b_.env().require_equal(heads, kv_heads, "heads of Q and K", b_.node().location));
-      else if (*k == 0 || (h && *h % *k != 0))
-        b_.fail(ErrorCode::ShapeMismatch, heads.str() + " heads of Q share " + std::to_string(*k) + " of K");
-      else
-        b_.check(b_.env().require(sym_eq(mod(heads, *k), 0), GuardClass::Required, "heads of K divide those of Q",
-                                  b_.node().location));
-      if (b_.ok()) group_ = b_.env().simplify(k ? floordiv(heads, *k) : SymExpr(1));
-    }
+    group_ = heads_per_key(b_, heads, kv_heads);
     return b_.ok();
   }
 

@@ -74,10 +74,10 @@ Result<ControlForm> control_form(const Node& node) {
   return form;
 }
 
-void assume_around(Graph& outer, const Graph& body) {
+void assume_around(Graph& outer, const ShapeEnv& body) {
   std::unordered_set<uint64_t> known;
   for (const SymExpr& s : outer.env().symbols()) known.insert(s.symbol_id());
-  for (const Guard& g : body.env().guards()) {
+  for (const Guard& g : body.guards()) {
     const auto symbols = g.condition.symbols();
     if (g.cls == GuardClass::Assumed &&
         std::all_of(symbols.begin(), symbols.end(), [&](const SymExpr& s) { return known.contains(s.symbol_id()); }))
@@ -179,9 +179,13 @@ Result<TensorType> join(InferContext& c, const std::string& what, std::initializ
       return c.error(ErrorCode::UnsupportedFeature,
                      what + " of '" + std::string(c.node.op->name) + "' is " + out.str() + " or " + other.type->str() +
                          ", depending on what runs; one type and one number of dimensions are expected");
+  // A list of nothing says nothing of its items.
+  auto empty = [](const TensorType& type) { return type.items && type.shape[0].is_const(0); };
   for (const Candidate& other : all) {
-    if (!out.items || !other.type->items) continue;
-    out.items = tessera::join(*out.items, *other.type->items);
+    if (!out.items || !other.type->items || empty(*other.type)) continue;
+    out.items = &other == &first || (empty(*first.type) && out.items == first.type->items)
+                    ? other.type->items
+                    : tessera::join(*out.items, *other.type->items);
     if (!out.items)
       return c.error(ErrorCode::UnsupportedFeature, what + " of '" + std::string(c.node.op->name) + "' is " +
                                                         first.type->str() + " or " + other.type->str() +

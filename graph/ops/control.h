@@ -36,7 +36,7 @@ struct ControlForm {
 [[nodiscard]] Result<ControlForm> control_form(const Node& node);
 // What code of a body assumes of sizes from around it is assumed there, so that a call that is different gets another
 // variant. What the other body of an If contradicts stays with the body.
-void assume_around(Graph& outer, const Graph& body);
+void assume_around(Graph& outer, const ShapeEnv& body);
 // For samples: a body of one f32[2] `x`, behind `before` inputs of a loop. It yields op(x, x), and where `twice`, that
 // twice.
 [[nodiscard]] std::shared_ptr<Graph> sample_body(std::string_view op, int before, bool twice);

@@ -25,6 +25,22 @@ struct Cut {
   Ints axes, steps;
 };
 
+// Steps must be numbers: where a call has not said them yet, 1 is guessed, which is legal for every axis.
+Ints known_steps(B& b) {
+  Ints out;
+  for (const SymExpr& e : b.known(4)) {
+    auto step = b.env().simplify(e).as_const();
+    if (!step) {
+      step = b.env().hint(e);
+      if (!step && !b.env().may_guess()) return b.known_ints(4); // says what is missing
+      if (!step) step = 1;
+      b.check(b.env().require(sym_eq(e, *step), GuardClass::Assumed, "steps of Slice", b.node().location));
+    }
+    out.push_back(*step);
+  }
+  return out;
+}
+
 Cut slice_arguments(B& b) {
   Cut cut;
   if (b.opset() < 10) {
@@ -44,7 +60,7 @@ Cut slice_arguments(B& b) {
       cut.axes.resize(cut.starts.size());
       std::iota(cut.axes.begin(), cut.axes.end(), 0);
     }
-    if (b.has(4)) cut.steps = b.known_ints(4);
+    if (b.has(4)) cut.steps = known_steps(b);
   }
   if (cut.steps.empty()) cut.steps.assign(cut.starts.size(), 1);
   if (b.ok() && (cut.ends.size() != cut.starts.size() || cut.axes.size() != cut.starts.size() ||

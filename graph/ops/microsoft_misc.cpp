@@ -1,6 +1,7 @@
 // What is left of com.microsoft: operators that the default domain has as well, crops, n-grams, inverses, and an LSTM of
 // quantised weights.
 #include "graph/ops/microsoft.h"
+#include "graph/ops/recurrent.h"
 #include <algorithm>
 #include <cmath>
 
@@ -305,23 +306,72 @@ void add_ngrams(OpTable& table) {
   table.add(std::move(def));
 }
 
-// ---- DynamicQuantizeLSTM: an LSTM whose weights are 8-bit, [directions, in, gates], in f32
+// ---- DynamicQuantizeLSTM: an LSTM whose weights are 8-bit, [directions, in, gates]. Inputs of all steps are quantised
+// together by their range, states of all rows of a step by theirs; products are sums of integers, scaled.
 Result<std::vector<ValueId>> quantised_lstm(Graph& g, const Node& n, int results) {
   B b(g, n);
-  auto weight = [&](int operand, int scale) {
-    // Scale and zero point of each direction, or of each of its gates.
-    auto spread = [&](int i) {
-      ValueId v = cast(b, b.in(i), DType::F32);
-      return unsqueeze(b, v, b.rank(v) == 1 ? Ints{1, 2} : Ints{1});
-    };
-    ValueId w = mul(b, sub(b, cast(b, b.in(operand), DType::F32), spread(scale + 1)), spread(scale));
-    return transpose(b, w, {0, 2, 1});
+  for (int i : {0, 1, 2})
+    if (b.rank(b.in(i)) != 3)
+      b.fail(ErrorCode::ShapeMismatch, "DynamicQuantizeLSTM takes X, W and R of rank 3, not " + b.type(b.in(i)).str());
+  if (!b.ok()) return b.failed();
+  const ValueId x = b.in(0), w = b.in(1), r = b.in(2);
+  const SymExpr hidden = b.dim(r, 1);
+  const int64_t directions = b.attr().s("direction", "forward") == "bidirectional" ? 2 : 1;
+  auto same = [&](const SymExpr& have, const SymExpr& want, const char* what) {
+    b.check(b.env().require_equal(have, want, what, n.location));
   };
-  const OpDef* lstm = OpTable::get().find_onnx("LSTM", "", 1 << 20);
-  std::vector<ValueId> operands = {b.in(0), weight(1, 8), weight(2, 10)};
-  for (int i = 3; i < 8; ++i) operands.push_back(b.in(i));
-  while (!operands.back().valid()) operands.pop_back();
-  return b.done(b.ops(lstm->name, operands, b.attr(), results));
+  same(b.dim(w, 0), directions, "directions of W");
+  same(b.dim(r, 0), directions, "directions of R");
+  same(b.dim(w, 1), b.dim(x, 2), "rows of W and columns of X");
+  same(b.dim(w, 2), hidden * 4, "gates of W");
+  same(b.dim(r, 2), hidden * 4, "gates of R");
+  if (b.attr().has("hidden_size")) same(hidden, b.attr().i("hidden_size"), "hidden_size and R");
+  const SymShape state = {directions, b.dim(x, 1), hidden};
+  auto shaped = [&](int i, const SymShape& want, const char* what) {
+    if (!b.has(i) || !b.ok()) return ValueId{};
+    const SymShape have = b.shape(b.in(i));
+    if (have.size() != want.size())
+      b.fail(ErrorCode::ShapeMismatch, std::string(what) + " must be " + str(want) + ", not " + str(have));
+    for (size_t k = 0; k < want.size() && b.ok(); ++k) same(have[k], want[k], what);
+    return b.in(i);
+  };
+  using namespace ops::recurrent;
+  Operands operands;
+  operands.x = x;
+  operands.bias = shaped(3, {directions, hidden * 8}, "operand 'B'");
+  operands.lengths = shaped(4, {b.dim(x, 1)}, "operand 'sequence_lens'");
+  operands.h = shaped(5, state, "operand 'initial_h'");
+  operands.c = shaped(6, state, "operand 'initial_c'");
+  operands.peepholes = shaped(7, {directions, hidden * 3}, "operand 'P'");
+  operands.hidden = hidden;
+  operands.rows_meet = true;
+  if (!b.ok()) return b.failed();
+  ValueId inputs = x;
+  if (operands.lengths.valid()) { // steps behind the end of all sequences have no part in the range
+    operands.lengths = cast(b, operands.lengths, DType::I64);
+    ValueId most = reduce(b, "reduce_max", operands.lengths, {0}, false);
+    inputs = select(b, lt(b, iota(b, {b.dim(x, 0), 1, 1}, 0), most), inputs, 0.0);
+  }
+  const std::vector<ValueId> codes = b.ops("DynamicQuantizeLinear", {inputs}, {}, 3);
+  operands.products = [&](int64_t d) {
+    auto of_direction = [&](ValueId v) { return squeeze(b, slice(b, v, 0, d, 1), {0}); };
+    // Zero points are the same in all columns.
+    auto zero_of = [&](int i) {
+      ValueId v = of_direction(b.in(i));
+      return b.rank(v) == 0 ? v : squeeze(b, slice(b, v, 0, 0, 1), {0});
+    };
+    Operands::Products out;
+    out.weights = {of_direction(r), of_direction(b.in(10)), zero_of(11)};
+    out.of_input = scaled_product(b, codes[0], codes[1], codes[2], of_direction(w), of_direction(b.in(8)), zero_of(9));
+    out.of_state = [](B& s, ValueId h, std::span<const ValueId> weights) {
+      const std::vector<ValueId> q = s.ops("DynamicQuantizeLinear", {h}, {}, 3);
+      return scaled_product(s, q[0], q[1], q[2], weights[0], weights[1], weights[2]);
+    };
+    return out;
+  };
+  std::vector<ValueId> all = layer_of(b, Cell::Lstm, operands);
+  all.resize(static_cast<size_t>(std::min(results, 3)));
+  return b.done(std::move(all));
 }
 
 void add_lstm(OpTable& table) {

@@ -7,6 +7,7 @@
 #include "graph/ops/sampling.h"
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
 
@@ -177,6 +178,12 @@ ValueId fold_trees(B& b, ValueId x, const Forest& forest, const Sums& sums) {
   }
   const int64_t columns = grouped ? 1 : targets;
   std::vector<double> weights(static_cast<size_t>(forest.leaves * columns), sums.nothing());
+  if (targets == 1) { // of one target, leaves without a weight have the weight 0, as in ONNX Runtime
+    std::vector<bool> weighted(weights.size(), false);
+    for (const Forest::Weight& w : forest.weights) weighted[static_cast<size_t>(w.leaf)] = true;
+    for (size_t leaf = 1; leaf < weights.size(); ++leaf)
+      if (!weighted[leaf]) weights[leaf] = 0;
+  }
   for (const Forest::Weight& w : forest.weights) {
     double& to = weights[static_cast<size_t>(w.leaf * columns + (grouped ? 0 : w.target))];
     to = sums.join(to, w.value);
@@ -231,6 +238,65 @@ ValueId with_bases(B& b, ValueId scores, const std::vector<double>& bases, DType
   return add(b, scores, ml_constant(b, dtype, {static_cast<int64_t>(bases.size())}, bases));
 }
 
+// Whether the leaves that a row comes to have weights of a target (of a class).
+struct Scored {
+  std::vector<std::optional<bool>> always; // by target: of all rows, where that is known
+  ValueId each;                            // bool[rows, targets], where some depend on the row
+  [[nodiscard]] bool all() const {
+    return std::all_of(always.begin(), always.end(), [](const auto& a) { return a == true; });
+  }
+};
+
+// True where the leaves of some tree have weights of the target, all of them; false where no leaf has.
+std::optional<bool> always_scored(const Forest& forest, int64_t target) {
+  std::vector<bool> has(static_cast<size_t>(forest.leaves), false);
+  bool any = false;
+  for (const Forest::Weight& w : forest.weights)
+    if (w.target == target) any = has[static_cast<size_t>(w.leaf)] = true;
+  if (!any) return false;
+  std::vector<int64_t> seen(static_cast<size_t>(forest.nodes()), -1), open;
+  for (size_t tree = 0; tree < forest.roots.size(); ++tree) {
+    bool all = true;
+    open = {forest.roots[tree]};
+    while (all && !open.empty()) {
+      const int64_t at = open.back();
+      open.pop_back();
+      if (std::exchange(seen[static_cast<size_t>(at)], static_cast<int64_t>(tree)) == static_cast<int64_t>(tree))
+        continue;
+      if (at < forest.leaves) {
+        all = has[static_cast<size_t>(at)];
+      } else {
+        open.push_back(forest.next[static_cast<size_t>(2 * at)]);
+        open.push_back(forest.next[static_cast<size_t>(2 * at + 1)]);
+      }
+    }
+    if (all) return true;
+  }
+  return std::nullopt;
+}
+
+// `x`: what rows_for() made.
+Scored scored_targets(B& b, ValueId x, const Forest& forest, DType dtype) {
+  Scored out;
+  for (int64_t k = 0; k < forest.targets; ++k) out.always.push_back(always_scored(forest, k));
+  if (std::all_of(out.always.begin(), out.always.end(), [](const auto& a) { return a.has_value(); })) return out;
+  Forest flags = forest;
+  for (Forest::Weight& w : flags.weights) w.value = 1;
+  ValueId counts = fold_trees(b, x, flags, {Fold::Max, dtype}); // 1, or 0 without any
+  if (b.ok()) out.each = gt(b, counts, 0.0);
+  return out;
+}
+
+// Columns of scores, and `otherwise` in the place of those that rows do not have.
+ValueId scored_or(B& b, ValueId scores, const Scored& scored, double otherwise, DType dtype) {
+  if (!b.ok() || scored.all()) return scores;
+  if (scored.each.valid()) return select(b, scored.each, scores, otherwise);
+  std::vector<double> flags;
+  for (const auto& always : scored.always) flags.push_back(*always ? 1 : 0);
+  const auto count = static_cast<int64_t>(flags.size());
+  return select(b, gt(b, ml_constant(b, dtype, {1, count}, flags), 0.0), scores, otherwise);
+}
+
 // ---- TreeEnsembleRegressor
 ValueId regress(B& b) {
   const PostTransform transform = post_transform(b);
@@ -239,42 +305,60 @@ ValueId regress(B& b) {
   if (!forest.ok()) return b.fail(forest.error()), ValueId{};
   const auto bases = bases_of(b, {forest->targets});
   const DType dtype = ml_dtype(b.dtype(b.in(0)));
-  ValueId y = fold_trees(b, rows_for(b, *forest, dtype), *forest, {fold, dtype});
-  return cast(b, transformed(b, with_bases(b, y, bases, dtype), transform), DType::F32);
+  ValueId x = rows_for(b, *forest, dtype);
+  ValueId y = with_bases(b, fold_trees(b, x, *forest, {fold, dtype}), bases, dtype);
+  if (forest->targets > 1 && !bases.empty()) y = scored_or(b, y, scored_targets(b, x, *forest, dtype), 0, dtype);
+  return cast(b, transformed(b, y, transform), DType::F32);
 }
 
 // ---- TreeEnsembleClassifier
-// Scores of two classes where trees may have weights of one of them alone: which class it is, and the scores.
-std::vector<ValueId> two_classes(B& b, ValueId scores, MlLabels labels, const std::vector<double>& bases,
-                                 PostTransform transform) {
+// Of two columns, the first for those rows that have a score of the class.
+ValueId where_scored(B& b, const Scored& scored, int64_t target, const std::function<ValueId()>& yes,
+                     const std::function<ValueId()>& no) {
+  if (!b.ok()) return {};
+  if (const auto always = scored.always[static_cast<size_t>(target)]) return *always ? yes() : no();
+  ValueId x = yes(), y = no();
+  return b.ok() ? select(b, slice(b, scored.each, 1, target, 1), x, y) : ValueId{};
+}
+
+// Scores of two classes. A row without a score of the second class has one number, of which both scores follow; how,
+// depends on the weights of all leaves, as in ONNX Runtime. What it leaves unset there is 0.
+std::vector<ValueId> two_classes(B& b, ValueId scores, const Scored& scored, MlLabels labels,
+                                 const std::vector<double>& bases, PostTransform transform) {
   const Ints ids = b.attr().ints("class_ids");
   const auto weights = floats_or_tensor(b.node(), "class_weights");
-  const std::set<int64_t> classes(ids.begin(), ids.end());
-  const bool first = classes.contains(0), second = classes.contains(1), one = classes.size() == 1;
+  const bool one = std::set<int64_t>(ids.begin(), ids.end()).size() == 1;
   const bool positive = weights.ok() && std::all_of(weights->begin(), weights->end(), [](double w) { return w >= 0; });
-  ValueId p = slice(b, scores, 1, 0, 1), q = slice(b, scores, 1, 1, 1);
-  bool both = true; // scores of both classes; else one, of which the other follows
-  if (bases.size() == 2 && second) {
-    q = add(b, p, bases[1]); // the score of the first class stands for both
-    p = neg(b, q);
-  } else if (bases.size() == 2) {
-    p = add(b, p, bases[0]);
-    q = add(b, q, bases[1]);
-  } else {
-    if (bases.size() == 1) p = add(b, p, bases[0]);
-    both = second;
-  }
   if (!b.ok()) return {{}, {}};
-  ValueId deciding = squeeze(b, second ? q : first ? p : b.op2("mul", p, 0.0), {1});
+  const ValueId p = slice(b, scores, 1, 0, 1), q = slice(b, scores, 1, 1, 1);
+  if (!b.ok()) return {{}, {}};
+  ValueId zeros = expand(b, b.like(p, 0), b.shape(p));
+  const ValueId with_base = bases.empty() ? p : add(b, p, bases[0]);
+  // A class without a score has none by its base.
+  auto of_first = [&](ValueId v) {
+    return where_scored(
+        b, scored, 0, [&] { return v; }, [&] { return zeros; });
+  };
+  const bool replaced = bases.size() == 2; // the second class's score is that of the first one and its base
+  const ValueId upper = replaced ? add(b, p, bases[1]) : q;
+  const ValueId single = of_first(with_base); // of a row without a score of the second class
+
+  ValueId deciding = where_scored(
+      b, scored, 1, [&] { return upper; }, [&] { return single; });
   if (!one && labels.texts.empty()) labels.numbers = {0, 1};
-  ValueId label = ml_labelled(b, labels, gt(b, deciding, one && positive ? 0.5 : 0.0), 1, 0);
-  if (both) { // a class without weights has no score, whatever its base
-    auto score = [&](ValueId v, bool has) { return has || !b.ok() ? v : expand(b, b.like(v, 0), b.shape(v)); };
-    return {label, transformed(b, concat(b, {score(p, first), score(q, second)}, 1), transform)};
-  }
-  if (transform == PostTransform::Logistic) return {label, transformed(b, concat(b, {neg(b, p), p}, 1), transform)};
-  p = concat(b, {one && positive ? sub(b, 1.0, p) : neg(b, p), p}, 1);
-  return {label, transform == PostTransform::Probit ? transformed(b, p, transform) : p};
+  if (!b.ok()) return {{}, {}};
+  ValueId label = ml_labelled(b, labels, gt(b, squeeze(b, deciding, {1}), one && positive ? 0.5 : 0.0), 1, 0);
+
+  auto pair = [&](ValueId v, ValueId w) { return concat(b, {v, w}, 1); };
+  auto both = [&] { return transformed(b, pair(of_first(replaced ? neg(b, upper) : with_base), upper), transform); };
+  auto from_single = [&] {
+    if (replaced) return transformed(b, pair(single, zeros), transform);
+    if (transform == PostTransform::Probit) return pair(transformed(b, single, transform), zeros);
+    if (!one && !bases.empty()) return pair(single, zeros);
+    if (transform == PostTransform::Logistic) return transformed(b, pair(neg(b, single), single), transform);
+    return pair(one && positive ? sub(b, 1.0, single) : neg(b, single), single);
+  };
+  return {label, where_scored(b, scored, 1, both, from_single)};
 }
 
 Result<std::vector<ValueId>> classify(Graph& g, const Node& n, int) {
@@ -287,10 +371,14 @@ Result<std::vector<ValueId>> classify(Graph& g, const Node& n, int) {
   const int64_t classes = labels.size();
   const auto bases = classes == 2 ? bases_of(b, {1, 2}) : bases_of(b, {classes});
   const DType dtype = ml_dtype(b.dtype(b.in(0)));
-  ValueId y = fold_trees(b, rows_for(b, *forest, dtype), *forest, {Fold::Sum, dtype});
+  ValueId x = rows_for(b, *forest, dtype);
+  ValueId y = fold_trees(b, x, *forest, {Fold::Sum, dtype});
+  Scored scored;
+  if (classes > 1 && (classes == 2 || bases.empty())) scored = scored_targets(b, x, *forest, dtype);
+  if (!b.ok()) return b.failed();
   std::vector<ValueId> out;
   if (classes == 2) {
-    out = two_classes(b, y, labels, bases, transform);
+    out = two_classes(b, y, scored, labels, bases, transform);
   } else {
     y = with_bases(b, y, bases, dtype);
     if (!b.ok()) return b.failed();
@@ -301,11 +389,8 @@ Result<std::vector<ValueId>> classify(Graph& g, const Node& n, int) {
         labels.texts.resize(2, labels.texts[0]);
       out = {ml_labelled(b, labels, gt(b, squeeze(b, y, {1}), 0.0), 1, 0)};
     } else { // the largest of the classes that have scores
-      std::vector<double> none(static_cast<size_t>(classes),
-                               bases.empty() ? -std::numeric_limits<double>::infinity() : 0);
-      for (int64_t id : n.attributes.ints("class_ids")) none[static_cast<size_t>(id)] = 0;
-      const bool all = std::all_of(none.begin(), none.end(), [](double v) { return v == 0; });
-      out = {ml_labelled(b, labels, ml_largest(b, all ? y : add(b, y, ml_constant(b, dtype, {classes}, none))))};
+      ValueId ranked = scored_or(b, y, scored, -std::numeric_limits<double>::infinity(), dtype);
+      out = {ml_labelled(b, labels, ml_largest(b, ranked))};
     }
     out.push_back(transformed(b, y, transform));
   }

@@ -251,6 +251,14 @@ bool address_of(PyObject* tensor, void*& address) {
   return true;
 }
 
+void set_rank(const Model& model, Lane& lane, size_t i, size_t rank) {
+  const Io& io = model.inputs[i];
+  if (!io.any_rank) return;
+  lane.inputs[i].rank = static_cast<int32_t>(rank);
+  int64_t* dims = lane.sizes.data() + model.first_size[i];
+  std::fill(dims + rank, dims + kMostDims, -1);
+}
+
 bool take_shape(const Model& model, Lane& lane, size_t i, PyObject* tensor) {
   const Io& io = model.inputs[i];
   Ref shape(PyObject_GetAttr(tensor, names.shape));
@@ -262,13 +270,15 @@ bool take_shape(const Model& model, Lane& lane, size_t i, PyObject* tensor) {
   for (size_t d = 0; d < rank; ++d) {
     const int64_t size = PyLong_AsLongLong(PyTuple_GetItem(shape.get(), static_cast<Py_ssize_t>(d)));
     if (size == -1 && PyErr_Occurred()) return false;
-    if (rank == io.dims.size()) {
+    if (io.takes_rank(rank)) {
       dims[d] = size;
     } else {
       given.push_back(size);
     }
   }
-  return rank == io.dims.size() || wrong_rank(io, given.data(), given.size());
+  if (!io.takes_rank(rank)) return wrong_rank(io, given.data(), given.size());
+  set_rank(model, lane, i, rank);
+  return true;
 }
 
 namespace {

@@ -112,11 +112,12 @@ private:
       if (!a) return false;
     }
     const auto rank = static_cast<size_t>(a->rank);
-    if (rank != io_->dims.size()) {
+    if (!io_->takes_rank(rank)) {
       const std::vector<int64_t> given(a->shape, a->shape + rank);
       return wrong_rank(*io_, given.data(), rank);
     }
     std::copy(a->shape, a->shape + rank, dims(i));
+    set_rank(model_, lane_, i, rank);
     lane_.inputs[i].data = a->data;
     lane_.held[i] = std::move(array);
     return true;
@@ -252,8 +253,9 @@ private:
                                            std::to_string(t.dtype.bits) + " bits");
     }
     const auto rank = static_cast<size_t>(t.rank);
-    if (rank != io_->dims.size()) return wrong_rank(*io_, t.shape, rank);
+    if (!io_->takes_rank(rank)) return wrong_rank(*io_, t.shape, rank);
     std::copy(t.shape, t.shape + rank, dims(i));
+    set_rank(model_, lane_, i, rank);
     auto* data = static_cast<std::byte*>(t.data) + t.byte_offset;
     const auto element = static_cast<int64_t>(element_bytes(io_->dtype));
     bool row_major = true;

@@ -32,7 +32,7 @@ PyObject* make_session(tessera_session* session, const char* device, Ref weights
   model->outputs = describe(ios, count);
   for (const Io& io : model->inputs) {
     model->first_size.push_back(model->size_count);
-    model->size_count += io.dims.size();
+    model->size_count += io.most_dims();
   }
   model->on_gpu = std::string(tessera_device(session)) == "cuda";
   if (const char* number = std::strchr(device, ':')) model->gpu = std::atoi(number + 1); // the library has checked it

@@ -86,6 +86,7 @@ PyObject* raise_error(const char* kind, const std::string& message) {
 }
 
 bool Io::is_fixed() const {
+  if (any_rank) return false;
   for (int64_t d : fixed)
     if (d < 0) return false;
   return true;
@@ -134,6 +135,7 @@ const char* dtype_name(int32_t dtype) { return type_row(dtype).name; }
 
 std::string Io::text() const {
   std::string out = dtype_name(dtype);
+  if (any_rank) return out + "[...]";
   out += '[';
   for (size_t d = 0; d < dims.size(); ++d) out += (d ? ", " : "") + dims[d];
   return out + ']';
@@ -155,6 +157,7 @@ std::vector<Io> describe(const tessera_io* ios, int32_t count) {
     Io io;
     io.name = ios[i].name;
     io.dtype = ios[i].dtype;
+    io.any_rank = ios[i].rank < 0;
     for (int32_t d = 0; d < ios[i].rank; ++d) {
       io.dims.emplace_back(ios[i].dims[d]);
       const std::string& shown = io.dims.back();
@@ -167,8 +170,13 @@ std::vector<Io> describe(const tessera_io* ios, int32_t count) {
   return all;
 }
 
-// (name, dtype, dims): a dimension is an int, or text where it is symbolic.
+// (name, dtype, dims): a dimension is an int, or text where it is symbolic; None in the place of dims where calls decide
+// the rank.
 PyObject* tuple_of(const Io& io) {
+  if (io.any_rank) {
+    Ref name(text(io.name.c_str()));
+    return name ? Py_BuildValue("(OiO)", name.get(), io.dtype, Py_None) : nullptr;
+  }
   Ref dims(PyTuple_New(static_cast<Py_ssize_t>(io.dims.size())));
   if (!dims) return nullptr;
   for (size_t d = 0; d < io.dims.size(); ++d) {

@@ -2,7 +2,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, final
 
-Described = tuple[str, int, tuple[int | str, ...]]
+Described = tuple[str, int, tuple[int | str, ...] | None]
 
 @final
 class Session:

@@ -20,15 +20,15 @@ class TensorInfo:
     """An input or output as the model declares it.
 
     dtype: NumPy's name of it ("float32", "bfloat16"); shape: of each dimension its size, or the expression over symbols
-    that it is ("batch", "2*seq").
+    that it is ("batch", "2*seq"); None where the model does not say how many there are, and each call decides.
     """
 
     name: str
     dtype: str
-    shape: tuple[int | str, ...]
+    shape: tuple[int | str, ...] | None
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+        return f"{self.name}: {self.dtype}[{'...' if self.shape is None else ', '.join(map(str, self.shape))}]"
 
 
 def _infos(described: tuple[_native.Described, ...]) -> tuple[TensorInfo, ...]:

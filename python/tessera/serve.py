@@ -35,7 +35,7 @@ def batch_symbol(model: Model) -> str | None:
     (symbol,) = firsts
     if not isinstance(symbol, str) or not symbol.isidentifier():
         return None
-    words = "".join(c if c.isalnum() or c in "_." else " " for v in values for d in v.shape[1:] for c in f"{d} ").split()
+    words = "".join(c if c.isalnum() or c in "_." else " " for v in values for d in (v.shape or ())[1:] for c in f"{d} ").split()
     return None if symbol in words else symbol
 
 

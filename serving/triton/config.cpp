@@ -52,6 +52,9 @@ std::optional<Refusal> each_value(const Interface& model, const Body& body) {
 std::optional<Refusal> check_types(const Interface& model) {
   if (model.outputs.empty()) return Refusal{"the model has no outputs", "Triton serves models with one at least"};
   return each_value(model, [](const Value& v, const std::string& what) -> std::optional<Refusal> {
+    if (v.any_rank)
+      return Refusal{what + " has no shape in the model, and Triton wants to know how many dimensions there are",
+                     "give the value a shape in the model"};
     if (v.onnx < 0)
       return Refusal{what + " is a list, an optional or a map; Triton has tensors alone",
                      "serve it from Python: tessera.load, tessera.serve"};

@@ -27,6 +27,7 @@ struct Value {
   std::string name;
   int onnx; // its element type; -1 for a list
   std::vector<std::string> dims;
+  bool any_rank = false; // calls decide how many there are
 };
 struct Interface {
   std::vector<Value> inputs, outputs;
@@ -51,7 +52,7 @@ struct ConfigOptions {
   std::string file = "model.onnx"; // of the model, in the folder of a version
   std::map<std::string, std::string> parameters;
 };
-// Refused: a batch without a batch dimension, a list, an element type that Triton lacks, a model without outputs.
+// Refused: a batch without a batch dimension, a value whose rank calls decide, a list, an element type that Triton lacks, a model without outputs.
 [[nodiscard]] std::variant<Json, Refusal> make_config(const Interface& model, const ConfigOptions& options);
 
 // Inputs, outputs and, where neither is given, the batch size that `config` leaves out. Refusals as of make_config().

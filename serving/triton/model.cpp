@@ -146,7 +146,7 @@ Error Model::describe(tessera_session* session) {
   auto side = [](const char* error, const tessera_io* ios, int32_t count, std::vector<Value>& out) -> Error {
     TESSERA_TRITON_TRY(from_tessera(error));
     for (int32_t i = 0; i < count; ++i) {
-      Value& v = out.emplace_back(Value{ios[i].name, ios[i].dtype, {}});
+      Value& v = out.emplace_back(Value{ios[i].name, ios[i].dtype, {}, ios[i].rank < 0});
       for (int32_t d = 0; d < ios[i].rank; ++d) v.dims.emplace_back(ios[i].dims[d]);
     }
     return nullptr;

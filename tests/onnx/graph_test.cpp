@@ -289,7 +289,7 @@ TEST(Options, GiveARankWhereTheModelHasNone) {
   m.graph().add_input()->set_name("x");
   m.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(proto::TensorProto::FLOAT);
   m.add("Relu", {"x"}, {"y"}).output("y");
-  expect_error(m.import_it(), ErrorCode::UnsupportedFeature, {"input 'x' has no shape", "--shape x="});
+  expect_error(m.import_it(), ErrorCode::MissingValues, {"input 'x' has no shape", "--shape x="});
   ImportOptions options;
   options.input_shapes = {{"x", {2, -1}}};
   auto given = m.import_it(options);

@@ -131,24 +131,26 @@ def tree_regressor() -> Case:
     of = one_of(("all", "tree", "leaf"))
     a = grown("target", targets, features, of, mixed=RANDOM.random() < 0.4)
     a |= {"n_targets": targets, "aggregate_function": one_of(("SUM", "AVERAGE", "MIN", "MAX")), "post_transform": one_of(TRANSFORMS)}
-    if of == "all":  # ONNX Runtime leaves out the base of a target that a row has no weight of
+    if RANDOM.random() < 0.6:
         a["base_values"] = reals(targets)
     return of_one("TreeEnsembleRegressor", rows(features, one_of(NUMBERS[:2]), nan=True), a, version=3)
 
 
 def tree_classifier() -> Case:
     features, classes = int(RANDOM.integers(1, 5)), int(RANDOM.integers(2, 5))
-    of = "all"
-    if classes == 2 and RANDOM.random() < 0.6:
-        of = one_of(("0", "1"))  # the weights of one class alone
-    elif classes > 2:
-        of = one_of(("all", "tree", "leaf"))
+    of = one_of(("all", "0", "1", "tree", "leaf") if classes == 2 else ("all", "tree", "leaf"))
     a = grown("class", classes, features, of, positive=RANDOM.random() < 0.5, mixed=RANDOM.random() < 0.4)
-    bases = classes if of in ("tree", "leaf") else one_of((0, 1, 2) if classes == 2 else (0, classes))
-    a |= {"post_transform": one_of(TRANSFORMS)} | labels(classes, "classlabels_int64s")
+    bases = one_of((0, 1, 2) if classes == 2 else (0, classes))
+    a |= {"post_transform": one_of((*TRANSFORMS, "PROBIT"))} | labels(classes, "classlabels_int64s")
     if bases:
         a["base_values"] = reals(bases)
-    return of_one("TreeEnsembleClassifier", rows(features, one_of(NUMBERS), nan=True), a, 2, version=3)
+    case = of_one("TreeEnsembleClassifier", rows(features, one_of(NUMBERS), nan=True), a, 2, version=3)
+    # ONNX Runtime writes one of two scores of a row that has none of the second class.
+    if classes == 2 and (bases == 1 or a["post_transform"] == "PROBIT"):
+        case.nodes.append(("Slice", ["y1", "zero", "one", "one"], ["first"], {}))
+        case.outputs[1] = "first"
+        case.weights = {"zero": numpy.array([0], numpy.int64), "one": numpy.array([1], numpy.int64)}
+    return case
 
 
 def tree_ensemble() -> Case:

@@ -32,7 +32,9 @@ triton::Interface interface_of(const Session& session) {
   auto side = [](const std::vector<IoInfo>& ios) {
     std::vector<triton::Value> out;
     for (const IoInfo& io : ios) {
-      triton::Value& v = out.emplace_back(triton::Value{io.name, io.list.empty() ? info(io.dtype).onnx : -1, {}});
+      triton::Value& v =
+          out.emplace_back(triton::Value{io.name, io.list.empty() ? info(io.dtype).onnx : -1, {}, io.any_rank});
+      if (io.any_rank) continue;
       for (const SymExpr& d : io.shape) v.dims.push_back(d.str());
     }
     return out;

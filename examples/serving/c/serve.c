@@ -49,7 +49,7 @@ static int make_request(tessera_session* session, int shape, int with_data, requ
   if (r->count > MOST) return 0;
   for (int32_t i = 0; i < r->count; ++i) {
     tessera_tensor* t = &r->inputs[i];
-    if (ios[i].rank > 8) return 0;
+    if (ios[i].rank < 0 || ios[i].rank > 8) return 0;
     for (int32_t d = 0; d < ios[i].rank; ++d) {
       char* end;
       r->dims[i][d] = strtoll(ios[i].dims[d], &end, 10);
