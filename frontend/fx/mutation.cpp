@@ -284,7 +284,7 @@ Status GraphBuilder::add_written_outputs(std::unordered_set<std::string>& taken,
                         "a new value is of '" + name + "', which is no weight");
   for (const ModelState& state : out_.states) {
     const auto given = stated.find(state.name);
-    const ValueId value = given != stated.end() ? given->second : std::get<ValueId>(items_.at(name_of.at(state.name)));
+    ValueId value = given != stated.end() ? given->second : std::get<ValueId>(items_.at(name_of.at(state.name)));
     const TensorType type = out_.graph.type(value), before = tessera::type_of(state.first);
     if (type.dtype != before.dtype || type.shape.size() != before.shape.size())
       return Diagnostic(ErrorCode::UnsupportedFeature, file_location(),
@@ -292,6 +292,13 @@ Status GraphBuilder::add_written_outputs(std::unordered_set<std::string>& taken,
     for (size_t k = 0; k < type.shape.size(); ++k)
       TESSERA_TRY(
           out_.graph.env().require_equal(type.shape[k], before.shape[k], "a state keeps its sizes", file_location()));
+    if (type.shape != before.shape) { // the sizes are equal under what has just been required
+      Node place;
+      place.location = file_location();
+      ops::B b(out_.graph, place);
+      value = reshape(b, value, before.shape);
+      TESSERA_TRY(b.done(value));
+    }
     out_.graph.add_output(free_name(state.name, taken), value);
   }
   return {};
