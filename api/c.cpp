@@ -65,6 +65,7 @@ void show(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
 void describe(tessera_session& s) {
   s.inputs = s.session->inputs();
   s.outputs = s.session->outputs();
+  s.states = s.session->states();
   std::set<uint64_t> bound;
   for (size_t i = 0; i < s.inputs.size(); ++i) {
     s.input_named.emplace(s.inputs[i].name, i);
@@ -78,6 +79,7 @@ void describe(tessera_session& s) {
   }
   show(s.inputs, s.shown_inputs);
   show(s.outputs, s.shown_outputs);
+  show(s.states, s.shown_states);
 }
 
 constexpr size_t kOptionsBytes = TESSERA_BYTES_WITH(tessera_options, allocator);

@@ -187,6 +187,17 @@ typedef struct {
 /* In the model's order; they are the session's, good until it is closed. */
 const char* tessera_inputs(tessera_session* session, const tessera_io** inputs, int32_t* count);
 const char* tessera_outputs(tessera_session* session, const tessera_io** outputs, int32_t* count);
+/* States: what the model changes in each call and reads in the next, as a module's buffers are. They are no inputs or
+ * outputs. Each context, the one that was opened and each clone, has values of its own, which begin as the model's; on a
+ * GPU they stay in its memory. A call that ends with an error leaves them as they were, and so do tessera_warmup() and
+ * tessera_warmup_ranges(); a call on a stream changes them whatever the GPU finds later. A CUDA graph that such a call
+ * was captured into changes them each time it runs, and may not outlive the context. Their dims are numbers. */
+const char* tessera_states(tessera_session* session, const tessera_io** states, int32_t* count);
+/* The value of state `index`, `bytes` of them, to the caller's host memory; calls before come first. */
+const char* tessera_read_state(tessera_session* session, int32_t index, void* data, size_t bytes);
+/* Another value, from host memory. */
+const char* tessera_write_state(tessera_session* session, int32_t index, const void* data, size_t bytes);
+const char* tessera_reset_states(tessera_session* session); /* all of them, to the model's values */
 /* How many variants were compiled: one, and another for each call whose sizes those before were not made for. */
 int32_t tessera_variants(const tessera_session* session);
 /* Kernels that opening the session needed, and how many of them were taken from the cache folder. */

@@ -16,6 +16,7 @@ struct tessera_session {
   int gpu = 0;                                  // of device "cuda"
   bool sizes_known = true;                      // of outputs, from those of inputs
   std::vector<tessera::IoInfo> inputs, outputs; // as the model declares them
+  std::vector<tessera::IoInfo> states;
   std::map<std::string, size_t, std::less<>> input_named;
   tessera::InUse in_use;
   std::vector<tessera::DeviceTensor> called_with; // inputs of the last tessera_call(), all of them looked at
@@ -27,13 +28,13 @@ struct tessera_session {
   // What tessera_output_sizes() and tessera_run_fresh() show.
   std::vector<tessera::Dims> dims;
   std::vector<tessera_tensor> sizes;
-  // What tessera_inputs() and tessera_outputs() show.
+  // What tessera_inputs(), tessera_outputs() and tessera_states() show.
   struct Shown {
     std::vector<std::vector<std::string>> dims;
     std::vector<std::vector<const char*>> texts;
     std::vector<tessera_io> ios;
   };
-  Shown shown_inputs, shown_outputs;
+  Shown shown_inputs, shown_outputs, shown_states;
   std::string report, last_miss;
   // What tessera_run_items() shows: a deque, as items point to each other.
   std::vector<tessera::Tensor> yielded;

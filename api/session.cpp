@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kOneThread = "each thread takes a session or an executor (new_executor()) of its own";
 
-std::vector<IoInfo> infos(const Executable& e, const std::vector<Binding>& bindings) {
+std::vector<IoInfo> infos(const Executable& e, std::span<const Binding> bindings) {
   std::vector<IoInfo> out;
   for (const auto& b : bindings) {
     const auto& buffer = e.buffers[static_cast<size_t>(b.buffer)];
@@ -138,8 +138,38 @@ Result<std::unique_ptr<Executor>> Session::new_executor() {
   return guarded("making an executor", [&] { return make_session_executor(impl_->pool, impl_->work); });
 }
 
-std::vector<IoInfo> Session::inputs() const { return infos(*impl_->pool->generic(), impl_->pool->generic()->inputs); }
-std::vector<IoInfo> Session::outputs() const { return infos(*impl_->pool->generic(), impl_->pool->generic()->outputs); }
+std::vector<IoInfo> Session::inputs() const {
+  const Executable& e = *impl_->pool->generic();
+  return infos(e, std::span(e.inputs).first(e.call_inputs()));
+}
+std::vector<IoInfo> Session::outputs() const {
+  const Executable& e = *impl_->pool->generic();
+  return infos(e, std::span(e.outputs).first(e.call_outputs()));
+}
+std::vector<IoInfo> Session::states() const {
+  const Executable& e = *impl_->pool->generic();
+  std::vector<IoInfo> out = infos(e, std::span(e.inputs).subspan(e.call_inputs()));
+  for (size_t s = 0; s < out.size(); ++s) out[s].name = e.constants[static_cast<size_t>(e.states[s])].name;
+  return out;
+}
+
+Result<Tensor> Session::read_state(size_t index) {
+  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
+  return impl_->executor->read_state(index);
+}
+
+Status Session::write_state(size_t index, const Tensor& value) {
+  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
+  return impl_->executor->write_state(index, value);
+}
+
+Status Session::reset_states() {
+  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
+  return impl_->executor->reset_states();
+}
 
 Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
                                          std::vector<Tensor>* outputs) {

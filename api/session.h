@@ -133,6 +133,13 @@ public:
 
   [[nodiscard]] std::vector<IoInfo> inputs() const;
   [[nodiscard]] std::vector<IoInfo> outputs() const;
+  // What the model changes in each call and reads in the next, as buffers of a module are: no inputs or outputs of calls.
+  // The session's own executor and each new_executor() has values of its own, which begin as the model's. The functions
+  // below are of the session's own: see Executor::read_state and those behind it.
+  [[nodiscard]] std::vector<IoInfo> states() const;
+  [[nodiscard]] Result<Tensor> read_state(size_t index);
+  [[nodiscard]] Status write_state(size_t index, const Tensor& value);
+  [[nodiscard]] Status reset_states();
   // Outputs in the model's order: fresh ones, or those given (dtype and dims must fit). In `stats`, `variant` indexes
   // variants(). Errors: see Executor::run, and those of compiling another variant.
   [[nodiscard]] Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr,

@@ -79,6 +79,9 @@ public:
   Status warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats) override {
     return use("warming up", by_tensor(inputs), stats, [&](RunStats* s) { return inner_->warm_up(inputs, s); });
   }
+  Result<Tensor> read_state(size_t index) override { return inner_->read_state(index); }
+  Status write_state(size_t index, const Tensor& value) override { return inner_->write_state(index, value); }
+  Status reset_states() override { return inner_->reset_states(); }
   Status trim() override { return inner_->trim(); }
   Status wait() override { return inner_->wait(); }
   [[nodiscard]] const std::vector<std::shared_ptr<const Executable>>& variants() const override {
@@ -129,7 +132,7 @@ private:
   [[nodiscard]] std::optional<Sizes> sizes_of(const Find& find) const {
     const Executable& generic = *pool_->generic();
     Sizes sizes;
-    for (size_t i = 0; i < generic.inputs.size(); ++i) {
+    for (size_t i = 0; i < generic.call_inputs(); ++i) {
       const Binding& b = generic.inputs[i];
       const auto& buffer = generic.buffers[static_cast<size_t>(b.buffer)];
       const Given given = find(i, b.name);

@@ -184,6 +184,16 @@ public:
   [[nodiscard]] std::string device() const { return tessera_device(get()); }
   [[nodiscard]] std::vector<Io> inputs() const { return ios(tessera_inputs); }
   [[nodiscard]] std::vector<Io> outputs() const { return ios(tessera_outputs); }
+  [[nodiscard]] std::vector<Io> states() const { return ios(tessera_states); }
+  template <class T>
+  void read_state(int index, std::span<T> values) {
+    check(tessera_read_state(get(), index, values.data(), values.size_bytes()));
+  }
+  template <class T>
+  void write_state(int index, std::span<const T> values) {
+    check(tessera_write_state(get(), index, values.data(), values.size_bytes()));
+  }
+  void reset_states() { check(tessera_reset_states(get())); }
   [[nodiscard]] bool sizes_known() const { return tessera_sizes_known(get()) != 0; }
   [[nodiscard]] std::string report() const {
     const char* json = nullptr;
@@ -221,8 +231,8 @@ public:
   }
   void run_bound(void* stream = nullptr) { check(tessera_run_bound(get(), stream)); }
   void unbind() { tessera_unbind(get()); }
-  // Tensors without data: of these sizes.
   void trim() { check(tessera_trim(get())); }
+  // Tensors without data: of these sizes.
   void warmup(Tensors inputs) { check(tessera_warmup(get(), inputs.data(), size(inputs))); }
   void warmup_ranges(const std::string& ranges, Tensors values = {}) {
     check(tessera_warmup_ranges(get(), ranges.c_str(), values.data(), size(values)));

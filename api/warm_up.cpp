@@ -33,7 +33,7 @@ Status check(const VariantPool& pool, const SizeRanges& ranges) {
 Result<std::map<std::string, Tensor>> inputs_at(const Executable& generic, const Sizes& sizes,
                                                 const std::map<std::string, Tensor>& given) {
   std::map<std::string, Tensor> out;
-  for (const Binding& input : generic.inputs) {
+  for (const Binding& input : std::span(generic.inputs).first(generic.call_inputs())) {
     const auto& buffer = generic.buffers[static_cast<size_t>(input.buffer)];
     if (generic.env->find(rank_symbol(input.name))) {
       const auto it = given.find(input.name);
@@ -160,7 +160,7 @@ Status warm_up_ranges(VariantPool& pool, const SizeRanges& ranges, const std::ma
     const Sizes sizes = sizes_at(ranges, which);
     auto given = inputs_at(*pool.generic(), sizes, inputs);
     if (!given.ok()) return at_sizes(std::move(given).take_error(), name, sizes);
-    if (which == &SizeRange::opt) {
+    if (which == &SizeRange::opt || !pool.generic()->states.empty()) { // a run would change states
       if (Status done = executor->warm_up(*given); !done.ok())
         return at_sizes(std::move(done).take_error(), name, sizes);
     } else if (auto ran = executor->run(*given); !ran.ok()) {

@@ -12,8 +12,16 @@ struct CopiedWeight {
   Storage source;
 };
 
+// A value that stays from call to call, as a buffer of a module does that forward() changes. The graph reads it as an
+// input and has its new value as an output, of one type: those of states are the last inputs and the last outputs.
+struct ModelState {
+  std::string name; // "cache.keys"
+  Tensor first;     // what the first call reads; its sizes are the state's
+};
+
 struct ImportedModel {
   Graph graph;
+  std::vector<ModelState> states; // in the order of their inputs
   ModelInfo info;
   std::string path;
   std::vector<std::string> warnings;     // what the model says of itself and is not so, without being an error

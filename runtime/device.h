@@ -34,6 +34,22 @@ public:
   [[nodiscard]] virtual int64_t host_bytes() const = 0; // that it takes, about
 };
 
+// A state (Executable::states) of an executor: what calls read, and where a call puts the new value. Views of
+// KeptMemory.
+struct StateValue {
+  Tensor value, next;
+};
+
+// Memory of a device that lives as long as that, and its bytes to and from the host, between runs: what was started
+// before comes first.
+class KeptMemory {
+public:
+  virtual ~KeptMemory() = default;
+  [[nodiscard]] virtual Result<std::byte*> allocate(int64_t bytes) = 0;
+  [[nodiscard]] virtual Status write(std::byte* to, const std::byte* from, int64_t bytes) = 0;
+  [[nodiscard]] virtual Status read(std::byte* to, const std::byte* from, int64_t bytes) = 0;
+};
+
 struct DeviceCall {
   const Variant& variant;
   DeviceVariant& loaded;
@@ -45,6 +61,9 @@ struct DeviceCall {
   const Variant::CallState& sizes;           // of symbols, as far as the run has bound them
   bool captured = false;                     // Device::captures()
   const ScratchAllocator* scratch = nullptr; // of the caller; null: none
+  // What becomes of states when the run is finished: `value` shows what `next` does now. Empty: they stay as they are.
+  // Inputs and outputs of states are memory of the device in any case.
+  std::span<StateValue> changes = {};
 };
 
 // What control steps, whose bodies run in executors of their own, get from the device of the run that they are part of.
@@ -157,6 +176,8 @@ public:
   virtual void abandon() = 0;
   // on_device: waits for all that was started. Errors of it that have not been reported yet. Inside of around(), too.
   [[nodiscard]] virtual Status wait() = 0;
+  // For values that stay from run to run.
+  [[nodiscard]] virtual KeptMemory& kept() = 0;
   // Gives back the memory of earlier runs; nothing runs, and there are no plans.
   [[nodiscard]] virtual Status trim() = 0;
 };

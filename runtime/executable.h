@@ -250,12 +250,18 @@ struct Binding {
   std::string list = {}; // of a List: what it is, "sequence f32[?, 4]"
 };
 // Input dims: symbol (bound by the call), expression or constant (checked).
+//
+// States are values that an executor keeps from call to call (state_values.h): the last inputs read them, the last
+// outputs are their new values, and callers give and get the others.
 struct Executable {
   std::string model_name;
   std::vector<BufferInfo> buffers;
   std::vector<Step> steps;
   std::vector<Constant> constants;
   std::vector<Binding> inputs, outputs;
+  std::vector<int> states; // index into constants: name and first value of each
+  [[nodiscard]] size_t call_inputs() const { return inputs.size() - states.size(); } // that a caller gives
+  [[nodiscard]] size_t call_outputs() const { return outputs.size() - states.size(); }
   std::shared_ptr<ShapeEnv> env;          // symbols and guards
   std::vector<std::vector<char>> objects; // machine code, for serializing
   std::shared_ptr<const void> code;       // keeps linked code alive

@@ -6,6 +6,7 @@
 #include "runtime/choose_variant.h"
 #include "runtime/cuda/nvtx.h"
 #include "runtime/memory_account.h"
+#include "runtime/state_values.h"
 #include "runtime/variant_executor.h"
 #include <algorithm>
 
@@ -127,6 +128,30 @@ public:
     return {};
   }
 
+  Result<Tensor> read_state(size_t index) override {
+    Tensor out;
+    TESSERA_TRY(inside("reading a state", [&]() -> Status {
+      TESSERA_ASSIGN(auto alone, use_alone());
+      TESSERA_TRY(states_.make(*list_.executables[list_.generic], false));
+      TESSERA_ASSIGN(out, states_.read(index));
+      return {};
+    }));
+    return out;
+  }
+  Status write_state(size_t index, const Tensor& value) override {
+    return inside("writing a state", [&]() -> Status {
+      TESSERA_ASSIGN(auto alone, use_alone());
+      TESSERA_TRY(states_.make(*list_.executables[list_.generic], false));
+      return states_.write(index, value);
+    });
+  }
+  Status reset_states() override {
+    return inside("resetting states", [&]() -> Status {
+      TESSERA_ASSIGN(auto alone, use_alone());
+      return states_.reset(); // those that are not made yet begin with these values
+    });
+  }
+
   Status trim() override {
     return inside("giving memory back", [&]() -> Status {
       TESSERA_ASSIGN(auto alone, use_alone());
@@ -238,6 +263,8 @@ private:
       const NamedRange range(self.options_.ranges.get(), l.variant().exe->model_name);
       CallArguments arguments = given;
       arguments.captured = self.captured_;
+      arguments.states = self.states_.all();
+      arguments.changes_states = !self.warming_up_;
       auto done = l.run(arguments, *self.stats_);
       // What other shapes left behind goes before a call is refused; not where that would request the caller's memory twice.
       if (self.options_.memory->limit() != 0 && arguments.allocator == nullptr && !arguments.captured &&
@@ -297,7 +324,8 @@ private:
           TESSERA_ASSIGN(self->captured_, self->device_->captures(*stream));
         }
         if (renews && !self->captured_) self->renew();
-        TESSERA_ASSIGN(outputs, choice.run(inputs, use));
+        TESSERA_TRY(self->states_.make(*self->list_.executables[self->list_.generic], self->captured_));
+        TESSERA_ASSIGN(outputs, choice.run(self->states_.behind(inputs), use));
         return {};
       }
     };
@@ -350,7 +378,8 @@ private:
     auto same_name = [](const Binding& a, const Binding& b) { return a.name == b.name; };
     if (!list_.executables.empty()) {
       const auto& inputs = list_.executables.front()->inputs;
-      if (!std::equal(executable->inputs.begin(), executable->inputs.end(), inputs.begin(), inputs.end(), same_name))
+      if (executable->states.size() != list_.executables.front()->states.size() ||
+          !std::equal(executable->inputs.begin(), executable->inputs.end(), inputs.begin(), inputs.end(), same_name))
         return Diagnostic(ErrorCode::Usage, "the variants of one executor have the same inputs in the same order");
     }
     return LoadedVariant::create(executable, *device_, options_);
@@ -494,6 +523,7 @@ private:
   std::vector<Retired> retired_; // replaced variants
   uint64_t generation_ = 0;      // of the observer, at the last query
   int64_t arena_bytes_ = 0;
+  StateValues states_{*device_}; // made by the first call
   // Of the current call:
   RunStats* stats_ = nullptr;
   LoadedVariant* ran_ = nullptr;

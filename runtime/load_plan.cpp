@@ -37,6 +37,7 @@ public:
     }
     bindings(j.at("inputs"), exe_->inputs);
     bindings(j.at("outputs"), exe_->outputs);
+    exe_->states = j.at("states").list([&](const JsonValue& s) { return read_index<int>(s, exe_->constants.size()); });
     return exe_;
   }
 

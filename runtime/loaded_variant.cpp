@@ -56,7 +56,8 @@ LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunSta
 Result<std::vector<DeviceTensor>> LoadedVariant::output_sizes() {
   std::vector<DeviceTensor> sizes;
   evaluate_sizes(*variant_, call);
-  for (const auto& output : variant_->exe->outputs) {
+  const std::span outputs(variant_->exe->outputs);
+  for (const auto& output : outputs.first(variant_->exe->call_outputs())) {
     if (variant_->buffer_segment[static_cast<size_t>(output.buffer)] > 0)
       return Diagnostic(ErrorCode::UnsupportedFeature,
                         "the sizes of output '" + output.name + "' depend on values and are known after the run only");
@@ -104,10 +105,12 @@ Status LoadedVariant::check_captured() {
 Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss) {
   const auto& v = *variant_;
   const auto& exe = *v.exe;
-  if (arguments.outputs && arguments.outputs->size() != exe.outputs.size())
+  if (arguments.outputs && arguments.outputs->size() != exe.call_outputs())
     return Diagnostic(ErrorCode::BadInput, std::to_string(arguments.outputs->size()) +
                                                " output tensors were given, the model has " +
-                                               std::to_string(exe.outputs.size()));
+                                               std::to_string(exe.call_outputs()));
+  if (arguments.states.size() != exe.states.size())
+    return Diagnostic(ErrorCode::Internal, "the executor has other states than the variant");
   let_go();
   decide_lending(arguments);
   if (arguments.captured) TESSERA_TRY(check_captured());
@@ -116,7 +119,8 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
     const PhaseTimer timer(phases(), "inputs");
     begun_ = true;
     TESSERA_TRY(device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_, call,
-                               arguments.captured, arguments.scratch}));
+                               arguments.captured, arguments.scratch,
+                               arguments.changes_states ? arguments.states : std::span<StateValue>()}));
   }
   given_.assign(exe.outputs.size(), Tensor());
   entered_.clear();
@@ -155,6 +159,7 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
   if (profile_) count_bytes();
   const PhaseTimer timer(phases(), "results");
   TESSERA_TRY(device_.finish(given_));
+  given_.resize(exe.call_outputs());
   const double took = watch.ms();
   for (SegmentPlan* plan : entered_) {
     plan->spent_ms += took;
@@ -271,8 +276,8 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
   if (options_.memory->limit() != 0 && !arguments.scratch) {
     int64_t outputs = 0; // that are allocated here
     if (!arguments.outputs && !arguments.allocator)
-      for (const auto& o : v.exe->outputs)
-        if (const auto id = static_cast<size_t>(o.buffer);
+      for (size_t o = 0; o < v.exe->call_outputs(); ++o)
+        if (const auto id = static_cast<size_t>(v.exe->outputs[o].buffer);
             v.buffer_segment[id] <= segment && has_bytes(v.exe->buffers[id].dtype))
           outputs += plan->bytes[id];
     TESSERA_TRY(options_.memory->check_call(arena_bytes_ + plan->worker_scratch * device_.workers(), outputs));
@@ -306,6 +311,10 @@ Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
   auto id = static_cast<size_t>(binding.buffer);
   const auto& info = variant_->exe->buffers[id];
   const Dims& dims = *table_.dims[id];
+  if (const size_t first = variant_->exe->call_outputs(); o >= first) {
+    given_[o] = arguments.states[o - first].next;
+    return {};
+  }
   if (arguments.outputs) {
     auto& t = (*arguments.outputs)[o];
     if (!t.defined() || t.dtype() != info.dtype || t.dims() != dims)
@@ -410,7 +419,7 @@ Result<Tensor> LoadedVariant::value(BufferId buffer) {
   if (info.kind == BufferInfo::Kind::Constant)
     return variant_->exe->constants[static_cast<size_t>(info.constant)].value;
   if (info.kind == BufferInfo::Kind::Input && !on_device_)
-    for (size_t i = 0; i < variant_->inputs.size(); ++i)
+    for (size_t i = 0; i < variant_->exe->call_inputs(); ++i)
       if (variant_->inputs[i].binding->buffer == buffer) return *call.tensors[i];
   if (is_held_[id]) return held_[id];
   return device_.fetch(buffer);

@@ -32,7 +32,9 @@ struct CallArguments {
   DonatedInputs* donated = nullptr;           // or null: the caller keeps all of them
   bool captured = false;                      // on_device: into a graph of the caller (Device::captures())
   bool profile = false;
-  bool wait_for_plans = false; // until what is made in the background for these sizes is there
+  bool wait_for_plans = false;       // until what is made in the background for these sizes is there
+  std::span<StateValue> states = {}; // the executor's, which the last inputs show
+  bool changes_states = true;        // by their new values, once the call is done
 };
 
 class LoadedVariant {

@@ -210,6 +210,15 @@ public:
   // Waits for what runs and gives back the memory that calls have left behind, weights excepted: arenas, plans of shapes,
   // graphs. The next call of a shape prepares it again. Errors: those of wait().
   [[nodiscard]] virtual Status trim() = 0;
+  // States: values that the model changes in each call and reads in the next, by their place in Executable::states.
+  // They are the executor's: each begins with the model's values. A call that ends with an error leaves them as they
+  // were, and so does warm_up(); one on a GPU that does not wait changes them whatever it finds later. A graph that a
+  // call was captured into changes them in each of its runs. Between calls only; what runs on a GPU comes first.
+  // A copy on the host. Errors: Usage (there is no such state), DeviceError, OutOfMemory.
+  [[nodiscard]] virtual Result<Tensor> read_state(size_t index) = 0;
+  // Errors: also BadInput, for a value of another type or sizes.
+  [[nodiscard]] virtual Status write_state(size_t index, const Tensor& value) = 0;
+  [[nodiscard]] virtual Status reset_states() = 0; // to the model's values
   [[nodiscard]] virtual const std::vector<std::shared_ptr<const Executable>>& variants() const = 0;
   // Another variant, to be tried at this place in the order (at most the place of the last, generic one). Between calls
   // only.

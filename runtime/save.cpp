@@ -79,6 +79,7 @@ public:
     j.add("steps", steps);
     j.add("inputs", bindings(e_.inputs));
     j.add("outputs", bindings(e_.outputs));
+    j.add("states", e_.states);
     Json guards = Json::array();
     auto bound = bound_symbols();
     for (const auto& g : e_.env->guards())

@@ -403,7 +403,8 @@ Status Variant::bind_dims(const InputForm& input, const Tensor& tensor, CallStat
 
 Status Variant::in_order(const std::map<std::string, Tensor>& given, std::vector<const Tensor*>& ordered) const {
   ordered.clear();
-  for (const InputForm& input : inputs) {
+  const std::span<const InputForm> wanted(inputs.data(), exe->call_inputs());
+  for (const InputForm& input : wanted) {
     auto it = given.find(input.binding->name);
     if (it == given.end()) {
       Diagnostic d(ErrorCode::MissingInput, "input '" + input.binding->name + "' was not given");
@@ -415,10 +416,10 @@ Status Variant::in_order(const std::map<std::string, Tensor>& given, std::vector
   if (ordered.size() != given.size())
     for (const auto& one : given) {
       const std::string& key = one.first; // a binding cannot be captured by every compiler
-      if (std::none_of(inputs.begin(), inputs.end(), [&](const InputForm& f) { return f.binding->name == key; })) {
+      if (std::none_of(wanted.begin(), wanted.end(), [&](const InputForm& f) { return f.binding->name == key; })) {
         Diagnostic d(ErrorCode::UnknownInput, "the model has no input '" + key + "'");
         std::string names;
-        for (const auto& f : inputs) names += (names.empty() ? "'" : ", '") + f.binding->name + "'";
+        for (const auto& f : wanted) names += (names.empty() ? "'" : ", '") + f.binding->name + "'";
         d.note(names.empty() ? "it has no inputs" : "its inputs are " + names);
         return d;
       }

@@ -332,6 +332,20 @@ Status verify_bindings(const Executable& e) {
   };
   TESSERA_TRY(bind(e.inputs, BufferInfo::Kind::Input, "input"));
   TESSERA_TRY(bind(e.outputs, BufferInfo::Kind::Output, "output"));
+  if (e.states.size() > e.inputs.size() || e.states.size() > e.outputs.size())
+    return bad("it has more states than inputs or outputs");
+  for (size_t s = 0; s < e.states.size(); ++s) {
+    if (e.states[s] < 0 || static_cast<size_t>(e.states[s]) >= e.constants.size())
+      return bad("a state has no first value");
+    const Tensor& first = e.constants[static_cast<size_t>(e.states[s])].value;
+    const SymShape shape(first.dims().begin(), first.dims().end());
+    for (const BufferId b : {e.inputs[e.call_inputs() + s].buffer, e.outputs[e.call_outputs() + s].buffer}) {
+      const auto& buffer = e.buffers[static_cast<size_t>(b)];
+      if (!has_bytes(buffer.dtype) || buffer.dtype != first.dtype() || buffer.shape != shape)
+        return bad("state '" + e.constants[static_cast<size_t>(e.states[s])].name + "' is of another type than '" +
+                   buffer.name + "'");
+    }
+  }
   for (size_t i = 0; i < e.buffers.size(); ++i) {
     auto kind = e.buffers[i].kind;
     if ((kind == BufferInfo::Kind::Input || kind == BufferInfo::Kind::Output) && !bound[i])

@@ -3,6 +3,7 @@
 #include "frontend/fx/importer.h"
 #include "graph/support/recover.h"
 #include "graph/support/stopwatch.h"
+#include "runtime/variant.h"
 #include <algorithm>
 
 namespace tessera {
@@ -66,6 +67,12 @@ Result<CompiledModel> ModelCompiler::compile(const CompileRequest& request) cons
   CompileOptions compile = compile_options(request);
   if (request.check_operators) TESSERA_TRY(check_operators(model.graph, compile));
   TESSERA_ASSIGN(out.compiled, tessera::compile(std::move(model.graph), compile));
+  if (!model.states.empty()) {
+    std::vector<Constant> states;
+    for (ModelState& s : model.states) states.push_back({std::move(s.name), std::move(s.first)});
+    add_states(std::move(states), out.compiled);
+    TESSERA_TRY(verify(*out.compiled.executable));
+  }
   CompileReport& report = out.compiled.report;
   report.import_ms = out.import_ms;
   if (records_) // a folder that neither can use is reported once

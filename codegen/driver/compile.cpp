@@ -296,6 +296,16 @@ Result<Compiled> compile_plan(const Compiled& before, std::shared_ptr<Graph> gra
   return out;
 }
 
+void add_states(std::vector<Constant> first, Compiled& compiled) {
+  if (first.empty()) return;
+  auto with = std::make_shared<Executable>(*compiled.executable);
+  for (Constant& c : first) {
+    with->states.push_back(static_cast<int>(with->constants.size()));
+    with->constants.push_back(std::move(c));
+  }
+  compiled.executable = std::move(with);
+}
+
 Result<Compiled> compile_again(const Compiled& before, const CompileOptions& options) {
   TESSERA_CHECK(before.graph && before.work, "it was compiled here");
   const Stopwatch watch;
@@ -312,6 +322,9 @@ Result<Compiled> compile_again(const Compiled& before, const CompileOptions& opt
   out.report.plan_warnings = before.report.plan_warnings;
   out.report.contained = before.report.contained;
   TESSERA_TRY(generate_or_fail(out, *backend, options));
+  std::vector<Constant> states;
+  for (const int s : before.executable->states) states.push_back(before.executable->constants[static_cast<size_t>(s)]);
+  add_states(std::move(states), out);
   out.report.total_ms = watch.ms();
   return out;
 }

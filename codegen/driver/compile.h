@@ -96,8 +96,11 @@ using ForcedSchedules = std::map<size_t, std::shared_ptr<const FixedSchedules>>;
 // the values of before's. Inputs, constants and bodies are those of `before`; outputs are the graph's.
 [[nodiscard]] Result<Compiled> compile_plan(const Compiled& before, std::shared_ptr<Graph> graph, FusionPlan plan,
                                             const CompileOptions& options, const ForcedSchedules& schedules);
+// The last inputs and outputs of the executable become those of states, one for each of these constants: its name and
+// first value (Executable::states).
+void add_states(std::vector<Constant> first, Compiled& compiled);
 // Compiles the same graph and plan with the schedules that options.tuned has now. The new executable has the same
-// inputs, outputs and constants and shares their memory. Only reads `before`, which other threads may use.
+// inputs, outputs, states and constants and shares their memory. Only reads `before`, which other threads may use.
 [[nodiscard]] Result<Compiled> compile_again(const Compiled& before, const CompileOptions& options);
 
 } // namespace tessera

@@ -1,6 +1,7 @@
 #include "frontend/fx/graph_builder.h"
 #include "frontend/fx/inline.h"
 #include <algorithm>
+#include <cstring>
 
 namespace tessera::fx {
 
@@ -147,8 +148,58 @@ Result<ValueId> GraphBuilder::input(const std::string& name, const TensorMeta& m
   return out_.graph.apply("transpose", {memory}, {{"perm", back}}, file_location());
 }
 
+namespace {
+
+// The weight as the program's tensor is, row-major. A weight without data stays without.
+Result<Tensor> row_major(StoredWeight stored) {
+  if (stored.perm.empty() && stored.sizes.empty()) return std::move(stored.tensor);
+  const Tensor& from = stored.tensor;
+  const size_t rank = from.dims().size();
+  Dims memory_strides(rank, 1); // of `from`, in elements
+  for (size_t k = rank; k-- > 1;) memory_strides[k - 1] = memory_strides[k] * from.dims()[k];
+  Dims sizes(rank), strides(rank);
+  for (size_t k = 0; k < rank; ++k) {
+    const size_t at = stored.perm.empty() ? k : static_cast<size_t>(stored.perm[k]);
+    const int64_t size = from.dims()[at];
+    sizes[k] = stored.sizes.empty() ? size : stored.sizes[k];
+    strides[k] = size == 1 ? 0 : memory_strides[at];
+  }
+  TESSERA_ASSIGN(const int64_t count, element_count(sizes));
+  const int bits = info(from.dtype()).bits;
+  if (from.data() == nullptr)
+    return Tensor::view(from.dtype(), sizes,
+                        Storage{nullptr, nullptr, static_cast<size_t>(byte_size(from.dtype(), count))});
+  if (bits % 8 != 0)
+    return Diagnostic(ErrorCode::UnsupportedType,
+                      "elements of " + std::to_string(bits) + " bits are not reordered in memory");
+  TESSERA_ASSIGN(Tensor out, Tensor::create(from.dtype(), sizes));
+  const auto element = static_cast<size_t>(bits / 8);
+  Dims index(rank, 0);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t at = 0;
+    for (size_t k = 0; k < rank; ++k) at += index[k] * strides[k];
+    std::memcpy(out.mutable_data() + static_cast<size_t>(i) * element, from.data() + static_cast<size_t>(at) * element,
+                element);
+    for (size_t k = rank; k-- > 0 && ++index[k] == sizes[k];) index[k] = 0;
+  }
+  return out;
+}
+
+} // namespace
+
 Result<ValueId> GraphBuilder::weight(const std::string& name, const TensorMeta& meta) {
   TESSERA_ASSIGN(StoredWeight stored, weights_(name, meta));
+  if (kept_.contains(name)) { // the first call reads what it is in the model
+    auto first = row_major(std::move(stored));
+    if (!first.ok()) {
+      Diagnostic error = std::move(first).take_error();
+      error.message = "weight '" + name + "', which the module changes: " + error.message;
+      return std::move(error).at(file_location());
+    }
+    const ValueId input = out_.graph.add_input(unique(name), tessera::type_of(*first));
+    out_.states.push_back({name, std::move(*first)});
+    return input;
+  }
   auto constant = [&]() -> ValueId {
     const Tensor& t = stored.tensor;
     if (t.data() == nullptr) return out_.graph.add_constant(std::move(stored.tensor), unique(name));
@@ -171,8 +222,17 @@ Result<ValueId> GraphBuilder::weight(const std::string& name, const TensorMeta& 
 }
 
 Status GraphBuilder::add_inputs() {
-  // Sizes that are given for symbols are known before any shape is read.
-  for (const InputSpec& spec : program_.inputs) {
+  // Sizes that are given for symbols are known before any shape is read. Inputs of states are the last ones.
+  const auto is_state = [&](const InputSpec& spec) {
+    return spec.argument.kind == Argument::Kind::Tensor && spec.kind != InputSpec::Kind::User &&
+           kept_.contains(spec.target);
+  };
+  std::vector<const InputSpec*> in_order;
+  for (const bool states : {false, true})
+    for (const InputSpec& spec : program_.inputs)
+      if (is_state(spec) == states) in_order.push_back(&spec);
+  for (const InputSpec* input_spec : in_order) {
+    const InputSpec& spec = *input_spec;
     const std::string& name = spec.argument.name;
     auto meta_of = [&]() -> Result<const TensorMeta*> {
       auto it = program_.graph.tensors.find(name);
@@ -550,6 +610,7 @@ Status GraphBuilder::add_outputs() {
     for (const OutputSpec& spec : program_.outputs)
       if (is_mutation(spec) == mutations) in_order.push_back(&spec);
   std::vector<std::string> changed;
+  std::map<std::string, ValueId> states;
   for (const OutputSpec* output : in_order) {
     const OutputSpec& spec = *output;
     const Argument& a = spec.argument;
@@ -579,6 +640,10 @@ Status GraphBuilder::add_outputs() {
     if (!value.valid())
       return Diagnostic(ErrorCode::UnsupportedFeature, where,
                         "an output is " + std::string(name(a.kind)) + ", and outputs are tensors");
+    if (spec.kind != OutputSpec::Kind::InputMutation && is_mutation(spec) && kept_.contains(spec.target)) {
+      states.insert_or_assign(spec.target, value);
+      continue;
+    }
     if (strided_ && a.kind == Argument::Kind::Tensor)
       if (auto it = program_.graph.tensors.find(a.name); it != program_.graph.tensors.end())
         if (Ints order = memory_order(it->second); !order.empty()) {
@@ -591,12 +656,12 @@ Status GraphBuilder::add_outputs() {
       label = (mutation ? spec.target : a.name.empty() ? "output" : a.name) + "_" + std::to_string(i);
     out_.graph.add_output(label, value);
   }
-  TESSERA_TRY(add_written_outputs(taken, changed));
+  TESSERA_TRY(add_written_outputs(taken, changed, states));
   if (!changed.empty()) {
     std::string all;
     for (const std::string& name : changed) all += (all.empty() ? "'" : ", '") + name + "'";
     out_.warnings.push_back("the module changes " + all +
-                            ": the new values are outputs of these names, and calls do not keep them");
+                            ": the new values are outputs of these names, and the memory of inputs stays as it is");
   }
   if (out_.graph.outputs().empty())
     return Diagnostic(ErrorCode::UnsupportedFeature, file_location(), "the program has no output that is a tensor");

@@ -6,6 +6,7 @@
 #include "frontend/fx/mutation.h"
 #include "frontend/fx/symbols.h"
 #include <functional>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -18,7 +19,11 @@ class GraphBuilder {
 public:
   GraphBuilder(const Program& program, const ImportOptions& options, WeightLookup weights, std::string file,
                bool strided, ImportedModel& out);
+  // Of weights by their names in the signature: they are states of the model. Before build().
+  void keep(std::set<std::string, std::less<>> states) { kept_ = std::move(states); }
   [[nodiscard]] Status build();
+  // Weights that the program wrote to in place, as far as it was built, by their names in the signature.
+  [[nodiscard]] std::set<std::string, std::less<>> written_weights() const;
   // The same, but a node that fails is noted, and its results are inputs.
   [[nodiscard]] Result<std::vector<Refusal>> survey();
 
@@ -50,9 +55,10 @@ private:
                                           const Location& where);
   // Results of a node that runs graphs.
   Status define_control_results(const FxNode& node, const std::vector<ValueId>& results, const Location& where);
-  // Outputs for buffers and inputs that were written to and that the signature does not name; their names go to
-  // `changed`.
-  Status add_written_outputs(std::unordered_set<std::string>& taken, std::vector<std::string>& changed);
+  // Outputs for inputs that were written to and that the signature does not name, whose names go to `changed`; then the
+  // new values of states: those that the signature names (`stated`, by weight), or what their memory holds.
+  Status add_written_outputs(std::unordered_set<std::string>& taken, std::vector<std::string>& changed,
+                             const std::map<std::string, ValueId>& stated);
   Status define_results(const FxNode& node, const std::vector<ValueId>& results, const Location& where);
   Status define_tensor(const std::string& name, ValueId value, const Location& where);
   Status define_size(const Argument& a);
@@ -64,7 +70,7 @@ private:
   Result<ValueId> number_of(const Argument& a, ops::B& b, const Location& where);
   Result<ValueId> number_from(const FxNode& node, std::string_view name, const Location& where);
   Result<ValueId> input(const std::string& name, const TensorMeta& meta);
-  Result<ValueId> weight(const std::string& name, const TensorMeta& meta);
+  Result<ValueId> weight(const std::string& name, const TensorMeta& meta); // an input where it is a state
   Result<TensorType> type_of(const std::string& name, const TensorMeta& meta);
   Result<Item> item_of(const Argument& a, const Location& where);
   // Dimensions in the order of memory, outermost first, if the strides are a permutation of contiguous ones and not
@@ -79,6 +85,7 @@ private:
   WeightLookup weights_;
   std::string file_;
   bool strided_;
+  std::set<std::string, std::less<>> kept_; // names of weights
   ImportedModel& out_;
   SymbolTable symbols_;
   std::unordered_map<std::string, Item> items_;

@@ -16,6 +16,30 @@ WeightLookup weights_of(const ProgramSource& source) {
   };
 }
 
+// `weights`: the lookup of a build, which counts in its model's description.
+Result<ImportedModel> build(const Program& program, const ImportOptions& options, const std::string& file, bool strided,
+                            const std::function<WeightLookup(ModelInfo&)>& weights) {
+  std::set<std::string, std::less<>> states;
+  for (const OutputSpec& spec : program.outputs)
+    if (spec.kind == OutputSpec::Kind::BufferMutation || spec.kind == OutputSpec::Kind::ParameterMutation)
+      states.insert(spec.target);
+  // Writes in place are found as they are translated, and what was made of a weight before, as if it were a constant,
+  // is wrong of a state: the program is translated again.
+  for (;;) {
+    ImportedModel out;
+    GraphBuilder builder(program, options, weights(out.info), file, strided, out);
+    builder.keep(states);
+    auto status = builder.build();
+    const size_t known = states.size();
+    states.merge(builder.written_weights());
+    if (states.size() > known) continue;
+    if (status.ok()) return out;
+    Location where;
+    where.file = file;
+    return std::move(status).take_error().at(std::move(where));
+  }
+}
+
 } // namespace
 
 Result<bool> is_archive(const std::string& path) {
@@ -47,14 +71,8 @@ auto weights_of(const Archive& archive, const ImportOptions& options, ModelInfo&
 
 Result<ImportedModel> import_archive(const Archive& archive, const ImportOptions& options, const std::string& path) {
   TESSERA_ASSIGN(Program program, read_program(archive.program(), path));
-  ImportedModel out;
-  GraphBuilder builder(program, options, weights_of(archive, options, out.info), path, false, out);
-  if (auto status = builder.build(); !status.ok()) {
-    Location where;
-    where.file = path;
-    return std::move(status).take_error().at(std::move(where));
-  }
-  return out;
+  return build(program, options, path, false,
+               [&](ModelInfo& info) -> WeightLookup { return weights_of(archive, options, info); });
 }
 
 } // namespace
@@ -89,14 +107,7 @@ Result<ImportedModel> import_bytes(Storage file, const ImportOptions& options, c
 
 Result<ImportedModel> import_program(const ProgramSource& source, const ImportOptions& options) {
   TESSERA_ASSIGN(Program program, read_program(source.json, source.name));
-  ImportedModel out;
-  GraphBuilder builder(program, options, weights_of(source), source.name, source.strided, out);
-  if (auto status = builder.build(); !status.ok()) {
-    Location where;
-    where.file = source.name;
-    return std::move(status).take_error().at(std::move(where));
-  }
-  return out;
+  return build(program, options, source.name, source.strided, [&](ModelInfo&) { return weights_of(source); });
 }
 
 Result<std::vector<Refusal>> survey(const ProgramSource& source) {

@@ -247,18 +247,25 @@ void GraphBuilder::note_views(const FxNode& node) {
       aliases_.add(names[i], {self->name, &node, static_cast<int>(i), certain, {}, 0});
 }
 
-Status GraphBuilder::add_written_outputs(std::unordered_set<std::string>& taken, std::vector<std::string>& changed) {
+namespace {
+std::string free_name(const std::string& name, std::unordered_set<std::string>& taken) {
+  std::string free = name;
+  for (int i = 1; !taken.insert(free).second; ++i) free = name + "_" + std::to_string(i);
+  return free;
+}
+} // namespace
+
+Status GraphBuilder::add_written_outputs(std::unordered_set<std::string>& taken, std::vector<std::string>& changed,
+                                         const std::map<std::string, ValueId>& stated) {
   for (const InputSpec& spec : program_.inputs) {
     const std::string& name = spec.argument.name;
     if (spec.argument.kind != Argument::Kind::Tensor || !aliases_.is_written(name)) continue;
-    const bool user = spec.kind == InputSpec::Kind::User;
-    const std::string& label = user ? name : spec.target;
-    const bool stated = std::any_of(program_.outputs.begin(), program_.outputs.end(), [&](const OutputSpec& o) {
-      return o.kind != OutputSpec::Kind::User && o.target == label;
+    if (spec.kind != InputSpec::Kind::User) continue;
+    const bool named = std::any_of(program_.outputs.begin(), program_.outputs.end(), [&](const OutputSpec& o) {
+      return o.kind == OutputSpec::Kind::InputMutation && o.target == name;
     });
-    if (stated) continue;
-    std::string free = label;
-    for (int i = 1; !taken.insert(free).second; ++i) free = label + "_" + std::to_string(i);
+    if (named) continue;
+    const std::string free = free_name(name, taken);
     ValueId value = std::get<ValueId>(items_.at(name));
     if (strided_)
       if (auto it = program_.graph.tensors.find(name); it != program_.graph.tensors.end())
@@ -266,9 +273,44 @@ Status GraphBuilder::add_written_outputs(std::unordered_set<std::string>& taken,
           TESSERA_ASSIGN(value, out_.graph.apply("transpose", {value}, {{"perm", order}}, file_location()));
         }
     out_.graph.add_output(free, value);
-    changed.push_back(label);
+    changed.push_back(name);
+  }
+  std::unordered_map<std::string, std::string> name_of; // by the weight's name
+  for (const InputSpec& spec : program_.inputs)
+    if (spec.kind != InputSpec::Kind::User) name_of.emplace(spec.target, spec.argument.name);
+  for (const auto& [name, value] : stated)
+    if (!name_of.contains(name))
+      return Diagnostic(ErrorCode::MalformedModel, file_location(),
+                        "a new value is of '" + name + "', which is no weight");
+  for (const ModelState& state : out_.states) {
+    const auto given = stated.find(state.name);
+    ValueId value = given != stated.end() ? given->second : std::get<ValueId>(items_.at(name_of.at(state.name)));
+    const TensorType type = out_.graph.type(value), before = tessera::type_of(state.first);
+    if (type.dtype != before.dtype || type.shape.size() != before.shape.size())
+      return Diagnostic(ErrorCode::UnsupportedFeature, file_location(),
+                        "the module makes " + type.str() + " of '" + state.name + "', which is " + before.str());
+    for (size_t k = 0; k < type.shape.size(); ++k)
+      TESSERA_TRY(
+          out_.graph.env().require_equal(type.shape[k], before.shape[k], "a state keeps its sizes", file_location()));
+    if (type.shape != before.shape) { // the sizes are equal under what has just been required
+      Node place;
+      place.location = file_location();
+      ops::B b(out_.graph, place);
+      value = reshape(b, value, before.shape);
+      TESSERA_TRY(b.done(value));
+    }
+    out_.graph.add_output(free_name(state.name, taken), value);
   }
   return {};
+}
+
+std::set<std::string, std::less<>> GraphBuilder::written_weights() const {
+  std::set<std::string, std::less<>> out;
+  for (const InputSpec& spec : program_.inputs)
+    if (spec.kind != InputSpec::Kind::User && spec.argument.kind == Argument::Kind::Tensor &&
+        aliases_.is_written(spec.argument.name))
+      out.insert(spec.target);
+  return out;
 }
 
 } // namespace tessera::fx

@@ -7,8 +7,8 @@
 //   z = x * 2                reads x'
 //
 // A write to a view is written back through the views that made it, up to the tensor that has the memory (its root).
-// Other views of the same root are made again, from the root's new value, when they are next read. Buffers and inputs
-// that were written to become outputs named after them.
+// Other views of the same root are made again, from the root's new value, when they are next read. An input that
+// was written to becomes an output named after it; a buffer that was, a state of the model (ModelState).
 #pragma once
 #include "frontend/fx/program.h"
 #include <unordered_map>

@@ -15,6 +15,20 @@ Model::~Model() {
 }
 
 bool Using::take() {
+  if (!model_.states.empty()) {
+    const auto self = std::this_thread::get_id();
+    if (model_.in_turn == self) {
+      raise_error("UsageError", "a call of the model is made within a call of it, whose state it would change");
+      return false;
+    }
+    {
+      WithoutLock others;
+      model_.turn.lock();
+    }
+    model_.in_turn = self;
+    lane_ = model_.lanes.front();
+    return true;
+  }
   if (!model_.free_lanes.empty()) {
     const auto first = std::min_element(model_.free_lanes.begin(), model_.free_lanes.end(),
                                         [](const Lane* a, const Lane* b) { return a->index < b->index; });
@@ -49,6 +63,11 @@ Using::~Using() {
   for (Ref& r : lane_->made) r.reset();
   lane_->scratch.clear();
   lane_->donated = nullptr;
+  if (!model_.states.empty()) {
+    model_.in_turn = std::thread::id();
+    model_.turn.unlock();
+    return;
+  }
   model_.free_lanes.push_back(lane_);
 }
 

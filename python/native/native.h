@@ -12,10 +12,13 @@
 
 #include "api/c.h"
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -142,7 +145,10 @@ struct Lane {
 // A model that was opened; the Python type is in session.cpp.
 struct Model {
   std::vector<Io> inputs, outputs;
-  std::vector<size_t> first_size; // of each input, in Lane::sizes
+  std::vector<Io> states; // where there are any, calls take turns on the first lane, which has their values
+  std::mutex turn;
+  std::atomic<std::thread::id> in_turn; // the thread whose turn it is
+  std::vector<size_t> first_size;       // of each input, in Lane::sizes
   size_t size_count = 0;
   bool on_gpu = false, sizes_known = true;
   int gpu = 0;              // which one, as CUDA counts them
@@ -157,7 +163,8 @@ struct Model {
   ~Model();
 };
 
-// A lane that nobody uses: a call's own until it ends.
+// A lane that nobody uses: a call's own until it ends. Of a model with states it is the first one, once no other thread
+// uses it.
 class Using {
 public:
   explicit Using(Model& model) : model_(model) {}

@@ -30,6 +30,8 @@ PyObject* make_session(tessera_session* session, const char* device, Ref weights
   model->inputs = describe(ios, count);
   if (const char* error = tessera_outputs(session, &ios, &count)) return raise_last_error(error);
   model->outputs = describe(ios, count);
+  if (const char* error = tessera_states(session, &ios, &count)) return raise_last_error(error);
+  model->states = describe(ios, count);
   for (const Io& io : model->inputs) {
     model->first_size.push_back(model->size_count);
     model->size_count += io.most_dims();
@@ -69,6 +71,9 @@ PyObject* get_inputs(PyObject* self, void*) {
 }
 PyObject* get_outputs(PyObject* self, void*) {
   return protect<PyObject*>(nullptr, [&] { return tuple_of_all(model_of(self).outputs); });
+}
+PyObject* get_states(PyObject* self, void*) {
+  return protect<PyObject*>(nullptr, [&] { return tuple_of_all(model_of(self).states); });
 }
 // For each input, then each output: what it is where it is a list, else None.
 PyObject* get_list_types(PyObject* self, void*) {
@@ -232,6 +237,59 @@ PyObject* trim(PyObject* self, PyObject*) {
   });
 }
 
+// read_states(places), write_states(places): a list of (index, address, bytes). No call comes between them.
+template <class Move>
+PyObject* move_states(PyObject* self, PyObject* places, const Move& move) {
+  struct Place {
+    int index;
+    void* data;
+    size_t bytes;
+  };
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    Ref all(PySequence_Tuple(places));
+    if (!all) return nullptr;
+    std::vector<Place> found;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(all.get()); ++i) {
+      int index = 0;
+      PyObject* address = nullptr;
+      Py_ssize_t bytes = 0;
+      PyObject* place = PyTuple_GetItem(all.get(), i);
+      if (!PyTuple_Check(place) || !PyArg_ParseTuple(place, "iOn", &index, &address, &bytes)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a place is a tuple (index, address, bytes)");
+        return nullptr;
+      }
+      void* data = PyLong_AsVoidPtr(address);
+      if (!data && PyErr_Occurred()) return nullptr;
+      found.push_back({index, data, static_cast<size_t>(bytes)});
+    }
+    Using lane(model_of(self));
+    if (!lane.take()) return nullptr;
+    const char* error = nullptr;
+    {
+      WithoutLock others;
+      for (const Place& p : found)
+        if (!error) error = move(lane->session, p.index, p.data, p.bytes);
+    }
+    return error ? raise_last_error(error) : Ref::borrow(Py_None).release();
+  });
+}
+PyObject* read_states(PyObject* self, PyObject* places) { return move_states(self, places, tessera_read_state); }
+PyObject* write_states(PyObject* self, PyObject* places) { return move_states(self, places, tessera_write_state); }
+
+// reset_states()
+PyObject* reset_states(PyObject* self, PyObject*) {
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    Using lane(model_of(self));
+    if (!lane.take()) return nullptr;
+    const char* error = nullptr;
+    {
+      WithoutLock others;
+      error = tessera_reset_states(lane->session);
+    }
+    return error ? raise_last_error(error) : Ref::borrow(Py_None).release();
+  });
+}
+
 // call(args, make, stream[, scratch[, donated]])
 PyObject* session_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   if (count < 3 || count > 5) {
@@ -298,12 +356,20 @@ PyMethodDef methods[] = {
     {"warmup_ranges", warmup_ranges, METH_O,
      "warmup_ranges(ranges, /)\n--\n\n"
      "Makes ready for calls of sizes in ranges: \"batch=1..8..32,seq=1..512\". Raises tessera.Error."},
+    {"read_states", read_states, METH_O,
+     "read_states(places, /)\n--\n\n"
+     "Values of states to host memory; places: of each (index, address, bytes). Raises tessera.Error."},
+    {"write_states", write_states, METH_O,
+     "write_states(places, /)\n--\n\nOther values of states from such places. Raises tessera.Error."},
+    {"reset_states", reset_states, METH_NOARGS,
+     "reset_states()\n--\n\nAll states to the model's values. Raises tessera.Error."},
     {"report", report, METH_NOARGS,
      "report()\n--\n\nWhat `tessera explain --format json` shows, as text. Raises tessera.Error."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef attributes[] = {{"inputs", get_inputs, nullptr,
                              "(name, number of onnx.TensorProto.DataType, dimensions: int or str) of each", nullptr},
                             {"outputs", get_outputs, nullptr, "the same of the outputs", nullptr},
+                            {"states", get_states, nullptr, "the same of what calls keep and change", nullptr},
                             {"list_types", get_list_types, nullptr,
                              "of each input, then each output: \"sequence f32[?, 4]\" and the like; None of a tensor",
                              nullptr},

@@ -89,3 +89,43 @@ def torch_stream(tensor: Any, stream: int | None) -> int:
 
 def torch_empty(shape: tuple[int, ...], dtype: Any, like: Any) -> Any:
     return sys.modules["torch"].empty(shape, dtype=dtype, device=like.device)
+
+
+# ---- values of states, in host memory. `info`: of a state, with dtype by name and fixed sizes (_session.TensorInfo).
+
+
+def state_array(info: Any) -> Any:
+    """Row-major memory for a state: a NumPy array, or a PyTorch tensor where NumPy lacks the dtype."""
+    number = NUMBERS[info.dtype]
+    dtype = numpy_dtype(number)
+    if dtype is not None:
+        return numpy_empty(info.shape, dtype)
+    import torch
+
+    return torch.empty(info.shape, dtype=torch_dtype(number))
+
+
+def state_given(info: Any, value: Any) -> Any:
+    """A caller's value for a state, row-major in host memory. Raises UsageError: another dtype or shape."""
+    from ._errors import UsageError
+
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        dtype, out = str(value.dtype).removeprefix("torch."), torch_contiguous(value).cpu()
+    else:
+        import numpy
+
+        array = numpy.asarray(value)
+        number = numpy_number(array.dtype)
+        dtype = NAMES.get(number, str(array.dtype))
+        out = numpy_contiguous(array)
+    if dtype != info.dtype or tuple(out.shape) != tuple(info.shape):
+        raise UsageError(f"the value given for state {info} is {dtype}[{', '.join(map(str, out.shape))}]", code="TES-1001", name="usage")
+    return out
+
+
+def memory_of(array: Any) -> tuple[int, int]:
+    """Address and bytes of a row-major array of NumPy, or tensor of PyTorch, in host memory."""
+    if hasattr(array, "data_ptr"):
+        return array.data_ptr(), array.numel() * array.element_size()
+    return array.ctypes.data, array.nbytes

@@ -61,7 +61,7 @@ def _written(expr: sympy.Expr, hint: int | None = None) -> Json:
     return {"as_expr": {"expr_str": _text(expr), "hint": None if hint is None else {"as_int": hint}}}
 
 
-def _size(x: int | torch.SymInt) -> sympy.Expr:
+def size_expression(x: int | torch.SymInt) -> sympy.Expr:
     """A size or stride; strides of contiguous memory say Max(1, size), since memory without elements has such, too."""
     if isinstance(x, int):
         return sympy.Integer(x)
@@ -91,7 +91,7 @@ def memory_order(t: torch.Tensor) -> tuple[tuple[int, ...], bool]:
     """
     sizes, strides = tuple(t.shape), t.stride()
     if not all(isinstance(s, int) for s in (*sizes, *strides)):
-        sizes, strides = tuple(map(_size, sizes)), tuple(map(_size, strides))
+        sizes, strides = tuple(map(size_expression, sizes)), tuple(map(size_expression, strides))
     order = _memory_order(sizes, strides)
     if order is None:
         return (), False

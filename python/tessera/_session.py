@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from . import _native
-from ._arrays import NAMES
+from ._arrays import NAMES, memory_of, state_array, state_given
 from ._errors import InputTypeError, UsageError
 
 
@@ -38,7 +38,7 @@ def _infos(described: tuple[_native.Described, ...]) -> tuple[TensorInfo, ...]:
 class Model:
     """A compiled model: a function from arrays to arrays. tessera.load() makes one.
 
-    Several threads may call it at the same time; other Python threads run while it computes. A call with sizes that no
+    Several threads may call it at the same time (with states they take turns); other Python threads run while it computes. A call with sizes that no
     call had before plans memory once; it does not compile again unless the model's code assumed otherwise.
     """
 
@@ -49,6 +49,7 @@ class Model:
         self._file = os.path.abspath(path)  # whichever folder is the current one later
         self._inputs = _infos(session.inputs)
         self._outputs = _infos(session.outputs)
+        self._states = _infos(session.states)
         self._names = tuple(i.name for i in self._inputs)
         lists = session.list_types
         if any(lists) or any(i.dtype == "string" for i in self._inputs + self._outputs):
@@ -109,6 +110,40 @@ class Model:
         if missing:
             raise InputTypeError(f"input '{missing[0]}' was not given; the model's inputs are {known}", code="TES-1003", name="missing-input")
         return (*args, *(named[n] for n in self._names[len(args) :]))
+
+    @property
+    def states(self) -> tuple[TensorInfo, ...]:
+        """What calls change and later ones read, as the module's buffers are: no inputs or outputs. Empty for most models.
+
+        They are the loaded model's: calls of several threads take turns on them, and a model that is loaded again has values of its
+        own, which begin as the file's. On a GPU they stay in its memory. A call that raises leaves them as they were, as warmup()
+        does; one on a GPU's stream changes them whatever the GPU finds later.
+        """
+        return self._states
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of the states' present values by name, as NumPy arrays; as PyTorch tensors of a dtype that NumPy has only with the
+        package ml_dtypes, where that is not installed.
+        """
+        out = {s.name: state_array(s) for s in self._states}
+        self._session.read_states([(i, *memory_of(out[s.name])) for i, s in enumerate(self._states)])
+        return out
+
+    def load_state_dict(self, values: Mapping[str, Any], strict: bool = True) -> None:
+        """Other values of states: NumPy arrays or PyTorch tensors by name, of the states' dtypes and shapes.
+
+        strict: all states are given and nothing else; otherwise states that are not given stay as they are, and other names are passed over.
+        Raises UsageError, before any state is changed.
+        """
+        known = {s.name: (i, s) for i, s in enumerate(self._states)}
+        if strict and values.keys() != known.keys():
+            raise UsageError(f"the states given are {sorted(values)}, the model's are {sorted(known)}")
+        given = [(known[name][0], state_given(known[name][1], value)) for name, value in values.items() if name in known]
+        self._session.write_states([(i, *memory_of(value)) for i, value in given])
+
+    def reset(self) -> None:
+        """All states to the values that they have in the file."""
+        self._session.reset_states()
 
     def explain(self, format: str = "text", **sizes: int) -> str:
         """What was compiled: kernels, library calls, bytes moved, edges that were not fused and why.

@@ -89,27 +89,91 @@ def _storage(n: Node) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _views(graph: torch.fx.Graph, results: Sequence[object], left: Mapping[Node, str]) -> dict[Node, Node]:
+def _views(graph: torch.fx.Graph, results: Sequence[object], returned: int, left: Mapping[Node, str]) -> tuple[dict[Node, Node], set[Node]]:
     """Views that PyTorch makes of the values that a subgraph gives, instead of the subgraph: view -> whose memory it is.
 
     Of the results, and of what calls for PyTorch read: those that share memory with an input, a constant, a result of such
-    calls or another of them, so that they still do when the graph has run; and what those calls read with gaps in memory, so that they find the
-    strides that they were captured with.
+    calls or another of them, so that they still do when the graph has run; and those with gaps or repetitions in memory that the caller sees
+    (the first `returned` results) or such calls read, so that they have the strides that they were captured with: eager's. A repetition is
+    then never written out. The whole of the memory is computed, as eager does.
+
+    The second value: results that a subgraph computes by themselves, dense, and that are then put where they lie in memory as large as
+    eager's (_Scatter). They alone are read of it, and are a small part: the rest is neither computed nor written.
     """
     owner: dict[int, Node] = {}
     for n in graph.nodes:
         if (storage := _storage(n)) is not None:
             owner.setdefault(storage, n)
-    sharing: dict[Node, dict[Node, bool]] = {}  # memory -> values in it -> whether a call for PyTorch reads it
-    for r in results:
+    sharing: dict[Node, dict[Node, bool]] = {}  # memory -> values in it -> whether their strides count
+    for i, r in enumerate(results):
         if isinstance(r, Node) and (storage := _storage(r)) is not None:
-            sharing.setdefault(owner[storage], {})[r] = False
-    for r in dict.fromkeys(i for n in left for i in n.all_input_nodes if i not in left):
+            values = sharing.setdefault(owner[storage], {})
+            values[r] = values.get(r, False) or i < returned and isinstance(r.meta["val"], torch.Tensor)
+    left_reads = dict.fromkeys(i for n in left for i in n.all_input_nodes if i not in left)
+    for r in left_reads:
         if (storage := _storage(r)) is not None:
             sharing.setdefault(owner[storage], {})[r] = isinstance(r.meta["val"], torch.Tensor)
-    return {r: base for base, all in sharing.items() for r, read in all.items()
-            if r is not base and r.op == "call_function"
-            and (len(all) > 1 or base.op != "call_function" or base in left or read and not _program.memory_order(r.meta["val"])[1])}  # fmt: skip
+    views, scattered = {}, set()
+    for base, all in sharing.items():
+        for r, counts in all.items():
+            if r is base or r.op != "call_function":
+                continue
+            if len(all) > 1 or base.op != "call_function" or base in left:
+                views[r] = base
+            elif counts and _is_strided(r):
+                if r in left_reads or not _is_small_part(r, base):
+                    views[r] = base
+                else:
+                    scattered.add(r)
+    return views, scattered
+
+
+def _is_strided(n: Node) -> bool:
+    """Whether the value has other strides than memory that a subgraph gives: gaps, repetitions, or, of symbolic sizes, other ones where
+    sizes of 0 and 1 leave a choice."""
+    t = n.meta["val"]
+    order, dense = _program.memory_order(t)
+    if not dense:
+        return True
+    if all(isinstance(s, int) for s in (*t.shape, *t.stride())):
+        return False
+    sizes = [_program.size_expression(s) for s in t.shape]
+    stride = sympy.Integer(1)
+    for k in reversed(order or range(t.dim())):
+        if (sizes[k] == 1 or 0 in sizes) and _program.size_expression(t.stride(k)) != stride:
+            return True
+        stride = sympy.expand(stride * (sizes[k] if sizes[k] != 0 else 1))
+    return False
+
+
+# A view is a small part of its memory where that has so many times its elements, and so many bytes.
+_SMALL_PART, _LARGE_BYTES = 8, 1 << 20
+
+
+def _is_small_part(view: Node, base: Node) -> bool:
+    """Whether it has a small part of much memory, each element in a place of its own, and all of its sizes are known."""
+    t, whole = view.meta["val"], base.meta["val"]
+    if not isinstance(whole, torch.Tensor) or not all(isinstance(s, int) for s in (*t.shape, *t.stride(), t.storage_offset(), *whole.shape)):
+        return False
+    if any(stride == 0 and size > 1 for size, stride in zip(t.shape, t.stride())):
+        return False
+    return t.numel() * _SMALL_PART <= whole.numel() and value_bytes(base) >= _LARGE_BYTES
+
+
+class _Scatter:
+    """(dense tensor) -> its values where `like` has them in memory as large as that of `like`; the rest of that is undefined.
+
+    An object with a name and not a lambda: graphs that call it are printed and copied.
+    """
+
+    def __init__(self, like: torch.Tensor):
+        self.strides, self.offset = tuple(like.stride()), int(like.storage_offset())
+        self.elements = like.untyped_storage().nbytes() // like.element_size()
+        self.__name__ = self.__qualname__ = "scatter"
+
+    def __call__(self, dense: torch.Tensor) -> torch.Tensor:
+        memory = torch.empty(self.elements, dtype=dense.dtype, device=dense.device)
+        return memory.as_strided(dense.shape, self.strides, self.offset).copy_(dense)
 
 
 def _inputs_of(nodes: Sequence[Node], outputs: Sequence[Node], graph: torch.fx.Graph, constants: Mapping[Node, Any]) -> list[Node]:
@@ -166,7 +230,7 @@ class _GraphCompiler:
     def leave(self, left: dict[Node, str]) -> None:
         """Decides what subgraphs return, when PyTorch runs the calls `left`."""
         self.left = left
-        self.views = _views(self.graph, self.results, left)
+        self.views, self.scattered = _views(self.graph, self.results, self.result.returned, left)
         self.returned = {self.views.get(r, r) for r in self.results if isinstance(r, Node)}
         self.shown = self.returned | {self.views.get(i, i) for n in left for i in n.all_input_nodes}
         # Sizes that PyTorch reads and the inputs do not have: it takes them from the tensors.
@@ -303,7 +367,17 @@ class _GraphCompiler:
 
         for n in self.order(left):
             value(n)
-        graph.output([seen(r) if isinstance(r, Node) else r for r in self.results])
+        scattered: dict[Node, Node] = {}
+
+        def result(n: Node) -> Node:
+            made = seen(n)
+            if n not in self.scattered:
+                return made
+            if n not in scattered:
+                scattered[n] = graph.call_function(_Scatter(n.meta["val"]), (made,))
+            return scattered[n]
+
+        graph.output([result(r) if isinstance(r, Node) else r for r in self.results])
         run = _boxed(self.gm, graph)
         _tell(self.result, self.options)
         return run

@@ -99,6 +99,25 @@ private:
   std::shared_ptr<MemoryAccount> memory_;
 };
 
+class CpuKeptMemory final : public KeptMemory {
+public:
+  explicit CpuKeptMemory(std::shared_ptr<MemoryAccount> account) : account_(std::move(account)) {}
+  Result<std::byte*> allocate(int64_t bytes) override {
+    TESSERA_ASSIGN(auto block, account_->allocate(static_cast<size_t>(std::max<int64_t>(bytes, 1)), "states"));
+    blocks_.push_back(std::move(block));
+    return blocks_.back().get();
+  }
+  Status write(std::byte* to, const std::byte* from, int64_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+    return {};
+  }
+  Status read(std::byte* to, const std::byte* from, int64_t bytes) override { return write(to, from, bytes); }
+
+private:
+  std::shared_ptr<MemoryAccount> account_;
+  std::vector<std::shared_ptr<std::byte>> blocks_;
+};
+
 class CpuDevice final : public Device {
 public:
   explicit CpuDevice(const ExecutorOptions& options)
@@ -136,6 +155,7 @@ public:
     table_ = &call.table;
     stats_ = &call.stats;
     sizes_ = &call.sizes;
+    changes_ = call.changes;
     marks_.clear();
     std::copy(variant_->constant_pointers.begin(), variant_->constant_pointers.end(), table_->pointers.begin());
     for (size_t i = 0; i < call.inputs.size(); ++i)
@@ -224,10 +244,12 @@ public:
       stats_->steps[s].begin_ms = marks_[2 * s];
       stats_->steps[s].ms = marks_[2 * s + 1] - marks_[2 * s];
     }
+    for (StateValue& state : changes_) std::swap(state.value, state.next);
     return {};
   }
   void abandon() override {}
   Status wait() override { return {}; }
+  KeptMemory& kept() override { return kept_; }
   Status trim() override {
     for (auto* blocks : {&arenas_, &worker_scratch_})
       for (Block& block : *blocks) block.release();
@@ -326,6 +348,7 @@ private:
   bool poison_;
   RedZones zones_; // with poison_
   int64_t memory_ = machine_memory();
+  CpuKeptMemory kept_{account_};
   std::vector<Block> arenas_; // per segment
   Block step_scratch_;
   std::vector<Block> worker_scratch_;
@@ -338,6 +361,7 @@ private:
   RunStats* stats_ = nullptr;
   const Variant::CallState* sizes_ = nullptr;
   const SegmentPlan* plan_ = nullptr;
+  std::span<StateValue> changes_;
   std::vector<void*> args_;
   std::vector<double> marks_; // host_clock_ms(), before and behind every step
 };

@@ -5,6 +5,7 @@
 #include "runtime/cuda/attention_choice.h"
 #include "runtime/cuda/constants.h"
 #include "runtime/cuda/inner_runs.h"
+#include "runtime/cuda/kept_memory.h"
 #include "runtime/cuda/library_choices.h"
 #include "runtime/cuda/library_start.h"
 #include "runtime/cuda/pending_work.h"
@@ -89,6 +90,7 @@ public:
     if (choices_) choices_->flush();
     inner_.release(stream());
     memory_.release(stream());
+    kept_.release(stream());
     if (captured_calls_) captured_calls_->free_unused();
   }
 
@@ -155,7 +157,8 @@ public:
             call.on_device ? static_cast<CUstream>(call.stream) : own_stream_->handle(),
             call.on_device,
             call.captured,
-            &call.sizes};
+            &call.sizes,
+            call.changes};
     times_.clear();
     first_step_ = last_step_ = -1;
     given_.from = call.scratch;
@@ -201,21 +204,22 @@ public:
       for (size_t o = 0; o < outputs.size(); ++o) {
         auto id = run_.variant->exe->outputs[o].buffer;
         if (run_.variant->buffer_segment[static_cast<size_t>(id)] == segment && has_bytes(outputs[o].dtype()))
-          TESSERA_TRY(visit(id, outputs[o]));
+          TESSERA_TRY(visit(id, outputs[o], o >= run_.variant->exe->call_outputs()));
       }
       return {};
     };
-    auto given = [&](const Tensor& t) { return run_.on_device && is_aligned(t.data()); };
+    auto given = [&](const Tensor& t, bool state) { return (run_.on_device || state) && is_aligned(t.data()); };
     int64_t total = 0;
-    TESSERA_TRY(each([&](BufferId id, const Tensor& t) -> Status {
-      if (!given(t)) total += rounded_bytes(bytes(id));
+    TESSERA_TRY(each([&](BufferId id, const Tensor& t, bool state) -> Status {
+      if (!given(t, state)) total += rounded_bytes(run_.bytes(id));
       return {};
     }));
     TESSERA_ASSIGN(auto* at, memory_.outputs(segment, total, run_.stream));
-    return each([&](BufferId id, Tensor& t) -> Status {
-      pointer(id) = given(t) ? t.mutable_data() : at;
-      if (!given(t)) at += rounded_bytes(bytes(id));
-      return poison(pointer(id), bytes(id));
+    return each([&](BufferId id, Tensor& t, bool state) -> Status {
+      const bool there = given(t, state);
+      pointer(id) = there ? t.mutable_data() : at;
+      if (!there) at += rounded_bytes(run_.bytes(id));
+      return poison(pointer(id), run_.bytes(id));
     });
   }
 
@@ -249,9 +253,9 @@ public:
 
   Status put_step(int index, const Step& form, DevicePlan* device) {
     if (const auto* c = std::get_if<CopyStep>(&form)) {
-      if (bytes(c->target) > 0 && pointer(c->target) != pointer(c->source))
+      if (run_.bytes(c->target) > 0 && pointer(c->target) != pointer(c->source))
         TESSERA_CUDA_TRY(*this, "copy '" + c->name + "'", cuMemcpyDtoDAsync, address(pointer(c->target)),
-                         address(pointer(c->source)), static_cast<size_t>(bytes(c->target)), run_.stream);
+                         address(pointer(c->source)), static_cast<size_t>(run_.bytes(c->target)), run_.stream);
     } else {
       auto& plan = static_cast<CudaPlan&>(*device);
       auto& step = plan.steps[static_cast<size_t>(index - plan.first_step)];
@@ -315,10 +319,12 @@ public:
                                          std::to_string(run_.stats->host_bytes) +
                                          " bytes were copied between it and the GPU for them");
     if (run_.captured) {
+      TESSERA_TRY(attributed(kept_.change(run_.changes, run_.stream)));
       unread_.note(l.reports, *run_.sizes, true);
       return {};
     }
     if (run_.on_device) {
+      TESSERA_TRY(attributed(kept_.change(run_.changes, run_.stream)));
       TESSERA_TRY(leave_pending());
       if (times_.empty()) return staging_.wait(); // nothing is in flight there unless a host step made it
       TESSERA_TRY(times_.mark(run_.stream));
@@ -330,6 +336,10 @@ public:
     const double ended_ms = host_clock_ms();
     pending_.settled();
     TESSERA_TRY(violation(l.reports));
+    if (!run_.changes.empty()) {
+      TESSERA_TRY(attributed(kept_.change(run_.changes, run_.stream)));
+      TESSERA_TRY(leave_pending());
+    }
     return times_.read(ended_ms, run_.stats->steps);
   }
 
@@ -351,6 +361,7 @@ public:
     return tell_earlier();
   }
 
+  KeptMemory& kept() override { return kept_; }
   Status trim() override {
     inner_.release(stream());
     memory_.release(stream());
@@ -396,7 +407,6 @@ private:
 
   [[nodiscard]] CUstream stream() const { return own_stream_ ? own_stream_->handle() : nullptr; }
   void*& pointer(BufferId id) { return run_.table->pointers[static_cast<size_t>(id)]; }
-  [[nodiscard]] int64_t bytes(BufferId id) const { return run_.table->bytes[static_cast<size_t>(id)]; }
 
   // Nothing of this executor runs on the GPU any more; errors have been reported or never will be.
   void quiesce() {
@@ -432,7 +442,7 @@ private:
   Status place_inputs(std::span<const Tensor* const> inputs) {
     auto buffer = [&](size_t i) { return run_.variant->inputs[i].binding->buffer; };
     auto copied = [&](size_t i) {
-      if (run_.on_device) return !is_aligned(inputs[i]->data());
+      if (run_.on_device || i >= run_.variant->exe->call_inputs()) return !is_aligned(inputs[i]->data());
       return static_cast<bool>(run_.variant->device_reads[static_cast<size_t>(buffer(i))]);
     };
     int64_t total = 0;
@@ -442,7 +452,8 @@ private:
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& t = *inputs[i];
       if (!copied(i)) {
-        pointer(buffer(i)) = run_.on_device ? const_cast<std::byte*>(t.data()) : nullptr;
+        const bool there = run_.on_device || i >= run_.variant->exe->call_inputs();
+        pointer(buffer(i)) = there ? const_cast<std::byte*>(t.data()) : nullptr;
         continue;
       }
       pointer(buffer(i)) = at;
@@ -547,6 +558,7 @@ private:
   StepTimes times_;
   Staging staging_;
   CudaInnerRuns inner_;
+  CudaKeptMemory kept_{context_, account_, staging_, pending_, [this] { return stream(); }};
   GivenMemory given_;
   std::optional<Context::Capture> capture_;         // of the present call's stream
   std::shared_ptr<CapturedCalls::Holding> holding_; // of the last call that was captured
@@ -565,6 +577,8 @@ private:
     CUstream stream = nullptr;
     bool on_device = false, captured = false;
     const Variant::CallState* sizes = nullptr;
+    std::span<StateValue> changes;
+    [[nodiscard]] int64_t bytes(BufferId id) const { return table->bytes[static_cast<size_t>(id)]; }
   };
   Run run_;
   int first_step_ = -1, last_step_ = -1; // started since the GPU was last waited for

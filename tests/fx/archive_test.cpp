@@ -1,6 +1,7 @@
 // Archives of torch.export: weights of every layout, and every way in which an archive can be broken.
 #include "archive_maker.h"
 #include "graph/ops/op.h"
+#include "program_maker.h"
 #include <gtest/gtest.h>
 
 namespace tessera::fx_test {
@@ -97,17 +98,26 @@ TEST(Archive, AnyRootFolderAndZip64) {
   }
 }
 
-TEST(Archive, MutationsAreOutputsBehindTheResults) {
-  Model m;
+TEST(Archive, StatesAreOutputsBehindTheResults) {
+  Model m({2, 3}, {1, 2}, 0, floats(6)); // transposed in memory
   Json& specs = m.program["graph_module"]["signature"]["output_specs"];
-  specs[0] = {{"buffer_mutation", {{"arg", {{"name", "y"}}}, {"buffer_name", "count"}}}};
+  specs[0] = {{"buffer_mutation", {{"arg", {{"name", "y"}}}, {"buffer_name", "act.w"}}}};
   auto model = import_it(m);
   ASSERT_TRUE(model.ok()) << model.error().str();
   ASSERT_EQ(model->graph.outputs().size(), 2u);
   EXPECT_EQ(model->graph.outputs()[0].name, "z");
-  EXPECT_EQ(model->graph.outputs()[1].name, "count");
-  ASSERT_EQ(model->warnings.size(), 1u);
-  EXPECT_NE(model->warnings[0].find("'count'"), std::string::npos);
+  EXPECT_EQ(model->graph.outputs()[1].name, "act.w");
+  ASSERT_EQ(model->states.size(), 1u);
+  EXPECT_EQ(model->states[0].name, "act.w");
+  EXPECT_EQ(show(model->states[0].first), "f32[2, 3]{-3.0, -1.0, 1.0, -2.0, 0.0, 2.0}");
+  EXPECT_TRUE(model->warnings.empty());
+  ASSERT_EQ(model->graph.inputs().size(), 2u);
+  EXPECT_EQ(model->graph.value(model->graph.inputs()[0]).name, "x");
+
+  specs[0]["buffer_mutation"]["buffer_name"] = "count";
+  auto unknown = import_it(m);
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().code, ErrorCode::MalformedModel);
 }
 
 TEST(Archive, WeightsThatWereNotSaved) {

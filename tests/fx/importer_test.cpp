@@ -169,8 +169,28 @@ TEST(Importer, WritesThatNoSchemaTells) {
   EXPECT_EQ(results(text, {{"x", Tensor::of<double>(DType::F32, {2, 1}, std::vector<double>{2, 4})}}),
             "d=f32[2, 1]{-1.0, 1.0} m=f32[1]{1.0} v=f32[1]{0.5}");
   auto model = fx::import_program(program(text));
-  ASSERT_EQ(model->warnings.size(), 1u);
-  EXPECT_NE(model->warnings[0].find("the module changes 'm', 'v'"), std::string::npos) << model->warnings[0];
+  EXPECT_TRUE(model->warnings.empty());
+  ASSERT_EQ(model->states.size(), 2u);
+  EXPECT_EQ(model->states[0].name, "m");
+  EXPECT_EQ(show(model->states[1].first), "f32[1]{-1.0}");
+}
+
+// What is changed in place is no constant for what comes before the write: the graph is made with it as an input.
+TEST(Importer, StatesAreTheLastInputsAndOutputs) {
+  const std::string text = "buffer at: i64[1]\nbuffer table: f32[4]\nbuffer fixed: f32[4]\ninput x: f32[1]\n"
+                           "t: f32[1] = index_select.default(self=fixed, dim=0, index=at)\n"
+                           "w: f32[4] = index_copy_.default(self=table, dim=0, index=at, source=x)\n"
+                           "n: i64[1] = add_.Tensor(self=at, other=1)\n"
+                           "y: f32[4] = mul.Tensor(self=table, other=2)\n"
+                           "return t, y";
+  auto model = fx::import_program(program(text));
+  ASSERT_TRUE(model.ok()) << model.error().str();
+  const Graph& g = model->graph;
+  std::string names;
+  for (const ValueId v : g.inputs()) names += g.value(v).name + " ";
+  for (const auto& o : g.outputs()) names += "-> " + o.name + " ";
+  EXPECT_EQ(names, "x at table -> t -> y -> at -> table ");
+  EXPECT_EQ(g.type(g.inputs()[1]).str(), "i64[1]");
 }
 
 // A call of a region with a graph of its own: {mul = x * 2; return mul} under `target`, whose first argument is `mode`.

@@ -349,7 +349,11 @@ std::string show(const Tensor& t) {
 std::string results(std::string_view text, const std::map<std::string, Tensor>& inputs) {
   auto model = fx::import_program(program(text));
   if (!model.ok()) return model.error().str();
-  auto out = evaluate_graph(model->graph, inputs);
+  std::map<std::string, Tensor> given = inputs;
+  const auto& all = model->graph.inputs();
+  for (size_t s = 0; s < model->states.size(); ++s)
+    given.emplace(model->graph.value(all[all.size() - model->states.size() + s]).name, model->states[s].first);
+  auto out = evaluate_graph(model->graph, given);
   if (!out.ok()) return out.error().str();
   std::string shown;
   for (size_t i = 0; i < out->size(); ++i)

@@ -24,7 +24,7 @@ namespace tessera::fx_test {
 [[nodiscard]] std::string archive(const ProgramSource& source);
 // Imports it; fails the test where that fails.
 [[nodiscard]] Graph imported(std::string_view text);
-// Results of the program by the reference evaluator, as text: "f32[2]{1, 2}"; the error where there is one.
+// Results of the program's first call by the reference evaluator, as text: "f32[2]{1, 2}"; the error where there is one.
 [[nodiscard]] std::string results(std::string_view text, const std::map<std::string, Tensor>& inputs);
 [[nodiscard]] std::string show(const Tensor& t);
 // An input of consecutive numbers from `first`.

@@ -242,11 +242,13 @@ def _expected(form: Form, module: nn.Module, program: torch.export.ExportedProgr
     names = [s.arg.name for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
     out = {name: _array(r) for name, r in zip(names, results, strict=True)}
     state = dict(module.named_buffers())
-    for spec in program.run_decompositions().graph_signature.output_specs:
+    changed = program.run_decompositions().graph_signature.output_specs
+    for spec in changed:
+        if spec.kind.name == "USER_INPUT_MUTATION":
+            out[spec.target] = _array(leaves[users.index(spec.target)])
+    for spec in changed:  # states of the loaded model, which the command shows behind the results
         if spec.kind.name == "BUFFER_MUTATION":
             out[spec.target] = _array(state[spec.target])
-        elif spec.kind.name == "USER_INPUT_MUTATION":
-            out[spec.target] = _array(leaves[users.index(spec.target)])
     return out
 
 

@@ -248,11 +248,19 @@ Result<Opened> open(const ModelOptions& model, const std::vector<ShapeArgument>&
   return out;
 }
 
+// The inputs with the first values of states, which taps and references take as inputs, too.
+Tensors with_states(const Executable& e, Tensors inputs) {
+  for (size_t s = 0; s < e.states.size(); ++s)
+    inputs.emplace(e.inputs[e.call_inputs() + s].name, e.constants[static_cast<size_t>(e.states[s])].value);
+  return inputs;
+}
+
 Status run(Opened& opened, const Tensors& inputs) {
   RunStats stats;
   TESSERA_TRY(opened.session->run(inputs, &stats));
   opened.variant = opened.session->variants()[static_cast<size_t>(stats.variant)];
-  TESSERA_ASSIGN(opened.sizes, bind_symbols(*opened.variant->compiled->graph, inputs));
+  TESSERA_ASSIGN(opened.sizes,
+                 bind_symbols(*opened.variant->compiled->graph, with_states(*opened.variant->executable, inputs)));
   return {};
 }
 
@@ -277,9 +285,10 @@ Result<std::pair<bool, Json>> debug(const DebugOptions& o) {
   options.taps = model.taps;
   options.taps.progress = [&](const std::string& text) { progress.show(text); };
   const Compiled& compiled = *model.variant->compiled;
+  const Tensors all = with_states(*compiled.executable, inputs);
   AccuracyReport report;
   if (o.against == "reference" && o.against_model.empty()) {
-    TESSERA_ASSIGN(report, accuracy::compare_with_reference(compiled, inputs, model.sizes, options));
+    TESSERA_ASSIGN(report, accuracy::compare_with_reference(compiled, all, model.sizes, options));
   } else {
     ModelOptions other = o.model;
     if (!o.against_model.empty()) other.model = o.against_model;
@@ -290,7 +299,7 @@ Result<std::pair<bool, Json>> debug(const DebugOptions& o) {
     expected.taps.progress = options.taps.progress;
     TESSERA_ASSIGN(report,
                    accuracy::compare_with_run(compiled, {*expected.variant->compiled, expected.sizes, expected.taps},
-                                              inputs, model.sizes, options));
+                                              all, model.sizes, options));
   }
   progress.clear();
   Json json{{"model", o.model.model}, {"target", compiled.executable->target}, {"against", reference_name(o)}};

@@ -92,9 +92,8 @@ Status write_output(const std::string& path, const Tensor& t) {
 std::string type_text(const Tensor& t) { return type_of(t).str(); }
 
 // Compares the outputs with DIR/NAME.npy; false where one differs.
-Result<bool> compare_outputs(const RunOptions& o, const Session& session, const std::vector<Tensor>& outputs,
+Result<bool> compare_outputs(const RunOptions& o, const std::vector<IoInfo>& ios, const std::vector<Tensor>& outputs,
                              const std::string& dir, Json& json, std::string& text) {
-  auto ios = session.outputs();
   bool all_same = true;
   int compared = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -182,6 +181,11 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
   RunStats stats;
   TESSERA_ASSIGN(std::vector<Tensor> outputs, session.run(tensors, &stats));
   auto ios = session.outputs();
+  const auto states = session.states(); // what the call made of them is shown as outputs are
+  for (size_t s = 0; s < states.size(); ++s) {
+    TESSERA_ASSIGN(outputs.emplace_back(), session.read_state(s));
+    ios.push_back(states[s]);
+  }
   json["name"] = what.name;
   json["sizes"] = sizes;
   json["run"] = to_json(stats);
@@ -215,7 +219,7 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
   }
   bool same = true;
   if (!what.expect_dir.empty()) {
-    TESSERA_ASSIGN(same, compare_outputs(o, session, outputs, what.expect_dir, json["outputs"], text));
+    TESSERA_ASSIGN(same, compare_outputs(o, ios, outputs, what.expect_dir, json["outputs"], text));
     json["same"] = same;
   }
   for (const auto& m : stats.misses)
