@@ -335,6 +335,7 @@ private:
       outcome = Diagnostic(ErrorCode::Usage,
                            "a call with these sizes is captured before there was one: it needs another variant")
                     .note("call it once before capturing, with inputs of the same sizes");
+    failure_.reset();
     while (outcome.ok() && choice.wanted()) {
       // Outside of around(): a compile must keep neither the thread pool nor the device from other executors.
       auto compiled = recompile(inputs, *choice.wanted());
@@ -354,12 +355,22 @@ private:
     return outputs;
   }
 
+  // Whether a compile failed as the model has no meaning for the inputs of the call.
+  [[nodiscard]] static bool says_why(ErrorCode code) {
+    return code == ErrorCode::BadAttribute || code == ErrorCode::ShapeMismatch || code == ErrorCode::TypeMismatch ||
+           code == ErrorCode::BadInput || code == ErrorCode::SizeOverflow;
+  }
   // The error of a call, with what came of compiling for it.
   [[nodiscard]] Diagnostic explained(Diagnostic error, const VariantChoice& choice) const {
     const GuardMiss* missed = choice.missed();
     if (missed == nullptr || error.code != ErrorCode::GuardFailed) return error;
-    if (auto failed = failed_compiles_.find(missed->sizes); failed != failed_compiles_.end())
-      error.note("compiling a variant for these sizes failed: " + failed->second.str());
+    if (failure_ && says_why(failure_->code)) {
+      Diagnostic why(error.code, failure_->location, failure_->message);
+      why.notes = failure_->notes;
+      return std::move(why).note("no variant takes these inputs: " + error.message);
+    }
+    if (failure_)
+      error.note("compiling a variant for these sizes failed: " + failure_->str());
     else if (!options_.recompile)
       error.note("no other variant fits, and recompilation is off");
     else if (is_full())
@@ -476,7 +487,8 @@ private:
                    "not compiling: the limit of " + std::to_string(kMaxVariants) + " variants is reached");
       return false;
     }
-    if (failed_compiles_.contains(miss.sizes)) {
+    if (const auto failed = failed_compiles_.find(miss.sizes); failed != failed_compiles_.end()) {
+      failure_ = failed->second;
       TESSERA_LOGF(LogChannel::Recompiles, "not compiling: it failed before for " + text_of(miss.sizes));
       return false;
     }
@@ -498,6 +510,7 @@ private:
       if (error.code == ErrorCode::OutOfMemory) return error;
       if (failed_compiles_.size() >= kMaxFailures) failed_compiles_.clear();
       failed_compiles_.emplace(miss.sizes, error);
+      failure_ = error;
       TESSERA_LOGF(LogChannel::Recompiles,
                    why + "; compiling another variant failed after " + std::to_string(ms) + " ms: " + error.str());
       return false;
@@ -527,6 +540,7 @@ private:
   // Of the current call:
   RunStats* stats_ = nullptr;
   LoadedVariant* ran_ = nullptr;
+  std::optional<Diagnostic> failure_;       // of the last compile that it wanted, in this call or an earlier one
   bool captured_ = false;                   // into a graph of the caller
   std::vector<Tensor> views_;               // inputs of the last call by position; the memory is the caller's
   std::vector<const Tensor*> shown_inputs_; // to views_

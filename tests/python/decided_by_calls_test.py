@@ -185,6 +185,13 @@ class DecidedByCalls(unittest.TestCase):
                 path = save(nodes, [("x", FLOAT, ["n", 3]), ("m", INT64, [])], [("y", FLOAT, None)], **weights)
                 self.check(path, [{"x": x(4, 3), "m": numpy.array(m, I64)} for m in (1, 3, 40)])
 
+    def test_a_call_that_the_model_cannot_take_says_why(self) -> None:
+        path = save([node("CumSum", ["x", "axis"], ["y"])], [("x", FLOAT, ["n"]), ("axis", INT64, ["k"])], [("y", FLOAT, ["n"])])
+        model = self.check(path, [{"x": x(3), "axis": numpy.array([0], I64)}])
+        for axis, why in (([0, 0], "must be one number"), ([3], r"axis 3 of 'CumSum' is not in \[-1, 1\)")):
+            with self.assertRaisesRegex(tessera.InputError, why):
+                model(x(3), numpy.array(axis, I64))
+
     # ---- the command
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([os.environ.get("TESSERA", str(ROOT / "build" / "bin" / "tessera")), *arguments], capture_output=True, text=True, check=False)

@@ -80,13 +80,13 @@ Result<Json> bench(const BenchOptions& o) {
     cold.compile.cache = folder.ok();
     if (folder.ok()) cold.compile.cache_dir = folder->path();
     const Stopwatch watch;
-    TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(cold)));
+    TESSERA_ASSIGN(auto session, open_for_inputs(o.model.model, cold, o.inputs));
     j["cold_start_ms"] = watch.ms();
   }
   progress.show(compiled_file ? "loading" : "compiling");
   // The first one fills the cache, the second is a start that finds everything there.
   if (!compiled_file) {
-    TESSERA_ASSIGN(auto filler, Session::open(o.model.model, options));
+    TESSERA_ASSIGN(auto filler, open_for_inputs(o.model.model, options, o.inputs));
   }
   const Stopwatch warm;
   TESSERA_ASSIGN(auto session, Session::open(o.model.model, options));

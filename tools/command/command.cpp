@@ -8,6 +8,8 @@
 #include "graph/ops/op.h"
 #include "graph/support/file.h"
 #include "graph/support/similar.h"
+#include "graph/sym/input_rank.h"
+#include "inputs.h"
 #include "runtime/cuda/nvtx.h"
 #include <algorithm>
 #include <cerrno>
@@ -331,7 +333,8 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
     if (s.sizes.size() != 1)
       out.import.input_shapes[s.name] = Dims(s.sizes.size(), -1);
     else if (s.sizes[0] >= 0)
-      out.import.dim_hints[s.name] = s.sizes[0];
+      out.import.dim_hints[s.name] = out.import.dim_hints[s.name + "_d0"] = s.sizes[0];
+    if (s.sizes.size() == 1) out.import.dim_hints[rank_symbol(s.name)] = 1; // of an input without a shape
   }
   return out;
 }
@@ -343,10 +346,50 @@ Status add_ranges(bool wanted, ExecutorOptions& options) {
   return {};
 }
 
-Result<std::unique_ptr<Session>> open_session(const ModelOptions& o, SessionOptions session) {
+namespace {
+// What the inputs say that decides the structure, as hints.
+void add_hints(const Session& session, const Tensors& tensors, std::map<std::string, int64_t>& hints) {
+  for (const IoInfo& io : session.inputs()) {
+    const auto given = tensors.find(io.name);
+    if (given == tensors.end()) continue;
+    const Tensor& t = given->second;
+    const Dims& dims = t.dims();
+    if (io.any_rank) {
+      hints[rank_symbol(io.name)] = static_cast<int64_t>(dims.size());
+      for (size_t d = 0; d < dims.size(); ++d) hints[io.name + "_d" + std::to_string(d)] = dims[d];
+    }
+    for (size_t d = 0; d < std::min(dims.size(), io.shape.size()); ++d)
+      if (io.shape[d].is_symbol()) hints[io.shape[d].symbol_name()] = dims[d];
+    if ((!is_integer(t.dtype()) && t.dtype() != DType::Bool) || t.count() > kContentsLimit) continue;
+    const auto names = read_symbols(io.name, t.count());
+    for (size_t i = 0; i < names.size(); ++i) hints[names[i]] = t.get_i64(static_cast<int64_t>(i));
+  }
+}
+} // namespace
+
+Result<std::unique_ptr<Session>> open_for_inputs(const std::string& model, SessionOptions& session,
+                                                 const std::vector<std::string>& arguments) {
+  auto opened = Session::open(model, session);
+  const bool waits =
+      opened.ok() ? (*opened)->variants().front()->fits_no_call : opened.error().code == ErrorCode::MissingValues;
+  if (!waits) return opened;
+  SessionOptions told = session;
+  told.import.of_call = true;
+  if (opened.ok()) {
+    TESSERA_ASSIGN(const Tensors tensors, read_inputs(**opened, arguments));
+    add_hints(**opened, tensors, told.import.dim_hints);
+  }
+  auto again = Session::open(model, told);
+  if (!again.ok()) return opened;
+  session = std::move(told);
+  return again;
+}
+
+Result<std::unique_ptr<Session>> open_session(const ModelOptions& o, SessionOptions session,
+                                              const std::vector<std::string>& inputs) {
   Progress progress;
   progress.show((is_compiled_file(o.model) ? "loading " : "compiling ") + o.model);
-  auto opened = Session::open(o.model, std::move(session));
+  auto opened = open_for_inputs(o.model, session, inputs);
   progress.clear();
   if (opened.ok())
     for (const auto& w : (*opened)->model_warnings()) say_warning(w);

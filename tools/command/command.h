@@ -90,8 +90,13 @@ struct ShapeArgument {
 inline constexpr const char* kNvtxHelp = "name calls and steps for nsys and ncu (TESSERA_NVTX=1 does it, too)";
 [[nodiscard]] Status add_ranges(bool wanted, ExecutorOptions& options);
 
-// Opens the model or compiled file, showing progress.
-[[nodiscard]] Result<std::unique_ptr<Session>> open_session(const ModelOptions& options, SessionOptions session);
+// Session::open() for inputs that are read or drawn. Where values that decide the model's structure are not known, they
+// are those of the inputs that `arguments` give ("NAME=FILE.npy"), else guessed; `session` says them then.
+[[nodiscard]] Result<std::unique_ptr<Session>> open_for_inputs(const std::string& model, SessionOptions& session,
+                                                               const std::vector<std::string>& arguments = {});
+// Opens the model or compiled file, showing progress. `inputs`: as of open_for_inputs().
+[[nodiscard]] Result<std::unique_ptr<Session>> open_session(const ModelOptions& options, SessionOptions session,
+                                                            const std::vector<std::string>& inputs = {});
 
 // ---- results
 [[nodiscard]] Json to_json(const Diagnostic& d);

@@ -1,4 +1,5 @@
 #include "inputs.h"
+#include "graph/ops/op.h"
 #include "graph/support/hash.h"
 #include "graph/support/similar.h"
 #include <algorithm>
@@ -70,6 +71,12 @@ std::string example(const SymShape& shape) {
     out += (out.empty() ? "" : "x") + (fixed ? std::to_string(*fixed) : "?");
   }
   return out;
+}
+
+// The number that a variant takes an integer of an input to be, as it decides the model's structure.
+std::optional<int64_t> assumed_value(const ShapeEnv& env, const std::string& symbol) {
+  const auto known = env.find(symbol);
+  return known ? env.simplify(*known).as_const() : std::nullopt;
 }
 
 uint64_t name_seed(uint64_t seed, const std::string& name) { return hash128(name, seed).lo; }
@@ -238,6 +245,9 @@ Status make_inputs(const Session& session, const Sizes& sizes, uint64_t seed, Te
   const ShapeEnv& env = *session.variants().front()->executable->env;
   for (const auto& io : session.inputs()) {
     if (tensors.contains(io.name)) continue;
+    if (io.any_rank && session.variants().front()->fits_no_call)
+      return Diagnostic(ErrorCode::MissingValues, "input '" + io.name + "' has no shape in the model")
+          .note("give its sizes: --shape " + io.name + "=1x128, or a tensor: --input " + io.name + "=FILE.npy");
     Dims dims;
     for (const auto& d : io.shape) {
       auto size = evaluate(env, sizes, d);
@@ -267,7 +277,13 @@ Status make_inputs(const Session& session, const Sizes& sizes, uint64_t seed, Te
     } else if (kind == DTypeKind::Signed || kind == DTypeKind::Unsigned) {
       auto extent = indexed_extent(env, io, sizes);
       auto limit = static_cast<uint64_t>(std::clamp<int64_t>(extent.value_or(1), 1, kLargestIndex));
-      for (int64_t i = 0; i < t.count(); ++i) t.set_i64(i, extent ? static_cast<int64_t>(rng() % limit) : 1);
+      const std::vector<std::string> names =
+          t.count() <= kContentsLimit ? read_symbols(io.name, t.count()) : std::vector<std::string>();
+      for (int64_t i = 0; i < t.count(); ++i) {
+        const auto drawn = extent ? static_cast<int64_t>(rng() % limit) : 1;
+        const auto at = static_cast<size_t>(i);
+        t.set_i64(i, (at < names.size() ? assumed_value(env, names[at]) : std::nullopt).value_or(drawn));
+      }
     } else if (kind == DTypeKind::Bool) {
       for (int64_t i = 0; i < t.count(); ++i) t.set_i64(i, 1);
     } // complex numbers stay 0

@@ -262,7 +262,7 @@ int run(const RunOptions& o) {
     options.executor.poison = o.poison;
     options.executor.profile = o.profile;
     TESSERA_TRY(add_ranges(o.nvtx, options.executor));
-    TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
+    TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options), o.inputs));
     Progress progress;
     std::vector<Case> cases;
     for (const auto& dir : o.cases)
