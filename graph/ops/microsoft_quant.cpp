@@ -15,6 +15,17 @@ std::vector<OperandDef> unary_operands(bool zeros_required) {
   return {codes("X"), number_of("X_scale"), codes("X_zero_point", true), number_of("Y_scale"),
           codes("Y_zero_point", !zeros_required)};
 }
+// As quantize(), but the zero point is added before rounding: of ties, an odd one takes the other neighbour.
+ValueId quantize_shifted(B& b, ValueId y, int scale, int zero, DType to) {
+  auto number = [&](int i) {
+    ValueId v = cast(b, b.in(i), DType::F32);
+    return b.rank(v) == 0 ? v : reshape(b, v, {});
+  };
+  ValueId v = div(b, y, number(scale));
+  if (b.has(zero)) v = add(b, v, number(zero));
+  const double low = to == DType::U8 ? 0 : -128;
+  return cast(b, min(b, max(b, b.op1("round", v), low), low + 255), to);
+}
 // compute(x) between dequantised and quantised.
 DecomposeFn unary(std::function<ValueId(B&, ValueId)> compute) {
   return formula([compute = std::move(compute)](B& b) {
@@ -41,13 +52,14 @@ ValueId on_channels_last(B& b, ValueId x, const std::function<ValueId(ValueId)>&
 void add_binary(OpTable& table) {
   auto add = [&](std::string_view name, std::string_view summary,
                  std::function<ValueId(B&, ValueId, ValueId)> compute) {
-    OpDef def = microsoft(
-        name, summary,
-        {codes("A"), number_of("A_scale"), codes("A_zero_point", true), codes("B"), number_of("B_scale"),
-         codes("B_zero_point", true), number_of("C_scale"), codes("C_zero_point", true)},
-        formula([compute = std::move(compute)](B& b) {
-          return quantize(b, compute(b, dequantize(b, 0, 1, 2), dequantize(b, 3, 4, 5)), 6, 7, b.dtype(b.in(0)));
-        }));
+    OpDef def =
+        microsoft(name, summary,
+                  {codes("A"), number_of("A_scale"), codes("A_zero_point", true), codes("B"), number_of("B_scale"),
+                   codes("B_zero_point", true), number_of("C_scale"), codes("C_zero_point", true)},
+                  formula([compute = std::move(compute)](B& b) {
+                    return quantize_shifted(b, compute(b, dequantize(b, 0, 1, 2), dequantize(b, 3, 4, 5)), 6, 7,
+                                            b.dtype(b.in(0)));
+                  }));
     def.samples = [] {
       return std::vector<Sample>{
           sample({u8({2, 3, 4}, 1), f(0.02), zero(100), u8({3, 4}, 2), f(0.03), zero(140), f(0.07), zero(120)}),
@@ -112,13 +124,14 @@ void add_unary(OpTable& table) {
   global.samples = samples({}, {2, 3, 4, 5});
   table.add(std::move(global));
 
-  OpDef average =
-      microsoft("com.microsoft.QLinearAveragePool", "means of windows of a quantised image, quantised again",
-                unary_operands(false), unary([pooled](B& b, ValueId x) {
-                  Attributes attributes = b.attr();
-                  attributes.erase("channels_last");
-                  return pooled(b, x, [&](ValueId v) { return b.op("AveragePool", {v}, attributes); });
-                }));
+  OpDef average = microsoft(
+      "com.microsoft.QLinearAveragePool", "means of windows of a quantised image, quantised again",
+      unary_operands(false), formula([pooled](B& b) {
+        Attributes attributes = b.attr();
+        attributes.erase("channels_last");
+        ValueId y = pooled(b, dequantize(b, 0, 1, 2), [&](ValueId v) { return b.op("AveragePool", {v}, attributes); });
+        return quantize_shifted(b, y, 3, 4, b.dtype(b.in(0)));
+      }));
   average.attributes = {
       {"auto_pad", AttrKind::String},       {"ceil_mode", AttrKind::Int},           integer("channels_last", 0),
       {"count_include_pad", AttrKind::Int}, {"kernel_shape", AttrKind::Ints, true}, {"pads", AttrKind::Ints},

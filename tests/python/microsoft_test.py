@@ -294,6 +294,23 @@ def others() -> list[Case]:
     return cases
 
 
+def ties() -> list[Case]:
+    """Scales are powers of two, so that many results lie halfway between two codes: bit for bit."""
+    cases = []
+    for kind in (numpy.int8, numpy.uint8):
+        lowest = int(numpy.iinfo(kind).min)
+        codes = lambda *shape: RANDOM.integers(lowest, lowest + 256, shape).astype(kind)  # noqa: B023, E731
+        factor = lambda *powers: scalar(2.0 ** int(RANDOM.choice(powers)))  # noqa: E731
+        for _ in range(4):
+            x = [codes(1, 2, 5, 6), factor(-4, -3, -2), numpy.array(codes(1)[0])]
+            y = [factor(-2, -1, 0), numpy.array(codes(1)[0])]
+            cases += [Case(op, [*x, codes(5, 6), factor(-4, -3), numpy.array(codes(1)[0]), *y], rtol=0) for op in ("QLinearAdd", "QLinearMul")]
+            cases.append(Case("QLinearAveragePool", [*x, *y], {"kernel_shape": [2, 2]}, weights=(1, 2, 3, 4), rtol=0))
+            cases.append(Case("QLinearGlobalAveragePool", [*x, *y], weights=(1, 2, 3, 4), rtol=0))
+            cases.append(Case("QLinearLeakyRelu", [*x, *y], {"alpha": 0.125}, weights=(1, 2, 3, 4), rtol=0))
+    return cases
+
+
 def quantised_lstm() -> Case:
     """Every operand and attribute; weights of either sign, scales of each direction or of each column."""
     draw: Callable[[float], bool] = lambda chance: bool(RANDOM.random() < chance)  # noqa: E731
@@ -341,6 +358,9 @@ class AgainstOnnxRuntime(unittest.TestCase):
 
     def test_attention(self) -> None:
         self.check(attention())
+
+    def test_ties(self) -> None:
+        self.check(ties())
 
     def test_quantised_lstm(self) -> None:
         self.check([quantised_lstm() for _ in range(24)])

@@ -148,7 +148,7 @@ def tree_classifier() -> Case:
     # ONNX Runtime writes one of two scores of a row that has none of the second class.
     if classes == 2 and (bases == 1 or a["post_transform"] == "PROBIT"):
         case.nodes.append(("Slice", ["y1", "zero", "one", "one"], ["first"], {}))
-        case.outputs[1] = "first"
+        case.outputs = ["y0", "first"]
         case.weights = {"zero": numpy.array([0], numpy.int64), "one": numpy.array([1], numpy.int64)}
     return case
 
