@@ -31,9 +31,10 @@ std::string range(const IndexCheck& check, const std::unordered_map<uint64_t, in
 
 std::string index_error(const IndexCheck& check, int64_t position, int64_t value,
                         const std::unordered_map<uint64_t, int64_t>& symbols) {
-  std::string text = "index " + std::to_string(value) + place(check, position, symbols);
+  const bool of_index = check.failure.empty();
+  std::string text = (of_index ? "index " + std::to_string(value) : check.failure) + place(check, position, symbols);
   if (!check.indices.empty()) text += " of '" + check.indices + "'";
-  text += " is out of range" + range(check, symbols);
+  if (of_index) text += " is out of range" + range(check, symbols);
   if (!check.table.empty()) text += " of '" + check.table + "'";
   return check.node.empty() ? text : text + " in " + check.node;
 }

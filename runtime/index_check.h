@@ -58,10 +58,11 @@ struct IndexCheck {
   bool from_end = false;            // negative indices count from the end
   SymShape shape;                   // of the tensor of indices; of one of tuples, without its last dimension
   int component = -1;               // of a tuple; -1: an index stands alone
+  std::string failure = {};         // what is wrong where a condition does not hold; empty: the check is of an index
 };
 
-// "index 7 at [1, 2] of 'ids' is out of range [-5, 5) of 'table' in Gather_3". Sizes that `symbols` does not give stay
-// expressions; the position is then a number.
+// "index 7 at [1, 2] of 'ids' is out of range [-5, 5) of 'table' in Gather_3", or "division by zero at [1, 2] of 'b' in
+// div_3". Sizes that `symbols` does not give stay expressions; the position is then a number.
 [[nodiscard]] std::string index_error(const IndexCheck& check, int64_t position, int64_t value,
                                       const std::unordered_map<uint64_t, int64_t>& symbols);
 

@@ -224,6 +224,7 @@ private:
       c.from_end = s.at("from_end").flag();
       c.shape = exprs(s.at("shape"));
       c.component = s.at("component").integer(-1, 64);
+      c.failure = s.at("failure").text();
       return c;
     });
     return k;

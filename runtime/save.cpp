@@ -153,7 +153,8 @@ private:
                                   {"extent", c.extent ? Json(names_.text(*c.extent)) : Json()},
                                   {"from_end", c.from_end},
                                   {"shape", list(c.shape)},
-                                  {"component", c.component}}));
+                                  {"component", c.component},
+                                  {"failure", c.failure}}));
     return all;
   }
   // What of a launch depends on its code alone: the launch over parameters p0, p1 ... in the place of its symbols.

@@ -98,12 +98,12 @@ llvm::Value* VectorMath::tanh_f32(Value* x) {
   auto* e = exp_f32(b_.CreateFMul(ax, constant_like(x, 2)));
   auto* big =
       b_.CreateFSub(constant_like(x, 1), b_.CreateFDiv(constant_like(x, 2), b_.CreateFAdd(e, constant_like(x, 1))));
-  big = b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, big, x);
   auto* z = b_.CreateFMul(x, x);
   static constexpr std::array<double, 5> c = {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1,
                                               -3.33332819422e-1};
-  auto* small = multiply_add(b_.CreateFMul(polynomial(z, c), z), x, x);
-  return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.625)), small, big);
+  auto* small = multiply_add(b_.CreateFMul(polynomial(z, c), z), ax, ax);
+  auto* magnitude = b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.625)), small, big);
+  return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, x);
 }
 
 // erf on [0, 4) in sixteen intervals of width 1/4: coefficients of a polynomial in the distance from the left edge,

@@ -124,12 +124,11 @@ llvm::Value* Math::tanh_f32(Value* x) {
   auto* ax = b_.CreateUnaryIntrinsic(ID::fabs, x);
   auto* e = gpu_->ex2_ftz(b_.CreateFMul(ax, constant_like(x, 2 * 1.4426950408889634)));
   auto* big = fma(constant_like(x, -2), gpu_->rcp_ftz(b_.CreateFAdd(e, constant_like(x, 1))), constant_like(x, 1));
-  big = with_sign(big, x);
   auto* z = b_.CreateFMul(x, x);
   static constexpr std::array<double, 5> c = {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1,
                                               -3.33332819422e-1};
-  auto* small = fma(b_.CreateFMul(polynomial(z, c), z), x, x);
-  return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.625)), small, big);
+  auto* small = fma(b_.CreateFMul(polynomial(z, c), z), ax, ax);
+  return with_sign(b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.625)), small, big), x);
 }
 
 llvm::Value* Math::erf_f32(Value* x) {

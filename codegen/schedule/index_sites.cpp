@@ -47,7 +47,11 @@ IndexCheck check_of(const Graph& graph, const LoopNest& nest, ScalarId id) {
     check.shape = graph.type(indices).shape;
     check.node = source.location.node.empty() ? std::string(source.op->name) : source.location.node;
     table = source.operands[0];
-    if (source.op->name == "checked_index") {
+    if (source.op->name == "require") {
+      check.failure = source.attributes.s("message", "");
+      table = {};
+      if (check.shape.empty()) indices = {}; // a condition for all elements: none is at fault
+    } else if (source.op->name == "checked_index") {
       const Node* scatter = scatter_of(graph, source.results[0]);
       table = scatter ? scatter->operands[0] : ValueId{};
       check.component = static_cast<int>(source.attributes.i("component", -1));
@@ -57,7 +61,7 @@ IndexCheck check_of(const Graph& graph, const LoopNest& nest, ScalarId id) {
         check.shape.pop_back();
       }
     }
-    check.indices = graph.value(indices).name;
+    if (indices.valid()) check.indices = graph.value(indices).name;
   } else { // a nest without a graph
     for (ScalarId l = 0; l < nest.dag.size(); ++l) {
       const ScalarNode& load = nest.dag[l];

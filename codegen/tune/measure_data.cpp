@@ -18,7 +18,9 @@ std::optional<int64_t> index_limit(const MeasuredNest& what, size_t operand) {
     const ScalarNode& n = dag[id];
     auto& mine = from[static_cast<size_t>(id)];
     mine = n.op == ScalarOp::Load && n.operand == static_cast<int32_t>(operand);
-    for (ScalarId a : n.args) mine |= n.op != ScalarOp::Load && from[static_cast<size_t>(a)];
+    if (n.op == ScalarOp::Load || info(n.op).yields_bool) continue; // a condition is no index, and none is chosen by it
+    for (size_t a = n.op == ScalarOp::Select ? 1 : 0; a < n.args.size(); ++a)
+      mine |= from[static_cast<size_t>(n.args[a])];
     if (n.op != ScalarOp::CheckBounds || !from[static_cast<size_t>(n.args[0])]) continue;
     if (auto extent = dag.as_sym(n.args[1]))
       if (auto v = extent->eval(what.sizes); v.ok()) least = std::min(least.value_or(*v), *v);

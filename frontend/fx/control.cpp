@@ -131,6 +131,9 @@ Result<std::vector<ValueId>> GraphBuilder::run_region(const FxGraph& region, con
     if (!value.valid())
       return Diagnostic(ErrorCode::UnsupportedFeature, where,
                         "yields " + std::string(name(a.kind)) + ", and results are tensors and numbers");
+    if (admits(TypeSet::NumericOrBool, into.graph.type(value).dtype)) {
+      TESSERA_ASSIGN(value, inner.under_assertions(value));
+    }
     results.push_back(value);
   }
   if (same_graph) names_ = std::move(inner.names_);

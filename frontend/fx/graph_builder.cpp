@@ -352,6 +352,8 @@ Status GraphBuilder::add_node(const FxNode& node, Location where) {
   std::string_view target = short_target(node.target);
   if (is_control(node)) return add_control(node, where);
   const bool is_call = target.starts_with("aten.") || target.starts_with("prims.");
+  if (target.starts_with("aten._assert_async.") || target.starts_with("aten._functional_assert_async."))
+    return add_assertion(node, where);
   if (!is_call || target.starts_with("aten.sym_") || target.starts_with("aten._assert")) return symbolic(node, where);
   Node place;
   place.location = std::move(where);
@@ -499,6 +501,35 @@ Result<ValueId> GraphBuilder::number_of(const Argument& a, ops::B& b, const Loca
   if (const auto* e = std::get_if<SymExpr>(&item)) return b.size(*e, DType::F64);
   if (const auto* n = std::get_if<SymbolicNumber>(&item)) return n->value;
   return Diagnostic(ErrorCode::UnsupportedFeature, where, "'" + a.name + "' is no number");
+}
+
+Status GraphBuilder::add_assertion(const FxNode& node, const Location& where) {
+  Assertion a;
+  a.message = "an assertion of the program does not hold";
+  for (const NamedArgument& input : node.inputs)
+    if (input.value.kind == Argument::Kind::String) a.message = input.value.name;
+  if (node.inputs.empty()) return Diagnostic(ErrorCode::MalformedModel, where, "an assertion of nothing");
+  TESSERA_ASSIGN(Item item, item_of(node.inputs[0].value, where));
+  const auto* tensor = std::get_if<ValueId>(&item);
+  if (tensor == nullptr || !tensor->valid())
+    return Diagnostic(ErrorCode::MalformedModel, where, "an assertion of what is no tensor");
+  Node place;
+  place.location = where;
+  ops::B b(out_.graph, place);
+  ValueId flat = reshape(b, *tensor, {});
+  TESSERA_ASSIGN(std::vector<ValueId> condition,
+                 b.done(b.dtype(flat) == DType::Bool ? flat : cast(b, flat, DType::Bool)));
+  a.condition = condition[0];
+  a.where = where;
+  assertions_.push_back(std::move(a));
+  return {};
+}
+
+Result<ValueId> GraphBuilder::under_assertions(ValueId output) {
+  for (const Assertion& a : std::exchange(assertions_, {})) {
+    TESSERA_ASSIGN(output, out_.graph.apply("require", {output, a.condition}, {{"message", a.message}}, a.where));
+  }
+  return output;
 }
 
 namespace {
@@ -649,6 +680,9 @@ Status GraphBuilder::add_outputs() {
         if (Ints order = memory_order(it->second); !order.empty()) {
           TESSERA_ASSIGN(value, out_.graph.apply("transpose", {value}, {{"perm", order}}, where));
         }
+    if (admits(TypeSet::NumericOrBool, out_.graph.type(value).dtype)) {
+      TESSERA_ASSIGN(value, under_assertions(value));
+    }
     const bool mutation = is_mutation(spec);
     if (mutation) changed.push_back(spec.target);
     std::string label = mutation ? spec.target : a.name.empty() ? "output" : a.name;

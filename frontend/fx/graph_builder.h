@@ -66,6 +66,10 @@ private:
   [[nodiscard]] const Diagnostic* unreadable_input(const FxNode& node) const;
   Status add_outputs();
   Status symbolic(const FxNode& node, const Location& where); // _operator.*, sym_size ...
+  // A tensor of one element that must not be 0 when the program runs.
+  Status add_assertion(const FxNode& node, const Location& where);
+  // `output`, whose computation fails where an assertion does.
+  Result<ValueId> under_assertions(ValueId output);
   // A symbolic number's operand, and its value: tensors f64[].
   Result<ValueId> number_of(const Argument& a, ops::B& b, const Location& where);
   Result<ValueId> number_from(const FxNode& node, std::string_view name, const Location& where);
@@ -93,6 +97,12 @@ private:
   std::unordered_map<std::string, Diagnostic> unreadable_; // values of a survey that have no type here: why
   std::unordered_set<std::string> names_;
   Aliases aliases_;
+  struct Assertion {
+    ValueId condition; // bool[]
+    std::string message;
+    Location where;
+  };
+  std::vector<Assertion> assertions_;
   // Weights by where they lie and what they are: two names of one storage are one constant.
   std::map<std::tuple<const std::byte*, DType, Dims>, ValueId> shared_;
 };

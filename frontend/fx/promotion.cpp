@@ -1,5 +1,6 @@
 #include "frontend/fx/promotion.h"
 #include "graph/ops/formulas.h"
+#include <cmath>
 
 namespace tessera::fx {
 
@@ -19,12 +20,68 @@ ValueId literal(ops::B& b, const Scalar& s, DType dtype) {
   return {};
 }
 
-ValueId operand(ops::B& b, Arguments& in, std::string_view name, DType dtype) {
-  if (in.is_tensor(name)) {
-    ValueId v = in.tensor(name);
-    return b.ok() ? cast(b, v, dtype) : ValueId();
+namespace {
+// The greatest finite number of a float type.
+double greatest(DType dtype) {
+  switch (dtype) {
+  case DType::F64: return std::numeric_limits<double>::max();
+  case DType::F16: return 65504;
+  case DType::BF16: return 0x1.fep127;
+  default: return std::numeric_limits<float>::max();
   }
-  return literal(b, in.scalar(name), dtype);
+}
+
+// Whether PyTorch converts the number without an error. Negative integers wrap into unsigned types.
+bool converts(const Scalar& s, DType dtype) {
+  if (!s.is_constant() || s.kind == Scalar::Kind::Bool || side_of(s, dtype) == 0) return true;
+  if (s.kind != Scalar::Kind::Int || info(dtype).kind != DTypeKind::Unsigned || s.integer >= 0) return false;
+  const uint64_t magnitude = uint64_t{0} - static_cast<uint64_t>(s.integer);
+  return info(dtype).bits >= 64 || magnitude >> info(dtype).bits == 0;
+}
+
+ValueId tensor_as(ops::B& b, Arguments& in, std::string_view name, DType dtype) {
+  ValueId v = in.tensor(name);
+  if (!b.ok()) return {};
+  return is_float(b.dtype(v)) && is_integer(dtype) ? convert(b, v, dtype) : cast(b, v, dtype);
+}
+} // namespace
+
+int side_of(const Scalar& s, DType dtype) {
+  if (!s.is_constant() || dtype == DType::Bool) return 0;
+  if (is_float(dtype)) {
+    const double x = s.kind == Scalar::Kind::Float ? s.number : static_cast<double>(s.integer);
+    return !std::isfinite(x) || std::fabs(x) <= greatest(dtype) ? 0 : x < 0 ? -1 : 1;
+  }
+  const int bits = static_cast<int>(info(dtype).bits);
+  const bool is_signed = info(dtype).kind == DTypeKind::Signed;
+  if (s.kind == Scalar::Kind::Float) {
+    const double end = std::ldexp(1.0, is_signed ? bits - 1 : bits), least = is_signed ? -end : 0;
+    return s.number < least ? -1 : s.number >= least && s.number < end ? 0 : 1;
+  }
+  if (bits >= 64) return is_signed || s.integer >= 0 ? 0 : -1;
+  const int64_t end = int64_t{1} << (is_signed ? bits - 1 : bits), least = is_signed ? -end : 0;
+  return s.integer < least ? -1 : s.integer >= end ? 1 : 0;
+}
+
+ValueId exact_literal(ops::B& b, const Scalar& s, DType dtype) {
+  if (b.ok() && !converts(s, dtype))
+    b.fail(ErrorCode::UnsupportedFeature, "a number that " + std::string(name(dtype)) + " does not hold");
+  return literal(b, s, dtype);
+}
+
+ValueId convert(ops::B& b, ValueId x, DType to) {
+  if (!b.ok() || !is_float(b.dtype(x)) || !is_integer(to)) return model_cast(b, x, to);
+  Attributes how = {{"to", to}, {"wraps", int64_t{1}}};
+  if (computes_wider(b.dtype(x))) how.set("rounds", int64_t{1});
+  return b.op("cast", {x}, std::move(how));
+}
+
+ValueId operand(ops::B& b, Arguments& in, std::string_view name, DType dtype) {
+  return in.is_tensor(name) ? tensor_as(b, in, name, dtype) : literal(b, in.scalar(name), dtype);
+}
+
+ValueId exact_operand(ops::B& b, Arguments& in, std::string_view name, DType dtype) {
+  return in.is_tensor(name) ? tensor_as(b, in, name, dtype) : exact_literal(b, in.scalar(name), dtype);
 }
 
 ValueId scaled(ops::B& b, Arguments& in, ValueId x, std::string_view name) {
@@ -32,7 +89,7 @@ ValueId scaled(ops::B& b, Arguments& in, ValueId x, std::string_view name) {
   if (!b.ok() || (s.is_constant() && s.number == 1)) return x;
   const DType stored = b.dtype(x);
   ValueId wide = widen(b, x);
-  return cast(b, mul(b, wide, literal(b, s, b.dtype(wide))), stored);
+  return cast(b, mul(b, wide, exact_literal(b, s, b.dtype(wide))), stored);
 }
 
 namespace {

@@ -46,9 +46,11 @@ public:
   [[nodiscard]] std::vector<SymExpr> read(ValueId v);
   // Which way a condition over sizes goes, as ShapeEnv::decide().
   [[nodiscard]] bool decide(const SymExpr& condition, bool otherwise, std::string reason);
-  void check_size(const SymExpr& e, std::string_view what); // fails where it can be known to be negative
-  [[nodiscard]] int64_t axis(int64_t a, int rank);          // into [0, rank); fails BadAttribute
-  [[nodiscard]] Ints axes(const Ints& axes, int rank);      // the same for several, sorted and distinct
+  void check_size(const SymExpr& e, std::string_view what); // fails where it can be known to be negative; exact
+  // Integers that are read from data are bound within +-kReadMax (graph/sym/env.h): fails where one was beyond.
+  void check_exact(const SymExpr& e, std::string_view what);
+  [[nodiscard]] int64_t axis(int64_t a, int rank);     // into [0, rank); fails BadAttribute
+  [[nodiscard]] Ints axes(const Ints& axes, int rank); // the same for several, sorted and distinct
 
   // -- errors
   [[nodiscard]] bool ok() const { return !error_.has_value(); }

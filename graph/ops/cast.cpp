@@ -34,7 +34,39 @@ int64_t to_integer(double x, DType d) {
   return static_cast<int64_t>(x);
 }
 
-Result<Tensor> convert(const Tensor& x, DType to) {
+// Integers through which processors convert a float to `to`, whose low bits are kept.
+DType through(DType to) {
+  const DTypeInfo& t = info(to);
+  const bool narrow = t.kind == DTypeKind::Signed ? t.bits <= 32 : t.bits == 16;
+  return narrow ? DType::I32 : DType::I64;
+}
+
+// Float to integer as PyTorch's operators on x86 have it: truncated in 32 or 64 bits, of which the low ones are kept. What
+// these do not hold, NaN too, is their least number. Of U64 the upper half is converted by itself.
+int64_t to_integer_wrapped(double x, DType d) {
+  const bool narrow = through(d) == DType::I32;
+  const double limit = std::ldexp(1.0, narrow ? 31 : 63);
+  if (d == DType::U64 && x >= limit) return x < 2 * limit ? static_cast<int64_t>(static_cast<uint64_t>(x)) : 0;
+  if (x >= -limit && x < limit) return static_cast<int64_t>(x);
+  return narrow ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min();
+}
+// The same of a scalar; x is in the dtype that kernels compute in.
+ScalarId wrapped(ScalarDag& d, ScalarId x, DType to) {
+  const DType from = d[x].dtype, wide = through(to);
+  const double limit = std::ldexp(1.0, wide == DType::I32 ? 31 : 63);
+  auto within = [&](double low, double end) {
+    return d.op(ScalarOp::And, d.op(ScalarOp::Ge, x, d.constant_f(from, low)),
+                d.op(ScalarOp::Lt, x, d.constant_f(from, end)));
+  };
+  const ScalarId least = d.constant_i(wide, wide == DType::I32 ? std::numeric_limits<int32_t>::min()
+                                                               : std::numeric_limits<int64_t>::min());
+  const ScalarId y = d.cast(d.op(ScalarOp::Select, within(-limit, limit), d.cast(x, wide), least), to);
+  if (to != DType::U64) return y;
+  const ScalarId upper = d.op(ScalarOp::Select, within(limit, 2 * limit), d.cast(x, to), d.constant_i(to, 0));
+  return d.op(ScalarOp::Select, d.op(ScalarOp::Ge, x, d.constant_f(from, limit)), upper, y);
+}
+
+Result<Tensor> convert(const Tensor& x, DType to, bool wraps = false) {
   TESSERA_ASSIGN(Tensor y, Tensor::create(to, x.dims()));
   DTypeKind from = info(x.dtype()).kind;
   for (int64_t i = 0; i < x.count(); ++i) {
@@ -45,7 +77,7 @@ Result<Tensor> convert(const Tensor& x, DType to) {
       else if (is_float(to))
         y.set_f64(i, v);
       else
-        y.set_i64(i, to_integer(v, to));
+        y.set_i64(i, wraps ? to_integer_wrapped(v, to) : to_integer(v, to));
     } else {
       int64_t v = x.get_i64(i);
       if (to == DType::Bool)
@@ -80,21 +112,25 @@ uint8_t to_e8m0(double x, const std::string& mode, bool saturate) {
 OpDef cast_record() {
   OpDef def;
   def.name = "cast";
-  def.summary = "x in another dtype: floats to integers truncate and saturate, integers wrap, floats round to even";
+  def.summary =
+      "x in another dtype: floats to integers truncate and saturate, or with `wraps` keep the low bits; integers "
+      "wrap, floats round to even";
   def.aten = {"_to_copy"};
   def.operands = {{"x", TypeSet::NumericOrBool}};
   // rounds: the model requests it, so a kernel rounds x and the result to their dtypes. Other casts are between the dtypes
-  // that values have in memory and those that kernels compute in.
-  def.attributes = {{"to", AttrKind::Type, true}, {"rounds", AttrKind::Int}};
+  // that values have in memory and those that kernels compute in. wraps: floats beyond an integer type keep the low bits.
+  def.attributes = {{"to", AttrKind::Type, true}, {"rounds", AttrKind::Int}, {"wraps", AttrKind::Int}};
   def.infer = infer_cast;
   def.meaning = Pointwise{[](ScalarDag& d, std::span<const ScalarId> a, const Node& n, const Graph&) {
     DType to = std::get<DType>(*n.attributes.find("to"));
+    if (n.attributes.i("wraps", 0) != 0 && is_float(d[a[0]].dtype) && is_integer(to))
+      return Result<ScalarId>(wrapped(d, a[0], to));
     // Eight bits and less round visibly wherever the value goes next.
     if (is_float(to) && info(to).bits <= 8) return Result<ScalarId>(d.cast(d.cast(a[0], to), DType::F32));
     return Result<ScalarId>(d.cast(a[0], compute_dtype(to)));
   }};
   def.reference = [](ReferenceContext& c) -> Status {
-    TESSERA_ASSIGN(Tensor y, convert(c.operands[0], c.result_types[0].dtype));
+    TESSERA_ASSIGN(Tensor y, convert(c.operands[0], c.result_types[0].dtype, c.node.attributes.i("wraps", 0) != 0));
     c.results = {y};
     return {};
   };
@@ -112,7 +148,15 @@ OpDef cast_record() {
     Tensor edges = floats({8}, {NAN, INFINITY, -INFINITY, 1e30, -1e30, -0.5, 255.5, 2147483648.0});
     for (DType to : {DType::I8, DType::U8, DType::I32, DType::I64, DType::U64, DType::Bool})
       out.push_back(sample({edges}, {{"to", to}}));
+    for (DType from : {DType::F32, DType::F64, DType::F16, DType::BF16})
+      for (DType to : {DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::U64}) {
+        const Tensor beyond = floats(
+            from, {16},
+            {NAN, INFINITY, -INFINITY, -2.2, -1, 300, 40000, -40000, 70000, 3e9, -3e9, 5e9, 1e19, 1.5e19, 1e20, -1e20});
+        out.push_back(sample({beyond}, {{"to", to}, {"wraps", int64_t{1}}}));
+      }
     for (DType small : {DType::F8E4M3FN, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ}) {
+      out.push_back(sample({floats(small, {4}, {-2.2, 300, -100, 0.5})}, {{"to", DType::I8}, {"wraps", int64_t{1}}}));
       out.push_back(sample({random(DType::F32, {4, 9}, seed++, -20, 20)}, {{"to", small}}));
       out.push_back(sample({random(small, {4, 9}, seed++, -20, 20)}, {{"to", DType::F32}}));
     }

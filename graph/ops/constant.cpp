@@ -1,6 +1,7 @@
 // Values that come from no operand: literals and weights, index ramps, tensors of sizes; and ONNX's operators about
 // shapes.
 #include "graph/ops/parts.h"
+#include <algorithm>
 #include <cmath>
 
 namespace tessera {
@@ -308,6 +309,7 @@ Result<std::vector<ValueId>> decompose_range(Graph& g, const Node& n, int) {
     if (!b.ok()) return b.failed();
     if (step[0].is_const(0)) b.fail(ErrorCode::BadInput, "Range has no finite number of elements: delta is 0");
     if (!b.ok()) return b.failed();
+    for (const auto* bound : {&first, &last, &step}) b.check_exact((*bound)[0], "an operand of Range");
     bool up = b.decide(sym_lt(0, step[0]), true, "Range counts up");
     if (!up && b.ok())
       b.check(b.env().require(sym_lt(step[0], 0), GuardClass::Required, "delta of Range is not 0", n.location));
@@ -329,6 +331,15 @@ OpDef range_record() {
   def.attributes = {{"stash_type", AttrKind::Int, false, int64_t{1}}};
   def.reference = [](ReferenceContext& c) -> Status {
     DType d = c.operands[0].dtype();
+    if (!is_float(d)) {
+      const int64_t start = c.operands[0].get_i64(0), limit = c.operands[1].get_i64(0),
+                    delta = c.operands[2].get_i64(0);
+      Dims values;
+      for (__int128 i = start; delta > 0 ? i < limit : i > limit; i += delta) values.push_back(static_cast<int64_t>(i));
+      TESSERA_ASSIGN(Tensor y, from_i64(d, {static_cast<int64_t>(values.size())}, values));
+      c.results = {y};
+      return {};
+    }
     std::vector<double> values;
     double start = c.operands[0].get_f64(0), limit = c.operands[1].get_f64(0), delta = c.operands[2].get_f64(0);
     auto n = static_cast<int64_t>(std::max(std::ceil((limit - start) / delta), 0.0));
@@ -366,7 +377,8 @@ OpDef eye_like() {
                           if (!b.ok()) return b.failed();
                           auto* to = b.attr().get<DType>("dtype");
                           SymShape column = {shape[0], 1}, row = {1, shape[1]};
-                          ValueId k = b.scalar_i(DType::I64, b.attr().i("k", 0));
+                          // No diagonal lies beyond the sizes.
+                          ValueId k = b.scalar_i(DType::I64, std::clamp(b.attr().i("k", 0), -kSymMax, kSymMax));
                           ValueId on = eq(b, add(b, iota(b, column, 0), k), iota(b, row, 1));
                           return b.done(cast(b, on, to ? *to : b.dtype(b.in(0))));
                         });
@@ -376,7 +388,7 @@ OpDef eye_like() {
     auto* to = c.node.attributes.get<DType>("dtype");
     TESSERA_ASSIGN(Tensor y, Tensor::create(to ? *to : c.operands[0].dtype(), dims, true));
     for (Walk w(dims); !w.done(); w.next())
-      if (w[1] == w[0] + c.node.attributes.i("k", 0)) y.set_f64(w.i(), 1);
+      if (w[1] - w[0] == c.node.attributes.i("k", 0)) y.set_f64(w.i(), 1);
     c.results = {y};
     return {};
   };

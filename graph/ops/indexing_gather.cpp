@@ -8,9 +8,12 @@ namespace tessera {
 namespace {
 using namespace ops;
 
+// Whether negative positions count from the end: those of ONNX's operators do, and few of PyTorch's.
+bool wraps(const Node& n) { return n.attributes.i("wrap", 1) != 0; }
+
 // A position from data brought into [0, n). Error BadInput.
 Result<int64_t> position(const ReferenceContext& c, int64_t i, int64_t n) {
-  if (i < -n || i >= n)
+  if (i < (wraps(c.node) ? -n : 0) || i >= n)
     return c.error(ErrorCode::BadInput,
                    "index " + std::to_string(i) + " is outside of a dimension of size " + std::to_string(n));
   return i < 0 ? i + n : i;
@@ -46,7 +49,7 @@ Result<ScalarId> gather_body(ScalarDag& d, int, std::span<const ScalarId> at, co
   std::vector<ScalarId> where(at.begin() + static_cast<std::ptrdiff_t>(axis),
                               at.begin() + static_cast<std::ptrdiff_t>(axis + q));
   std::vector<ScalarId> from(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(axis));
-  from.push_back(load_index(d, g, n, 1, std::move(where), data[axis]));
+  from.push_back(load_index(d, g, n, 1, std::move(where), data[axis], wraps(n)));
   from.insert(from.end(), at.begin() + static_cast<std::ptrdiff_t>(axis + q), at.end());
   return load(d, g, n, 0, std::move(from));
 }
@@ -93,12 +96,22 @@ std::vector<ErrorSample> gather_errors(int opset) {
 
 OpDef gather() {
   OpDef def = primitive("gather", "slices of data along `axis` at the given positions", {"index_select", "embedding"});
-  def.attributes = {{"axis", AttrKind::Int, false, int64_t{0}}};
+  def.attributes = {{"axis", AttrKind::Int, false, int64_t{0}}, {"wrap", AttrKind::Int}};
   def.infer = infer_gather;
   def.meaning = Indexing{gather_body, false};
   def.reference = gather_reference;
-  def.samples = [] { return gather_samples(0); };
-  def.error_samples = [] { return gather_errors(0); };
+  def.samples = [] {
+    auto out = gather_samples(0);
+    out.push_back(sample({random(DType::F32, {5, 4}, 1), integers(DType::I64, {2, 3}, {0, 4, 1, 2, 3, 1})},
+                         {{"axis", int64_t{0}}, {"wrap", int64_t{0}}}));
+    return out;
+  };
+  def.error_samples = [] {
+    auto out = gather_errors(0);
+    out.push_back(wrong({random(DType::F32, {3, 4}), vec({-1})}, {{"axis", int64_t{0}}, {"wrap", int64_t{0}}},
+                        ErrorCode::BadInput, "index -1 is outside"));
+    return out;
+  };
   return def;
 }
 
@@ -106,7 +119,7 @@ OpDef gather() {
 OpDef gather_elements() {
   OpDef def = primitive("gather_elements",
                         "elements of data whose position along `axis` the operand of the same rank gives", {"gather"});
-  def.attributes = {{"axis", AttrKind::Int, false, int64_t{0}}};
+  def.attributes = {{"axis", AttrKind::Int, false, int64_t{0}}, {"wrap", AttrKind::Int}};
   def.infer = [](InferContext& c) -> Status {
     if (c.type(0).rank() != c.type(1).rank())
       return c.error(ErrorCode::ShapeMismatch,
@@ -117,7 +130,7 @@ OpDef gather_elements() {
   def.meaning = Indexing{[](ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
                            std::vector<ScalarId> from(at.begin(), at.end());
                            size_t axis = axis_of(n, at.size());
-                           from[axis] = load_index(d, g, n, 1, from, operand_type(g, n, 0).shape[axis]);
+                           from[axis] = load_index(d, g, n, 1, from, operand_type(g, n, 0).shape[axis], wraps(n));
                            return Result<ScalarId>(load(d, g, n, 0, std::move(from)));
                          },
                          false};
@@ -150,7 +163,10 @@ OpDef gather_elements() {
     Tensor x = random(DType::F32, {2, 3});
     return std::vector<ErrorSample>{wrong({x, vec({0})}, {}, ErrorCode::ShapeMismatch, "differ in rank"),
                                     wrong({x, integers(DType::I64, {1, 1}, {2})}, {{"axis", int64_t{0}}},
-                                          ErrorCode::BadInput, "index 2 is outside")};
+                                          ErrorCode::BadInput, "index 2 is outside"),
+                                    wrong({x, integers(DType::I64, {1, 1}, {-1})},
+                                          {{"axis", int64_t{0}}, {"wrap", int64_t{0}}}, ErrorCode::BadInput,
+                                          "index -1 is outside")};
   };
   return def;
 }
@@ -159,7 +175,7 @@ OpDef gather_elements() {
 OpDef gather_nd() {
   OpDef def = primitive("gather_nd", "slices of data at positions of several dimensions", {});
   def.onnx = {{"GatherND"}};
-  def.attributes = {{"batch_dims", AttrKind::Int, false, int64_t{0}}};
+  def.attributes = {{"batch_dims", AttrKind::Int, false, int64_t{0}}, {"wrap", AttrKind::Int}};
   def.infer = [](InferContext& c) -> Status {
     const SymShape &data = c.shape(0), &indices = c.shape(1);
     int64_t batch = c.node.attributes.i("batch_dims");
@@ -189,7 +205,7 @@ OpDef gather_nd() {
                            for (size_t k = 0; k < m; ++k) {
                              std::vector<ScalarId> where(at.begin(), at.begin() + lead);
                              where.push_back(d.index(static_cast<int64_t>(k)));
-                             from.push_back(load_index(d, g, n, 1, std::move(where), data[batch + k]));
+                             from.push_back(load_index(d, g, n, 1, std::move(where), data[batch + k], wraps(n)));
                            }
                            from.insert(from.end(), at.begin() + lead, at.end());
                            return Result<ScalarId>(load(d, g, n, 0, std::move(from)));
@@ -234,6 +250,8 @@ OpDef gather_nd() {
     return std::vector<ErrorSample>{
         wrong({x, integers(DType::I64, {1, 3}, {0, 0, 0})}, {}, ErrorCode::ShapeMismatch, "3 components"),
         wrong({x, integers(DType::I64, {1, 2}, {0, 3})}, {}, ErrorCode::BadInput, "index 3 is outside"),
+        wrong({x, integers(DType::I64, {1, 2}, {0, -1})}, {{"wrap", int64_t{0}}}, ErrorCode::BadInput,
+              "index -1 is outside"),
         wrong({x, integers(DType::I64, {1, 1}, {0})}, {{"batch_dims", int64_t{2}}}, ErrorCode::BadAttribute,
               "batch_dims 2")};
   };

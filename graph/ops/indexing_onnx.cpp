@@ -257,24 +257,25 @@ OpDef one_hot() {
 }
 
 OpDef trilu() {
-  OpDef def =
-      composite("Trilu", "the upper or lower triangle of matrices, zero elsewhere",
-                {{"input", TypeSet::NumericOrBool}, {"k", TypeSet::Index, true}}, [](Graph& g, const Node& n, int) {
-                  B b(g, n);
-                  SymShape s = b.shape(b.in(0));
-                  if (s.size() < 2)
-                    b.fail(ErrorCode::ShapeMismatch, "matrices are needed, not " + b.type(b.in(0)).str());
-                  if (!b.ok()) return b.failed();
-                  ValueId row = iota(b, {s[s.size() - 2], 1}, 0), column = iota(b, {1, s.back()}, 1);
-                  if (b.has(1)) {
-                    ValueId k = cast(b, b.in(1), DType::I64);
-                    if (b.type(k).count() != SymExpr(1))
-                      b.fail(ErrorCode::ShapeMismatch, "k is a scalar, not " + b.type(k).str());
-                    row = add(b, row, reshape(b, k, {}));
-                  }
-                  ValueId keep = b.attr().i("upper", 1) != 0 ? ge(b, column, row) : le(b, column, row);
-                  return b.done(select(b, keep, b.in(0), 0.0));
-                });
+  OpDef def = composite(
+      "Trilu", "the upper or lower triangle of matrices, zero elsewhere",
+      {{"input", TypeSet::NumericOrBool}, {"k", TypeSet::Index, true}}, [](Graph& g, const Node& n, int) {
+        B b(g, n);
+        SymShape s = b.shape(b.in(0));
+        if (s.size() < 2) b.fail(ErrorCode::ShapeMismatch, "matrices are needed, not " + b.type(b.in(0)).str());
+        if (!b.ok()) return b.failed();
+        ValueId row = iota(b, {s[s.size() - 2], 1}, 0), column = iota(b, {1, s.back()}, 1);
+        if (b.has(1)) {
+          ValueId k = cast(b, b.in(1), DType::I64);
+          if (b.type(k).count() != SymExpr(1))
+            b.fail(ErrorCode::ShapeMismatch, "k is a scalar, not " + b.type(k).str());
+          // No diagonal lies beyond the sizes, and sums with sizes do not overflow.
+          k = min(b, max(b, reshape(b, k, {}), b.scalar_i(DType::I64, -kSymMax)), b.scalar_i(DType::I64, kSymMax));
+          row = add(b, row, k);
+        }
+        ValueId keep = b.attr().i("upper", 1) != 0 ? ge(b, column, row) : le(b, column, row);
+        return b.done(select(b, keep, b.in(0), 0.0));
+      });
   def.aten = {"triu", "tril"};
   def.attributes = {{"upper", AttrKind::Int, false, int64_t{1}}};
   def.reference = [](ReferenceContext& c) -> Status {

@@ -60,7 +60,7 @@ T float_op(ScalarOp op, T a, T b, T c) {
   switch (op) {
   case ScalarOp::Neg: return -a;
   case ScalarOp::Abs: return std::fabs(a);
-  case ScalarOp::Sign: return a > 0 ? T(1) : a < 0 ? T(-1) : a; // NaN stays NaN, zeros keep their sign
+  case ScalarOp::Sign: return a > 0 ? T(1) : a < 0 ? T(-1) : std::isnan(a) ? a : T(0); // NaN stays NaN
   case ScalarOp::Floor: return std::floor(a);
   case ScalarOp::Ceil: return std::ceil(a);
   case ScalarOp::Round: return std::nearbyint(a);

@@ -38,8 +38,11 @@ SymExpr product(const SymShape& shape, size_t from, size_t to) {
   return n;
 }
 
-Result<int64_t> wrap(const ReferenceContext& c, int64_t index, int64_t size) {
-  if (index < -size || index >= size)
+// Whether negative positions count from the end: those of ONNX's operators do, and few of PyTorch's.
+bool wraps(const Node& n) { return n.attributes.i("wrap", 1) != 0; }
+
+Result<int64_t> position(const ReferenceContext& c, int64_t index, int64_t size) {
+  if (index < (wraps(c.node) ? -size : 0) || index >= size)
     return c.error(ErrorCode::BadInput,
                    "index " + std::to_string(index) + " is outside of a dimension of " + std::to_string(size));
   return index < 0 ? index + size : index;
@@ -72,7 +75,7 @@ Result<std::vector<ValueId>> decompose_scatter_elements(Graph& g, const Node& n,
   const size_t rank = shape.size();
   bool covers = true; // the updates cover every other dimension
   for (size_t d = 0; d < rank; ++d) covers = covers && (d == axis || b.env().known_equal(shape[d], size[d]));
-  ValueId targets = checked(b, indices, shape[axis]);
+  ValueId targets = checked(b, indices, shape[axis], wraps(n));
   ValueId out;
   if (covers && b.env().simplify(size[axis]).is_const(1) && is_fill(g, data)) {
     // One update along the axis, into one number everywhere, as of one-hot rows and of a loss's gradient: a comparison,
@@ -120,7 +123,7 @@ Status reference_scatter_elements(ReferenceContext& c) {
   Dims strides = strides_of(data.dims());
   for (Walk w(indices.dims()); !w.done(); w.next()) {
     Dims at = w.at();
-    TESSERA_ASSIGN(at[a], wrap(c, indices.get_i64(w.i()), data.dims()[a]));
+    TESSERA_ASSIGN(at[a], position(c, indices.get_i64(w.i()), data.dims()[a]));
     for (size_t i = 0; i < at.size(); ++i)
       if (at[i] >= data.dims()[i]) return c.error(ErrorCode::BadInput, "indices of a scatter reach beyond the data");
     fold_update(out, offset(at, strides), updates, w.i(), reduction);
@@ -136,7 +139,8 @@ OpDef scatter_elements_record() {
   def.onnx = {{"ScatterElements", "", 11}, {"Scatter", "", 9}};
   def.operands = {{"data", TypeSet::NumericOrBool}, {"indices", TypeSet::Index}, {"updates", TypeSet::SameAsFirst}};
   def.attributes = {{"axis", AttrKind::Int, false, int64_t{0}},
-                    {"reduction", AttrKind::String, false, std::string("none")}};
+                    {"reduction", AttrKind::String, false, std::string("none")},
+                    {"wrap", AttrKind::Int}};
   def.infer = infer_scatter_elements;
   def.meaning = Decomposition{decompose_scatter_elements};
   def.reference = reference_scatter_elements;
@@ -177,7 +181,7 @@ Result<std::vector<ValueId>> decompose_scatter_nd(Graph& g, const Node& n, int) 
   ValueId targets;
   for (size_t d = 0; d < depth; ++d) {
     const auto component = static_cast<int64_t>(d);
-    ValueId at = checked(b, squeeze(b, slice(b, tuples, 1, SymExpr(component), 1), {1}), shape[d], true, component);
+    ValueId at = checked(b, squeeze(b, slice(b, tuples, 1, SymExpr(component), 1), {1}), shape[d], wraps(n), component);
     at = mul(b, at, b.size(product(shape, d + 1, depth), DType::I64));
     targets = targets.valid() ? add(b, targets, at) : at;
   }
@@ -215,7 +219,7 @@ Status reference_scatter_nd(ReferenceContext& c) {
     int64_t base = 0;
     for (int64_t k = 0; k < depth; ++k) {
       auto d = static_cast<size_t>(k);
-      TESSERA_ASSIGN(int64_t i, wrap(c, indices.get_i64(row * depth + k), data.dims()[d]));
+      TESSERA_ASSIGN(int64_t i, position(c, indices.get_i64(row * depth + k), data.dims()[d]));
       base += i * strides[d];
     }
     for (int64_t j = 0; j < block; ++j) fold_update(out, base + j, updates, row * block + j, reduction);
@@ -230,7 +234,7 @@ OpDef scatter_nd_record() {
   def.summary = "data with slices written, or combined, at positions given by index tuples";
   def.onnx = {{"ScatterND", "", 11}};
   def.operands = {{"data", TypeSet::NumericOrBool}, {"indices", TypeSet::Index}, {"updates", TypeSet::SameAsFirst}};
-  def.attributes = {{"reduction", AttrKind::String, false, std::string("none")}};
+  def.attributes = {{"reduction", AttrKind::String, false, std::string("none")}, {"wrap", AttrKind::Int}};
   def.infer = infer_scatter_nd;
   def.meaning = Decomposition{decompose_scatter_nd};
   def.reference = reference_scatter_nd;

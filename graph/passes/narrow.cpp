@@ -17,7 +17,12 @@ public:
   Result<std::vector<ValueId>> run() {
     const Node& n = node_;
     const bool mixed = n.op->name == std::string_view("cast");
-    if (mixed) return one(cast(n.operands[0], graph_.type(n.results[0]).dtype));
+    if (mixed) {
+      const DType to = graph_.type(n.results[0]).dtype;
+      if (is_narrow(to)) return one(cast(n.operands[0], to));
+      TESSERA_ASSIGN(ValueId x, wide(n.operands[0]));
+      return one(graph_.type(x).dtype == to ? Made(x) : emit("cast", {x}, n.attributes));
+    }
     if (n.op->indexing()) return again([&](ValueId v) { return codes(v); }, true);
     if (n.op->pointwise() || n.op->reduction()) return again([&](ValueId v) { return wide(v); }, false);
     return std::vector<ValueId>{}; // others are chosen by their types: libraries

@@ -196,7 +196,9 @@ Result<ValueId> conversion(const Context& c) {
   if (!is_op(inner, "cast")) return ValueId{};
   const ValueId x = inner->operands[0];
   const DType first = c.graph.type(x).dtype;
-  if (!holds_exactly(first, from)) return ValueId{};
+  // An integer that was a float in between saturates, and one that was not wraps.
+  const bool integers = is_integer(first) && is_integer(to) && is_float(from);
+  if (!holds_exactly(first, from) || (integers && !holds_exactly(first, to))) return ValueId{};
   return first == to ? Result<ValueId>(x) : c.emit("cast", {x}, c.node.attributes);
 }
 } // namespace

@@ -81,7 +81,8 @@ Result<ValueId> gather(Graph& graph, const Node node) {
   const int64_t axis = node.attributes.i("axis");
   const auto along = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(sizes.size()) : axis);
   const SymExpr extent = sizes[along];
-  auto from_start = [&](const SymExpr& i) { return env.prove(sym_lt(i, 0)) == true ? i + extent : i; };
+  const bool wraps = node.attributes.i("wrap", 1) != 0;
+  auto from_start = [&](const SymExpr& i) { return wraps && env.prove(sym_lt(i, 0)) == true ? i + extent : i; };
   const SymExpr first = env.simplify(from_start(positions->front())), last = from_start(positions->back());
   if (env.prove(sym_le(0, first)) != true || env.prove(sym_lt(last, extent)) != true) return ValueId{};
   int64_t step = 1;

@@ -25,7 +25,16 @@ aten = torch.ops.aten
 Table = dict[Any, Callable[..., Any]]  # of overloads
 
 # Composites whose meaning is worth more than their parts: the importer takes them whole.
-_KEPT = ("aten._scaled_dot_product_flash_attention_for_cpu.default",)
+_KEPT = (
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    # Their parts count negative positions from the end, which are errors of these.
+    "aten.index_add.default", "aten.index_add_.default", "aten.index_copy.default", "aten.index_copy_.default",
+    # Its parts do not, and it does.
+    "aten.index_fill.int_Scalar", "aten.index_fill_.int_Scalar", "aten.index_fill.int_Tensor", "aten.index_fill_.int_Tensor",
+    # A number that the dtype does not hold is an error, and of their parts another number.
+    "aten.masked_fill.Scalar", "aten.masked_fill_.Scalar", "aten.masked_fill.Tensor", "aten.masked_fill_.Tensor",
+    "aten.addcmul.default", "aten.addcmul_.default",
+)  # fmt: skip
 _KEPT_IN_INFERENCE = ("aten.silu.default", "aten.hardswish.default", "aten.hardsigmoid.default", "aten._fused_rms_norm.default")
 
 

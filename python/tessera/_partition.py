@@ -48,14 +48,18 @@ def is_random(node: Node) -> bool:
     return True
 
 
+# Calls that may raise an error, and whose value nothing reads.
+_ASSERTIONS = {"aten._assert_async.default", "aten._assert_async.msg"}
+
+
 def is_ordered(node: Node) -> bool:
-    """True for calls that must keep their order among each other: random ones, those that change state, collectives."""
+    """True for calls that must run and keep their order among each other: random ones, those that change state, assertions, collectives."""
     target = node.target
     if node.op != "call_function":
         return False
     if not isinstance(target, torch._ops.OpOverload):
         return isinstance(target, torch._ops.HigherOrderOperator)
-    return is_random(node) or target._schema.is_mutable or target.namespace not in ("aten", "prims")
+    return is_random(node) or target._schema.is_mutable or str(target) in _ASSERTIONS or target.namespace not in ("aten", "prims")
 
 
 def is_view(node: Node) -> bool:

@@ -224,7 +224,7 @@ class Sizes:
 
     def bind(self, n: Node) -> None:
         """From now on the value of `n`, which is there, states sizes."""
-        v = n.meta["val"]
+        v = n.meta.get("val")  # none of an assertion
         if isinstance(v, torch.SymInt):
             self._symbols.setdefault(v.node.expr, functools.partial(self._values.__getitem__, n))
         elif isinstance(v, torch.Tensor):

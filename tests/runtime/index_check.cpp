@@ -63,6 +63,12 @@ TEST(IndexCheck, TheErrorSaysWhatIsKnown) {
             "index 8 at [2, 1, 1] of 'ids' is out of range [0, 8) of 'table' in Gather_3");
   EXPECT_EQ(index_error({"", "", "", m, true, {}}, 0, 5, sizes), "index 5 is out of range [0, 0)");
   EXPECT_EQ(index_error({}, 0, 5, sizes), "index 5 is out of range");
+  IndexCheck condition{"", "b", "div_3", {}, false, {n, 3}};
+  condition.failure = "division by zero";
+  EXPECT_EQ(index_error(condition, 7, -1, sizes), "division by zero at [2, 1] of 'b' in div_3");
+  condition.indices = "";
+  condition.shape = {};
+  EXPECT_EQ(index_error(condition, 0, -1, sizes), "division by zero in div_3");
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 #include "codegen/device/cuda/backend.h"
 #include "codegen/device/cuda/join_products.h"
 #include <algorithm>
+#include <set>
 
 namespace tessera {
 namespace {
@@ -34,6 +35,34 @@ Result<bool> pad(Graph& graph, const CudaLibraries& libraries) {
   return padded > 0;
 }
 
+// Values whose condition is checked on the host alone are used as they are.
+Result<bool> leave_unchecked(Graph& graph, const CudaLibraries&) {
+  std::vector<ValueId> by_value(static_cast<size_t>(graph.value_count()));
+  std::vector<Node> unchecked;
+  for (NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    if (node.op->name != "require" || node.attributes.i("host", 0) == 0) continue;
+    by_value[static_cast<size_t>(node.results[0].index)] = node.operands[0];
+    unchecked.push_back(node);
+  }
+  if (unchecked.empty()) return false;
+  graph.replace_uses(by_value);
+  for (const Node& node : unchecked) graph.remove_node(graph.value(node.results[0]).producer);
+  const auto users = graph.users();
+  std::set<ValueId> seen;
+  for (const Node& node : unchecked) { // conditions that nothing else reads
+    if (!seen.insert(node.operands[1]).second) continue;
+    const ValueId condition = node.operands[1];
+    const NodeId producer = graph.value(condition).producer;
+    const bool is_output = std::any_of(graph.outputs().begin(), graph.outputs().end(),
+                                       [&](const Graph::Output& o) { return o.value == condition; });
+    if (!users[static_cast<size_t>(condition.index)].empty() || is_output || !producer.valid()) continue;
+    if (graph.node(producer).results.size() == 1) graph.remove_node(producer);
+  }
+  graph.compact();
+  return true;
+}
+
 // Each thread of the largest block has two pairs of elements at a time, the bytes of one access each.
 Result<bool> sort(Compilation& c) {
   const Target& device = c.backend().device();
@@ -46,6 +75,7 @@ Result<bool> sort(Compilation& c) {
 const std::vector<CudaRewriting>& cuda_rewritings() {
   static const std::vector<CudaRewriting> table = {
       {"narrow-products", "products of widened f16 and bf16 operands read them as they are", narrow_products},
+      {"leave-unchecked", "divisions by zero are no error, as in PyTorch's kernels for GPUs", leave_unchecked},
       {"round-to-tf32", "marks f32 convolutions and products whose operands may be rounded to TF32", round_to_tf32},
       {"points-to-products", "channels-last convolutions of single points become products", points_to_products},
       {"even-pads", "pads the input where a library's convolution pads as much before as behind", even_pads},

@@ -13,11 +13,7 @@ ValueId self_of(Call& c) { return operand(c.b, c.in, "self", c.result_dtype()); 
 
 void translate_relu(Call& c) { c.result(c.b.op1("Relu", self_of(c))); }
 void translate_relu6(Call& c) { c.result(clamped(c.b, self_of(c), 0, 6)); }
-void translate_hardtanh(Call& c) {
-  ValueId x = self_of(c);
-  const double lo = c.in.number("min_val"), hi = c.in.number("max_val");
-  c.result(clamped(c.b, x, lo, hi));
-}
+void translate_hardtanh(Call& c) { c.result(at_most(c, at_least(c, self_of(c), "min_val"), "max_val")); }
 void translate_leaky_relu(Call& c) {
   c.result(c.b.op("LeakyRelu", {self_of(c)}, {{"alpha", c.in.number("negative_slope")}}));
 }
@@ -56,8 +52,8 @@ void translate_softplus(Call& c) {
 
 void translate_threshold(Call& c) {
   const DType d = c.result_dtype();
-  ValueId x = operand(c.b, c.in, "self", d), threshold = operand(c.b, c.in, "threshold", d),
-          value = operand(c.b, c.in, "value", d);
+  ValueId x = operand(c.b, c.in, "self", d), threshold = exact_operand(c.b, c.in, "threshold", d),
+          value = exact_operand(c.b, c.in, "value", d);
   c.result(select(c.b, le(c.b, x, threshold), value, x));
 }
 

@@ -21,7 +21,7 @@ Translate filled_with(int64_t value) {
 }
 Translate filled_with(std::string_view argument) {
   return [argument](Call& c) {
-    ValueId value = operand(c.b, c.in, argument, c.result_dtype());
+    ValueId value = exact_operand(c.b, c.in, argument, c.result_dtype());
     if (c.b.ok() && c.b.rank(value) > 0) value = reshape(c.b, value, {}); // one element
     fill(c, value);
   };
@@ -90,9 +90,11 @@ void translate_eye(Call& c) {
 Translate triangle(bool lower) {
   return [lower](Call& c) {
     ValueId x = c.in.tensor("self");
-    const SymExpr diagonal = c.in.size("diagonal");
+    SymExpr diagonal = c.in.size("diagonal");
     if (!c.b.ok()) return;
     ops::B& b = c.b;
+    // No diagonal lies beyond the sizes, and sums with sizes do not overflow.
+    if (const auto k = diagonal.as_const()) diagonal = std::clamp(*k, -kSymMax, kSymMax);
     const int rank = b.rank(x);
     if (rank < 2) return b.fail(ErrorCode::ShapeMismatch, "a triangle of " + b.type(x).str() + ": it is no matrix");
     ValueId limit = add(b, row_index(b, b.dim(x, rank - 2)), b.size(diagonal, DType::I64));
@@ -137,7 +139,7 @@ void translate_conversion(Call& c) {
   const DType from = c.b.dtype(x);
   if (from != to && (!admits(TypeSet::NumericOrBool, from) || !admits(TypeSet::NumericOrBool, to)))
     return c.unsupported("conversion from " + std::string(name(from)) + " to " + std::string(name(to)));
-  c.result(model_cast(c.b, x, to));
+  c.result(convert(c.b, x, to));
 }
 // The one element of a tensor as a number. An integer would be a size that depends on data.
 void translate_item(Call& c) {
@@ -146,11 +148,11 @@ void translate_item(Call& c) {
   if (!is_float(c.b.dtype(x))) return c.unsupported("an integer that is read from a tensor when the graph runs");
   c.result(cast(c.b, reshape(c.b, x, {}), DType::F64));
 }
-void translate_element_type(Call& c) { c.result(model_cast(c.b, c.in.tensor("a"), c.result_dtype())); }
+void translate_element_type(Call& c) { c.result(convert(c.b, c.in.tensor("a"), c.result_dtype())); }
 void translate_copy(Call& c) { // src in the dtype and sizes of self
   ValueId self = c.in.tensor("self"), source = c.in.tensor("src");
   if (!c.b.ok()) return;
-  c.result(expand(c.b, model_cast(c.b, source, c.b.dtype(self)), c.b.shape(self)));
+  c.result(expand(c.b, convert(c.b, source, c.b.dtype(self)), c.b.shape(self)));
 }
 
 } // namespace

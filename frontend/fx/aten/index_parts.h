@@ -24,6 +24,9 @@ struct Picked {
 [[nodiscard]] ValueId taken(ops::B& b, ValueId x, const Picked& p);
 // Positions that lie outside become the nearest ones inside.
 void clamp_positions(ops::B& b, ValueId x, Picked& p);
+// Elements of x along an axis at positions, of which negative ones are an error: PyTorch counts from the end in
+// index, index_put, index_fill, take and put alone.
+[[nodiscard]] ValueId selected(ops::B& b, ValueId x, ValueId index, int64_t axis);
 // Positions as i32 or i64.
 [[nodiscard]] ValueId as_index(ops::B& b, ValueId x);
 

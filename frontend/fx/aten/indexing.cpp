@@ -9,6 +9,10 @@ ValueId as_index(ops::B& b, ValueId x) {
   return cast(b, x, DType::I64);
 }
 
+ValueId selected(ops::B& b, ValueId x, ValueId index, int64_t axis) {
+  return b.op("gather", {x, index}, {{"axis", axis}, {"wrap", int64_t{0}}});
+}
+
 Picked picked(Call& c, ValueId x, std::string_view name) {
   Picked p;
   ops::B& b = c.b;
@@ -113,9 +117,9 @@ void translate_index_select(Call& c) {
   const int64_t axis = c.in.axis("dim", c.b.rank(x));
   if (!c.b.ok()) return;
   if (c.b.rank(x) == 0) { // a scalar is indexed by zeros
-    return c.result(reshape(c.b, gather(c.b, as_vector(c.b, x), reshape(c.b, index, {1}), 0), {}));
+    return c.result(reshape(c.b, selected(c.b, as_vector(c.b, x), reshape(c.b, index, {1}), 0), {}));
   }
-  c.result(gather(c.b, x, as_vector(c.b, index), axis));
+  c.result(selected(c.b, x, as_vector(c.b, index), axis));
 }
 
 void translate_gather(Call& c) {
@@ -126,7 +130,7 @@ void translate_gather(Call& c) {
   ValueId at = as_vector(c.b, index);
   if (c.b.ok() && c.b.rank(at) != c.b.rank(x) && c.b.type(at).count().is_const(0)) // an empty index has any rank
     return c.result(zeros(c.b, c.b.dtype(x), shape));
-  c.result(reshape(c.b, c.b.op("gather_elements", {x, at}, {{"axis", axis}}), shape));
+  c.result(reshape(c.b, c.b.op("gather_elements", {x, at}, {{"axis", axis}, {"wrap", int64_t{0}}}), shape));
 }
 
 void translate_take(Call& c) {
@@ -155,7 +159,7 @@ void translate_take_along_dim(Call& c) {
 
 void translate_embedding(Call& c) {
   ValueId weight = c.in.tensor("weight"), indices = as_index(c.b, c.in.tensor("indices"));
-  c.result(gather(c.b, weight, indices, 0));
+  c.result(selected(c.b, weight, indices, 0));
 }
 
 // ---- sizes that depend on data

@@ -13,7 +13,8 @@ struct Targets {
   int64_t axis = 0;
 };
 
-Targets targets_of(Call& c, ValueId scores, ValueId target, ValueId weight, DType wide) {
+// `checks`: a target that is neither a class nor to be ignored is an error. Gradients rely on their loss's check.
+Targets targets_of(Call& c, ValueId scores, ValueId target, ValueId weight, DType wide, bool checks) {
   Targets t;
   if (!c.b.ok()) return t;
   const int rank = c.b.rank(scores);
@@ -27,8 +28,14 @@ Targets targets_of(Call& c, ValueId scores, ValueId target, ValueId weight, DTyp
   SymShape ramp(shape.size(), SymExpr(1));
   ramp[static_cast<size_t>(t.axis)] = shape[static_cast<size_t>(t.axis)];
   ValueId wanted = unsqueeze(c.b, cast(c.b, target, DType::I64), {t.axis});
-  t.hit = eq(c.b, wanted, iota(c.b, ramp, t.axis));
   t.counted = ne(c.b, wanted, c.b.scalar_i(DType::I64, c.in.integer("ignore_index")));
+  if (checks) {
+    const SymExpr classes = shape[static_cast<size_t>(t.axis)];
+    ValueId is_class = logical_and(c.b, ge(c.b, wanted, 0.0), lt(c.b, wanted, c.b.size(classes, DType::I64)));
+    wanted = c.b.op("require", {wanted, logical_or(c.b, is_class, logical_not(c.b, t.counted))},
+                    {{"message", std::string("a target is out of bounds")}});
+  }
+  t.hit = eq(c.b, wanted, iota(c.b, ramp, t.axis));
   if (weight.valid()) {
     ValueId w = reshape(c.b, cast(c.b, weight, wide), ramp);
     t.weight = select(c.b, t.counted, sum(c.b, select(c.b, t.hit, w, 0.0), {t.axis}, true), 0.0);
@@ -51,7 +58,7 @@ Picked negative_log_likelihood(Call& c, ValueId log_prob, ValueId target, ValueI
   Picked p;
   if (!c.b.ok()) return p;
   const DType wide = c.b.dtype(log_prob);
-  Targets t = targets_of(c, log_prob, target, weight, wide);
+  Targets t = targets_of(c, log_prob, target, weight, wide, true);
   if (!c.b.ok()) return p;
   ValueId picked = neg(c.b, sum(c.b, select(c.b, t.hit, log_prob, 0.0), {t.axis}, true));
   ValueId each = squeeze(c.b, select(c.b, t.counted, mul(c.b, picked, t.weight), 0.0), {t.axis});
@@ -80,7 +87,7 @@ void translate_nll_backward(Call& c) {
   const int64_t reduction = c.in.integer("reduction");
   if (!c.b.ok()) return;
   const DType d = c.b.dtype(x), wide = compute_dtype(d);
-  Targets t = targets_of(c, x, target, weight, wide);
+  Targets t = targets_of(c, x, target, weight, wide, false);
   ValueId g = cast(c.b, grad, wide);
   if (!c.b.ok()) return;
   if (reduction == 0)
@@ -122,7 +129,7 @@ void translate_cross_entropy(Call& c) {
     return c.result(cast(c.b, p.loss, d));
   }
   Picked p = negative_log_likelihood(c, log_prob, target, weight, reduction);
-  Targets t = targets_of(c, x, target, weight, w);
+  Targets t = targets_of(c, x, target, weight, w, false);
   if (!c.b.ok()) return;
   ValueId smooth = neg(c.b, sum(c.b, each_class, {axis}, true));
   smooth = squeeze(c.b, select(c.b, t.counted, smooth, 0.0), {axis});

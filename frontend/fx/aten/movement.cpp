@@ -205,7 +205,7 @@ ValueId padded(Call& c, ValueId x, const Amounts& a, const std::string& mode, Va
 void translate_constant_pad(Call& c) {
   ValueId x = c.in.tensor("self");
   const Amounts a = amounts_of(c, "pad", c.b.rank(x));
-  c.result(padded(c, x, a, "constant", literal(c.b, c.in.scalar("value"), c.b.dtype(x))));
+  c.result(padded(c, x, a, "constant", exact_literal(c.b, c.in.scalar("value"), c.b.dtype(x))));
 }
 
 void translate_pad(Call& c) {
@@ -214,7 +214,7 @@ void translate_pad(Call& c) {
   std::string mode = c.in.text("mode");
   ValueId value;
   if (mode == "constant") {
-    if (c.in.given("value")) value = literal(c.b, c.in.scalar("value"), c.b.dtype(x));
+    if (c.in.given("value")) value = exact_literal(c.b, c.in.scalar("value"), c.b.dtype(x));
   } else if (mode == "replicate") {
     mode = "edge";
   } else if (mode == "circular") {
@@ -303,7 +303,10 @@ void translate_one_hot(Call& c) {
   const int64_t rank = c.b.rank(x);
   SymShape line(static_cast<size_t>(rank) + 1, SymExpr(1));
   line.back() = classes;
-  c.result(cast(c.b, eq(c.b, unsqueeze(c.b, cast(c.b, x, DType::I64), {rank}), iota(c.b, line, rank)), DType::I64));
+  ValueId wanted = cast(c.b, x, DType::I64);
+  ValueId is_class = logical_and(c.b, ge(c.b, wanted, 0.0), lt(c.b, wanted, c.b.size(line.back(), DType::I64)));
+  wanted = c.b.op("require", {wanted, is_class}, {{"message", std::string("a class is out of bounds")}});
+  c.result(cast(c.b, eq(c.b, unsqueeze(c.b, wanted, {rank}), iota(c.b, line, rank)), DType::I64));
 }
 
 } // namespace

@@ -39,8 +39,9 @@ Translate by_formula(Formula2 formula, std::string_view x, std::string_view y) {
 
 // ---- formulas
 ValueId is_negative(ops::B& b, ValueId x) {
-  // The reciprocal distinguishes the zeros.
-  return logical_or(b, lt(b, x, 0.0), logical_and(b, eq(b, x, 0.0), lt(b, b.op1("reciprocal", x), 0.0)));
+  if (!b.ok()) return {};
+  ValueId wide = widen(b, x);
+  return lt(b, b.op("bitcast", {wide}, {{"to", b.dtype(wide) == DType::F64 ? DType::I64 : DType::I32}}), 0.0);
 }
 
 ValueId with_sign(ops::B& b, ValueId x, ValueId negative) {
@@ -49,6 +50,26 @@ ValueId with_sign(ops::B& b, ValueId x, ValueId negative) {
 }
 
 ValueId clamped(ops::B& b, ValueId x, double lo, double hi) { return min(b, max(b, x, lo), hi); }
+
+ValueId floor_quotient(ops::B& b, ValueId x, ValueId y) {
+  if (!b.ok()) return {};
+  const bool real = is_float(b.dtype(x));
+  ValueId r, q;
+  if (real) {
+    r = b.op2("fmod", x, y);
+    q = div(b, sub(b, x, r), y);
+  } else {
+    q = div(b, x, y);
+    r = sub(b, x, mul(b, q, y));
+  }
+  ValueId crosses = logical_and(b, ne(b, r, 0.0), ne(b, lt(b, r, 0.0), lt(b, y, 0.0)));
+  q = select(b, crosses, sub(b, q, 1.0), q);
+  if (!real) return q;
+  ValueId exact = div(b, x, y);
+  q = b.op1("round", q);
+  q = select(b, eq(b, q, 0.0), with_sign(b, q, is_negative(b, exact)), q);
+  return select(b, eq(b, y, 0.0), exact, q);
+}
 
 ValueId constant_power(ops::B& b, ValueId base, double exponent) {
   if (!b.ok()) return {};
@@ -115,22 +136,29 @@ void translate_add(Call& c) { linear(c, "self", "other", false); }
 void translate_sub(Call& c) { linear(c, "self", "other", true); }
 void translate_rsub(Call& c) { linear(c, "other", "self", true); }
 
-// Floor of a quotient, of integers and of floats: the remainder is taken off first, so that the quotient is exact.
-ValueId floor_quotient(ops::B& b, ValueId x, ValueId y) {
-  if (!b.ok()) return {};
-  if (!is_float(b.dtype(x))) return div(b, sub(b, x, b.op2("mod", x, y)), y);
-  ValueId r = b.op2("fmod", x, y), q = div(b, sub(b, x, r), y);
-  ValueId crosses = logical_and(b, ne(b, r, 0.0), ne(b, lt(b, r, 0.0), lt(b, y, 0.0)));
-  q = b.op1("round", select(b, crosses, sub(b, q, 1.0), q));
-  return select(b, eq(b, y, 0.0), div(b, x, y), q);
+// Two operands, the second of which divides.
+Translate division(Formula2 formula) {
+  return [formula](Call& c) {
+    const DType d = computing_dtype(c);
+    ValueId x = operand(c.b, c.in, "self", d), y = divisor(c, "other", d);
+    if (c.b.ok()) give(c, formula(c.b, x, y));
+  };
+}
+
+Translate remainder(std::string_view record) {
+  return [record](Call& c) {
+    const DType d = c.result_dtype();
+    ValueId x = operand(c.b, c.in, "self", d), y = divisor(c, "other", d);
+    if (c.b.ok()) c.result(c.b.op2(record, x, y));
+  };
 }
 
 void translate_div(Call& c) {
   const std::string mode = c.in.given("rounding_mode") ? c.in.text("rounding_mode") : "";
   if (mode.empty()) return arithmetic([](ops::B& b, ValueId x, ValueId y) { return div(b, x, y); })(c);
-  if (mode == "floor") return by_formula(floor_quotient)(c);
+  if (mode == "floor") return division(floor_quotient)(c);
   if (mode == "trunc")
-    return by_formula([](ops::B& b, ValueId x, ValueId y) {
+    return division([](ops::B& b, ValueId x, ValueId y) {
       ValueId q = div(b, x, y);
       return b.ok() && is_float(b.dtype(q)) ? b.op1("trunc", q) : q;
     })(c);
@@ -148,6 +176,7 @@ void translate_pow(Call& c) {
     if (e.is_constant()) {
       ValueId x = operand(c.b, c.in, "self", compute_dtype(d));
       if (!is_float(d) && e.number < 0) c.unsupported("integers have no negative powers");
+      if (!is_float(d) && side_of(e, d) != 0) c.unsupported("an exponent that its dtype does not hold");
       return give(c, constant_power(c.b, x, e.number));
     }
   }
@@ -299,7 +328,7 @@ void translate_where(Call& c) {
 }
 void translate_masked_fill(Call& c) {
   const DType d = c.result_dtype();
-  ValueId x = operand(c.b, c.in, "self", d), value = operand(c.b, c.in, "value", d),
+  ValueId x = operand(c.b, c.in, "self", d), value = exact_operand(c.b, c.in, "value", d),
           mask = operand(c.b, c.in, "mask", DType::Bool);
   c.result(select(c.b, mask, value, x));
 }
@@ -308,8 +337,8 @@ void translate_clamp(Call& c) {
   ValueId x = operand(c.b, c.in, "self", d);
   const bool low = c.schema().argument("min") && c.in.given("min"),
              high = c.schema().argument("max") && c.in.given("max");
-  if (low) x = greatest(c.b, x, operand(c.b, c.in, "min", d));
-  if (high) x = least(c.b, x, operand(c.b, c.in, "max", d));
+  if (low) x = at_least(c, x, "min");
+  if (high) x = at_most(c, x, "max");
   c.result(x);
 }
 
@@ -413,7 +442,9 @@ void register_unary(AtenTable& t) {
   add_rows(t, kRounding, by_rounding);
   t.add({"sign.default", "sgn.default"}, [](Call& c) {
     ValueId x = c.in.tensor("self");
-    c.result(c.b.dtype(x) == DType::Bool ? x : c.b.op1("sign", x));
+    if (!c.b.ok() || c.b.dtype(x) == DType::Bool) return c.result(x);
+    ValueId s = c.b.op1("sign", x);
+    c.result(is_float(c.b.dtype(x)) ? select(c.b, c.b.op1("isnan", x), 0.0, s) : s); // no number has no sign
   });
   t.add({"round.decimals"}, translate_round_decimals);
   t.add({"logit.default", "special_logit.default"}, translate_logit);
@@ -443,11 +474,9 @@ void register_binary(AtenTable& t) {
   t.add({"div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "divide.Tensor", "divide.Scalar",
          "divide.Tensor_mode", "divide.Scalar_mode", "true_divide.Tensor", "true_divide.Scalar"},
         translate_div);
-  t.add({"floor_divide.default", "floor_divide.Scalar"}, by_formula(floor_quotient));
-  auto mod = [](ops::B& b, ValueId x, ValueId y) { return b.op2("mod", x, y); };
-  t.add({"remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"}, in_result_dtype(mod));
-  auto fmod = [](ops::B& b, ValueId x, ValueId y) { return b.op2("fmod", x, y); };
-  t.add({"fmod.Tensor", "fmod.Scalar"}, in_result_dtype(fmod));
+  t.add({"floor_divide.default", "floor_divide.Scalar"}, division(floor_quotient));
+  t.add({"remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"}, remainder("mod"));
+  t.add({"fmod.Tensor", "fmod.Scalar"}, remainder("fmod"));
   t.add({"pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar", "float_power.Tensor_Tensor",
          "float_power.Tensor_Scalar", "float_power.Scalar"},
         translate_pow);
@@ -467,7 +496,45 @@ void register_binary(AtenTable& t) {
   t.add({"ldexp.Tensor"}, by_formula(times_power_of_two));
 }
 
+// The number as a bound of x, on one side: invalid if it bounds nothing.
+ValueId bound_of(Call& c, ValueId x, std::string_view name, int free_side) {
+  if (!c.b.ok()) return {};
+  const DType d = c.b.dtype(x);
+  if (c.in.is_tensor(name)) return operand(c.b, c.in, name, d);
+  const Scalar s = c.in.scalar(name);
+  if (const int side = side_of(s, d); side != 0) {
+    if (is_integer(d) && side == free_side) return {};
+    c.unsupported("a bound that " + std::string(tessera::name(d)) + " does not hold");
+  }
+  return literal(c.b, s, d);
+}
+
 } // namespace
+
+ValueId at_least(Call& c, ValueId x, std::string_view bound) {
+  ValueId least_value = bound_of(c, x, bound, -1);
+  return least_value.valid() ? greatest(c.b, x, least_value) : x;
+}
+ValueId at_most(Call& c, ValueId x, std::string_view bound) {
+  ValueId greatest_value = bound_of(c, x, bound, 1);
+  return greatest_value.valid() ? least(c.b, x, greatest_value) : x;
+}
+
+ValueId divisor(Call& c, std::string_view name, DType d) {
+  ValueId y = operand(c.b, c.in, name, d);
+  if (!c.b.ok() || !is_integer(d)) return y;
+  if (!c.in.is_tensor(name)) {
+    const Scalar s = c.in.scalar(name);
+    if (s.is_constant()) {
+      const bool zero = info(d).bits >= 64 ? s.integer == 0 : (s.integer & ((int64_t{1} << info(d).bits) - 1)) == 0;
+      if (zero) c.unsupported("an integer division by zero");
+      return y;
+    }
+    if (s.kind == Scalar::Kind::Size && c.b.env().prove(sym_ne(s.size, 0)) == true) return y;
+  }
+  return c.b.op("require", {y, ne(c.b, y, 0.0)},
+                {{"message", std::string("integer division by zero")}, {"host", int64_t{1}}});
+}
 
 void register_pointwise(AtenTable& t) {
   register_unary(t);

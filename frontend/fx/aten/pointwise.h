@@ -24,12 +24,21 @@ using Formula2 = ValueId (*)(ops::B& b, ValueId x, ValueId y);
 void give(Call& c, ValueId y);
 
 // ---- formulas
-// Whether the sign bit of a float is set: also of -0, not of a NaN.
+// Whether the sign bit of a float is set: also of -0 and of a NaN.
 [[nodiscard]] ValueId is_negative(ops::B& b, ValueId x);
 // |x| with the sign of `negative` (bool).
 [[nodiscard]] ValueId with_sign(ops::B& b, ValueId x, ValueId negative);
 // x kept within [lo, hi] (numbers); NaN stays.
 [[nodiscard]] ValueId clamped(ops::B& b, ValueId x, double lo, double hi);
+// x kept on one side of the argument of this name, a tensor or a number. A number beyond x's dtype on that side bounds
+// nothing; of one on the other side PyTorch raises an error, and this fails.
+[[nodiscard]] ValueId at_least(Call& c, ValueId x, std::string_view bound);
+[[nodiscard]] ValueId at_most(Call& c, ValueId x, std::string_view bound);
+// The argument as a divisor in dtype d. An integer 0 is an error of the call on the host, and a number 0 fails.
+[[nodiscard]] ValueId divisor(Call& c, std::string_view name, DType d);
+// Floor of a quotient: one less than the truncated quotient where the remainder has not the divisor's sign. Of floats the
+// remainder is taken off first, so that the quotient is exact.
+[[nodiscard]] ValueId floor_quotient(ops::B& b, ValueId x, ValueId y);
 // base to the power of a constant exponent.
 [[nodiscard]] ValueId constant_power(ops::B& b, ValueId base, double exponent);
 

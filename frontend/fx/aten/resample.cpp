@@ -1,4 +1,5 @@
 // Images at positions that are data; images taken apart into channels and blocks; distances.
+#include "frontend/fx/aten/index_parts.h"
 #include "frontend/fx/aten/parts.h"
 #include <cmath>
 #include <limits>
@@ -295,7 +296,7 @@ void translate_embedding_bag(Call& c) {
   const DType d = c.b.dtype(weight), i64 = DType::I64;
   const SymExpr count = c.b.dim(indices, 0), rows = c.b.dim(weight, 0);
   const SymExpr bags = last ? c.b.dim(offsets, 0) - 1 : c.b.dim(offsets, 0);
-  ValueId read = widen(c.b, gather(c.b, weight, indices, 0)); // [n, D]
+  ValueId read = widen(c.b, selected(c.b, weight, indices, 0)); // [n, D]
   if (factor.valid()) read = mul(c.b, read, unsqueeze(c.b, cast(c.b, factor, c.b.dtype(read)), {1}));
   ValueId begin = cast(c.b, offsets, i64), end;
   if (last) {

@@ -1,6 +1,7 @@
 // Writes at positions that are data.
 #include "frontend/fx/aten/index_parts.h"
 #include "frontend/fx/aten/parts.h"
+#include "frontend/fx/aten/pointwise.h"
 #include <algorithm>
 #include <limits>
 
@@ -18,22 +19,24 @@ Combine combine(const std::string& reduction, DType stored) {
   return {reduction == "add" ? "max" : reduction == "mul" ? "min" : reduction, DType::I32};
 }
 
-ValueId scatter_nd(ops::B& b, ValueId x, ValueId tuples, ValueId updates, const std::string& reduction) {
+// `wrap`: negative positions count from the end; else they are an error.
+ValueId scatter_nd(ops::B& b, ValueId x, ValueId tuples, ValueId updates, const std::string& reduction,
+                   bool wrap = false) {
   if (!b.ok()) return {};
   const DType stored = b.dtype(x);
   const Combine how = combine(reduction, stored);
-  ValueId out =
-      b.op("scatter_nd", {cast(b, x, how.dtype), tuples, cast(b, updates, how.dtype)}, {{"reduction", how.reduction}});
+  ValueId out = b.op("scatter_nd", {cast(b, x, how.dtype), tuples, cast(b, updates, how.dtype)},
+                     {{"reduction", how.reduction}, {"wrap", int64_t{wrap ? 1 : 0}}});
   return cast(b, out, stored);
 }
 
 ValueId scatter_elements(ops::B& b, ValueId x, ValueId index, ValueId updates, int64_t axis,
-                         const std::string& reduction) {
+                         const std::string& reduction, bool wrap = false) {
   if (!b.ok()) return {};
   const DType stored = b.dtype(x);
   const Combine how = combine(reduction, stored);
   ValueId out = b.op("scatter_elements", {cast(b, x, how.dtype), index, cast(b, updates, how.dtype)},
-                     {{"axis", axis}, {"reduction", how.reduction}});
+                     {{"axis", axis}, {"reduction", how.reduction}, {"wrap", int64_t{wrap ? 1 : 0}}});
   return cast(b, out, stored);
 }
 
@@ -83,7 +86,7 @@ ValueId reduced(ops::B& b, ValueId x, ValueId updates, const Reduction& r, bool 
     ValueId none = filled(b, b.scalar_i(DType::I64, include_self ? 1 : 0), shape);
     ValueId count = write(none, filled(b, b.scalar_i(DType::I64, 1), written), "add");
     count = cast(b, max(b, count, b.scalar_i(DType::I64, 1)), d);
-    out = is_float(d) ? div(b, out, count) : div(b, sub(b, out, b.op2("mod", out, count)), count);
+    out = is_float(d) ? div(b, out, count) : floor_quotient(b, out, count);
   }
   return cast(b, out, stored);
 }
@@ -109,7 +112,7 @@ void translate_scatter(Call& c) {
   if (c.schema().argument("src"))
     updates = part_of(b, cast(b, as_vector(b, c.in.tensor("src")), d), b.shape(index));
   else
-    updates = filled(b, literal(c.b, c.in.scalar("value"), d), b.shape(index));
+    updates = filled(b, exact_literal(c.b, c.in.scalar("value"), d), b.shape(index));
   std::optional<Reduction> r;
   if (c.schema().argument("reduce")) {
     const std::string name = c.in.text("reduce");
@@ -174,9 +177,9 @@ void translate_index_copy(Call& c) {
 
 void translate_index_fill(Call& c) {
   const Slices s = slices_of(c);
-  ValueId value = operand(c.b, c.in, "value", c.b.dtype(s.x));
+  ValueId value = exact_operand(c.b, c.in, "value", c.b.dtype(s.x));
   if (c.b.ok() && c.b.rank(value) > 0) value = reshape(c.b, value, {});
-  c.result(back(c, s, scatter_nd(c.b, s.x, s.tuples, filled(c.b, value, s.shape), "none")));
+  c.result(back(c, s, scatter_nd(c.b, s.x, s.tuples, filled(c.b, value, s.shape), "none", true)));
 }
 
 void translate_index_reduce(Call& c) {
@@ -240,7 +243,7 @@ void put(Call& c, ValueId x, const Picked& p, ValueId values, bool accumulate) {
   while (own.size() > shape.size() && own.front().is_const(1)) own.erase(own.begin());
   values = transpose(b, broadcast_to(b, reshape(b, values, own), shape), inverse(order));
   const Ints perm = p.front();
-  ValueId out = scatter_nd(b, transpose(b, x, perm), p.tuples(b), values, accumulate ? "add" : "none");
+  ValueId out = scatter_nd(b, transpose(b, x, perm), p.tuples(b), values, accumulate ? "add" : "none", true);
   c.result(transpose(b, out, inverse(perm)));
 }
 
@@ -283,7 +286,7 @@ void translate_put(Call& c) {
   if (!b.ok()) return;
   const SymExpr n = b.type(index).count();
   ValueId out = scatter_elements(b, reshape(b, x, {b.type(x).count()}), reshape(b, index, {n}),
-                                 reshape(b, cast(b, source, b.dtype(x)), {n}), 0, accumulate ? "add" : "none");
+                                 reshape(b, cast(b, source, b.dtype(x)), {n}), 0, accumulate ? "add" : "none", true);
   c.result(reshape(b, out, b.shape(x)));
 }
 
@@ -300,7 +303,7 @@ void translate_embedding_backward(Call& c) {
   if (by_frequency) {
     ValueId ones = filled(b, b.scalar(b.dtype(g), 1), {n});
     ValueId count = scatter_nd(b, zeros(b, b.dtype(g), {rows}), at, ones, "add");
-    g = div(b, g, unsqueeze(b, gather(b, count, reshape(b, at, {n}), 0), {1}));
+    g = div(b, g, unsqueeze(b, selected(b, count, reshape(b, at, {n}), 0), {1}));
   }
   ValueId keep = ne(b, at, b.size(padding, b.dtype(at)));
   if (!padding.is_const() || padding.const_value() >= 0) g = select(b, keep, g, 0.0);
@@ -314,7 +317,7 @@ void translate_embedding_renorm(Call& c) {
   const double limit = c.in.number("max_norm"), order = c.in.number("norm_type");
   if (!b.ok()) return;
   const SymExpr n = b.type(indices).count();
-  ValueId at = reshape(b, indices, {n}), rows = gather(b, x, at, 0), wide = widen(b, rows);
+  ValueId at = reshape(b, indices, {n}), rows = selected(b, x, at, 0), wide = widen(b, rows);
   constexpr double kTiny = 1e-7; // PyTorch's: a row of zeros divides by it
   ValueId length = norm_along(c, wide, 1, order), scale = div(b, b.like(length, limit), add(b, length, kTiny));
   rows = cast(b, select(b, gt(b, length, limit), mul(b, wide, scale), wide), b.dtype(x));

@@ -205,7 +205,8 @@ void translate_search(Call& c) {
   ValueId value = operand(c.b, c.in, "self", d);
   if (c.in.given("sorter")) {
     ValueId order = c.in.tensor("sorter");
-    sequence = b.op("gather_elements", {sequence, order}, {{"axis", int64_t{b.rank(sequence) - 1}}});
+    sequence =
+        b.op("gather_elements", {sequence, order}, {{"axis", int64_t{b.rank(sequence) - 1}}, {"wrap", int64_t{0}}});
   }
   sequence = cast(b, sequence, d);
   if (d == DType::Bool) {
