@@ -63,18 +63,18 @@ std::vector<SymExpr> B::read(ValueId v) {
   return std::move(r).value();
 }
 
-void B::check_exact(const SymExpr& e, std::string_view what) {
+void check_exact(B& b, const SymExpr& e, std::string_view what) {
   for (const SymExpr& s : e.symbols()) {
-    const SymRange range = env().range(s);
+    const SymRange range = b.env().range(s);
     if (range.lo > -kReadMax && range.hi < kReadMax) continue;
-    if (!ok()) return;
-    check(env().require(sym_and(sym_lt(-kReadMax, s), sym_lt(s, kReadMax)), GuardClass::Required,
-                        std::string(what) + " holds no number beyond all sizes", node_.location));
+    if (!b.ok()) return;
+    b.check(b.env().require(sym_and(sym_lt(-kReadMax, s), sym_lt(s, kReadMax)), GuardClass::Required,
+                            std::string(what) + " holds no number beyond all sizes", b.node().location));
   }
 }
 
 void B::check_size(const SymExpr& e, std::string_view what) {
-  check_exact(e, what);
+  check_exact(*this, e, what);
   if (!ok() || env().prove(sym_le(0, e)) == true) return;
   if (auto v = env().simplify(e).as_const())
     return fail(ErrorCode::ShapeMismatch, std::string(what) + " holds " + std::to_string(*v) + ", a negative size");

@@ -47,10 +47,8 @@ public:
   // Which way a condition over sizes goes, as ShapeEnv::decide().
   [[nodiscard]] bool decide(const SymExpr& condition, bool otherwise, std::string reason);
   void check_size(const SymExpr& e, std::string_view what); // fails where it can be known to be negative; exact
-  // Integers that are read from data are bound within +-kReadMax (graph/sym/env.h): fails where one was beyond.
-  void check_exact(const SymExpr& e, std::string_view what);
-  [[nodiscard]] int64_t axis(int64_t a, int rank);     // into [0, rank); fails BadAttribute
-  [[nodiscard]] Ints axes(const Ints& axes, int rank); // the same for several, sorted and distinct
+  [[nodiscard]] int64_t axis(int64_t a, int rank);          // into [0, rank); fails BadAttribute
+  [[nodiscard]] Ints axes(const Ints& axes, int rank);      // the same for several, sorted and distinct
 
   // -- errors
   [[nodiscard]] bool ok() const { return !error_.has_value(); }
@@ -91,5 +89,8 @@ private:
   Node node_;
   std::optional<Diagnostic> error_;
 };
+
+// Integers that are read from data are bound within +-kReadMax (graph/sym/env.h): fails where one was beyond.
+void check_exact(B& b, const SymExpr& e, std::string_view what);
 
 } // namespace tessera::ops

@@ -309,7 +309,7 @@ Result<std::vector<ValueId>> decompose_range(Graph& g, const Node& n, int) {
     if (!b.ok()) return b.failed();
     if (step[0].is_const(0)) b.fail(ErrorCode::BadInput, "Range has no finite number of elements: delta is 0");
     if (!b.ok()) return b.failed();
-    for (const auto* bound : {&first, &last, &step}) b.check_exact((*bound)[0], "an operand of Range");
+    for (const auto* bound : {&first, &last, &step}) check_exact(b, (*bound)[0], "an operand of Range");
     bool up = b.decide(sym_lt(0, step[0]), true, "Range counts up");
     if (!up && b.ok())
       b.check(b.env().require(sym_lt(step[0], 0), GuardClass::Required, "delta of Range is not 0", n.location));

@@ -166,7 +166,10 @@ ValueId back(Call& c, const Slices& s, ValueId out) {
 void translate_index_add(Call& c) {
   const Slices s = slices_of(c);
   ValueId source = source_of(c, s, "source");
-  if (c.b.ok() && c.b.dtype(source) != DType::Bool) source = scaled(c.b, c.in, source, "alpha");
+  if (c.b.ok())
+    source = c.b.dtype(source) == DType::Bool
+                 ? logical_and(c.b, source, literal(c.b, c.in.scalar("alpha"), DType::Bool))
+                 : scaled(c.b, c.in, source, "alpha");
   c.result(back(c, s, scatter_nd(c.b, s.x, s.tuples, source, "add")));
 }
 
