@@ -94,7 +94,7 @@ std::vector<ValueId> scan_of(B& b, const Layer& layer) {
   Node place;
   place.location = b.node().location;
   B s(*scan.body, place);
-  auto input = [&](const char* name, ValueId given, std::vector<ValueId>& as) {
+  auto input = [&](const std::string& name, ValueId given, std::vector<ValueId>& as) {
     if (!given.valid()) return ValueId{};
     TensorType type = b.type(given);
     if (&as == &scan.scanned) type.shape.erase(type.shape.begin());
@@ -106,7 +106,8 @@ std::vector<ValueId> scan_of(B& b, const Layer& layer) {
   ValueId t;
   if (layer.lengths.valid()) t = input("t", iota(b, {b.dim(layer.products.of_input, 0)}, 0), scan.scanned);
   std::vector<ValueId> weights;
-  for (ValueId v : layer.products.weights) weights.push_back(input("weights", v, scan.captured));
+  for (ValueId v : layer.products.weights)
+    weights.push_back(input("weights" + std::to_string(weights.size()), v, scan.captured));
   const ValueId state_bias = input("state_bias", layer.state_bias, scan.captured),
                 peepholes = input("peepholes", layer.peepholes, scan.captured),
                 lengths = input("lengths", layer.lengths, scan.captured);
