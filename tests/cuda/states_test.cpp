@@ -59,7 +59,9 @@ TEST_F(StatesOnGpu, CallsOnStreamsComeOneAfterTheOther) {
   const auto given = {device(y, 100)};
   for (int call = 1; call <= 6; ++call) {
     ASSERT_TRUE(e->run_on_device({{"x", device(x, 100)}}, given, call % 2 ? kStream : kOther).ok());
-    if (call == 3) EXPECT_EQ(state(*e), after(3));
+    if (call == 3) {
+      EXPECT_EQ(state(*e), after(3));
+    }
   }
   auto r = e->run({{"x", ramp(5)}});
   ASSERT_TRUE(r.ok()) << r.error().str();
