@@ -188,7 +188,13 @@ private:
     ExecutorOptions options = options_.executor;
     options.recompile = {};
     options.observer = {};
-    TESSERA_ASSIGN(auto executor, Executor::create({executable}, std::move(options)));
+    auto plain = executable;
+    if (!executable->states.empty()) { // their values are inputs, and new ones outputs
+      auto without = std::make_shared<Executable>(*executable);
+      without->states.clear();
+      plain = std::move(without);
+    }
+    TESSERA_ASSIGN(auto executor, Executor::create({std::move(plain)}, std::move(options)));
     return executor->run(inputs_);
   }
   // The outputs of the model; taps follow them.
