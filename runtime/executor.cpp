@@ -367,7 +367,9 @@ private:
     if (failure_ && says_why(failure_->code)) {
       Diagnostic why(error.code, failure_->location, failure_->message);
       why.notes = failure_->notes;
-      return std::move(why).note("no variant takes these inputs: " + error.message);
+      why.note("no variant takes these inputs: " + error.message);
+      why.notes.insert(why.notes.end(), error.notes.begin(), error.notes.end());
+      return why;
     }
     if (failure_)
       error.note("compiling a variant for these sizes failed: " + failure_->str());

@@ -69,7 +69,7 @@ struct Body {
 
 } // namespace
 
-bool GraphBuilder::is_control(const FxNode& node) { return form_of(control_name(node)).has_value(); }
+bool is_control(const FxNode& node) { return form_of(control_name(node)).has_value(); }
 
 Result<std::vector<ValueId>> GraphBuilder::run_region(const FxGraph& region, const std::vector<Item>& inputs,
                                                       ImportedModel& into, const Location& where) {

@@ -60,7 +60,8 @@ void GraphBuilder::describe() {
   out_.info.nodes = static_cast<int>(program_.graph.nodes.size());
 }
 
-Status GraphBuilder::build() {
+Status GraphBuilder::build(std::set<std::string, std::less<>> states) {
+  kept_ = std::move(states);
   describe();
   TESSERA_TRY(add_inputs());
   TESSERA_TRY(add_nodes(nullptr));

@@ -15,13 +15,14 @@ namespace tessera::fx {
 // A weight by the name that the signature gives it, with the sizes that the program states.
 using WeightLookup = std::function<Result<StoredWeight>(const std::string& name, const TensorMeta& meta)>;
 
+[[nodiscard]] bool is_control(const FxNode& node); // it runs graphs
+
 class GraphBuilder {
 public:
   GraphBuilder(const Program& program, const ImportOptions& options, WeightLookup weights, std::string file,
                bool strided, ImportedModel& out);
-  // Of weights by their names in the signature: they are states of the model. Before build().
-  void keep(std::set<std::string, std::less<>> states) { kept_ = std::move(states); }
-  [[nodiscard]] Status build();
+  // states: weights by their names in the signature, which the model keeps from call to call.
+  [[nodiscard]] Status build(std::set<std::string, std::less<>> states);
   // Weights that the program wrote to in place, as far as it was built, by their names in the signature.
   [[nodiscard]] std::set<std::string, std::less<>> written_weights() const;
   // The same, but a node that fails is noted, and its results are inputs.
@@ -48,7 +49,6 @@ private:
   Status refresh_arguments(const FxNode& node);
   void note_views(const FxNode& node); // results that share memory with the node's `self`
   // -- graphs within the program (control.cpp)
-  [[nodiscard]] static bool is_control(const FxNode& node);
   Status add_control(const FxNode& node, const Location& where);
   // The values of `region`'s results for these inputs, as nodes of `into`, which is this builder's graph or a body.
   Result<std::vector<ValueId>> run_region(const FxGraph& region, const std::vector<Item>& inputs, ImportedModel& into,

@@ -28,8 +28,7 @@ Result<ImportedModel> build(const Program& program, const ImportOptions& options
   for (;;) {
     ImportedModel out;
     GraphBuilder builder(program, options, weights(out.info), file, strided, out);
-    builder.keep(states);
-    auto status = builder.build();
+    auto status = builder.build(states);
     const size_t known = states.size();
     states.merge(builder.written_weights());
     if (states.size() > known) continue;

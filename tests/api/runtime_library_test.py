@@ -7,7 +7,7 @@ other files.
 import ctypes as c
 import glob, json, os, random, re, subprocess, sys, tempfile, time
 
-MOST_BYTES = 8_000_000  # of the stripped library
+MOST_BYTES = 8 << 20  # of the stripped library
 DIMS = {"default": 3}   # a size for each symbol of an input
 
 

@@ -202,7 +202,7 @@ class DecidedByCalls(unittest.TestCase):
         numpy.save(FOLDER / "axes.npy", numpy.array([2, 0], I64))
         numpy.save(FOLDER / "x.npy", x(2, 3, 4))
         (FOLDER / "out").mkdir(exist_ok=True)
-        for arguments in (["run", path], ["compile", path, "-o", str(FOLDER / "axes.tsr")], ["bench", path, "--runs", "1", "--no-cold"]):
+        for arguments in (["run", path], ["compile", path, "-o", str(FOLDER / "axes.tsr")], ["bench", path, "--seconds", "0", "--no-cold"]):
             done = self.command(*arguments, *(["--device", "cpu"]))
             self.assertEqual(done.returncode, 0, done.stderr)
         files = ["--input", f"axes={FOLDER}/axes.npy", "--input", f"x={FOLDER}/x.npy", "--output-dir", str(FOLDER / "out")]
