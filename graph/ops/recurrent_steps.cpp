@@ -163,7 +163,7 @@ std::vector<ValueId> layer_of(B& b, Cell cell, const Operands& operands) {
   auto initial = [&](ValueId v, int64_t d) {
     return v.valid() ? of_direction(v, d, batch_first ? 1 : 0) : expand(b, b.scalar(type, 0), {batch, hidden});
   };
-  const bool turns = operands.rows_meet && operands.lengths.valid();
+  const bool reverses_rows = operands.rows_meet && operands.lengths.valid();
   auto turned = [&](ValueId v) { // [steps, batch, ...]
     return b.op("ReverseSequence", {v, operands.lengths}, {{"batch_axis", int64_t{1}}, {"time_axis", int64_t{0}}});
   };
@@ -179,7 +179,7 @@ std::vector<ValueId> layer_of(B& b, Cell cell, const Operands& operands) {
                 {},
                 operands.peepholes.valid() ? of_direction(operands.peepholes, d, 0) : ValueId{},
                 operands.lengths,
-                reverse && !turns,
+                reverse && !reverses_rows,
                 operands.rows_meet,
                 functions->data() + d * activations_of(cell)};
     ValueId& products = layer.products.of_input;
@@ -193,10 +193,10 @@ std::vector<ValueId> layer_of(B& b, Cell cell, const Operands& operands) {
       }
       products = add(b, products, add(b, of_input, of_state));
     }
-    if (reverse && turns) products = turned(products);
+    if (reverse && reverses_rows) products = turned(products);
     std::vector<ValueId> results = b.ok() ? scan_of(b, layer) : none;
     if (!b.ok()) return none;
-    if (reverse && turns) results[0] = turned(results[0]);
+    if (reverse && reverses_rows) results[0] = turned(results[0]);
     outputs.push_back(unsqueeze(b, results[0], {1}));
     last_h.push_back(unsqueeze(b, results[1], {batch_first ? 1 : 0}));
     if (cell == Cell::Lstm) last_c.push_back(unsqueeze(b, results[2], {batch_first ? 1 : 0}));

@@ -145,7 +145,7 @@ struct Lane {
 // A model that was opened; the Python type is in session.cpp.
 struct Model {
   std::vector<Io> inputs, outputs;
-  std::vector<Io> states; // where there are any, calls take turns on the first lane, which has their values
+  std::vector<Io> states; // where there are any, calls run one after another on the first lane, which has their values
   std::mutex turn;
   std::atomic<std::thread::id> in_turn; // the thread whose turn it is
   std::vector<size_t> first_size;       // of each input, in Lane::sizes

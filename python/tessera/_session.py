@@ -38,7 +38,7 @@ def _infos(described: tuple[_native.Described, ...]) -> tuple[TensorInfo, ...]:
 class Model:
     """A compiled model: a function from arrays to arrays. tessera.load() makes one.
 
-    Several threads may call it at the same time (with states they take turns); other Python threads run while it computes. A call with sizes that no
+    Several threads may call it at the same time (with states they run one after another); other Python threads run while it computes. A call with sizes that no
     call had before plans memory once; it does not compile again unless the model's code assumed otherwise.
     """
 
@@ -115,7 +115,7 @@ class Model:
     def states(self) -> tuple[TensorInfo, ...]:
         """What calls change and later ones read, as the module's buffers are: no inputs or outputs. Empty for most models.
 
-        They are the loaded model's: calls of several threads take turns on them, and a model that is loaded again has values of its
+        They are the loaded model's: calls of several threads run one after another, and a model that is loaded again has values of its
         own, which begin as the file's. On a GPU they stay in its memory. A call that raises leaves them as they were, as warmup()
         does; one on a GPU's stream changes them whatever the GPU finds later.
         """

@@ -1,4 +1,4 @@
-"""What only a call decides: ranks of inputs without a shape, branches of different ranks, heads that share a key. Beside ONNX Runtime."""
+"""What only a call decides: ranks of inputs without a shape, branches of different ranks, heads that share a key. Compared with ONNX Runtime."""
 
 from __future__ import annotations
 

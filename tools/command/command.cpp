@@ -373,15 +373,15 @@ Result<std::unique_ptr<Session>> open_for_inputs(const std::string& model, Sessi
   const bool waits =
       opened.ok() ? (*opened)->variants().front()->fits_no_call : opened.error().code == ErrorCode::MissingValues;
   if (!waits) return opened;
-  SessionOptions told = session;
-  told.import.of_call = true;
+  SessionOptions guessing = session;
+  guessing.import.of_call = true;
   if (opened.ok()) {
     TESSERA_ASSIGN(const Tensors tensors, read_inputs(**opened, arguments));
-    add_hints(**opened, tensors, told.import.dim_hints);
+    add_hints(**opened, tensors, guessing.import.dim_hints);
   }
-  auto again = Session::open(model, told);
+  auto again = Session::open(model, guessing);
   if (!again.ok()) return opened;
-  session = std::move(told);
+  session = std::move(guessing);
   return again;
 }
 
