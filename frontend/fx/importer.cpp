@@ -1,6 +1,7 @@
 #include "frontend/fx/importer.h"
 #include "frontend/fx/graph_builder.h"
 #include "frontend/fx/inline.h"
+#include "frontend/fx/symbols.h"
 #include "graph/support/file.h"
 
 namespace tessera::fx {
@@ -106,7 +107,13 @@ Result<ImportedModel> import_bytes(Storage file, const ImportOptions& options, c
 
 Result<ImportedModel> import_program(const ProgramSource& source, const ImportOptions& options) {
   TESSERA_ASSIGN(Program program, read_program(source.json, source.name));
-  return build(program, options, source.name, source.strided, [&](ModelInfo&) { return weights_of(source); });
+  // A process captures a program at a call: its sizes are those of that call, unless another one led to this import.
+  ImportOptions seen = options;
+  for (const auto& [name, meta] : program.graph.tensors)
+    for (const Size& size : meta.sizes)
+      if (auto symbol = size.hint ? plain_symbol(size.expression) : std::nullopt)
+        seen.dim_hints.try_emplace(*std::move(symbol), *size.hint);
+  return build(program, seen, source.name, source.strided, [&](ModelInfo&) { return weights_of(source); });
 }
 
 Result<std::vector<Refusal>> survey(const ProgramSource& source) {

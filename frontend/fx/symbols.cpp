@@ -35,17 +35,13 @@ Result<SymExpr> SymbolTable::symbol(const std::string& name) {
   return named_.emplace(name, s).first->second;
 }
 
-namespace {
-constexpr std::string_view kSymbol = "Symbol('";
-
-// The name in "Symbol('s77', positive=True, integer=True)"; nothing when the text is anything else.
 std::optional<std::string> plain_symbol(std::string_view text) {
+  constexpr std::string_view kSymbol = "Symbol('";
   if (!text.starts_with(kSymbol)) return {};
   size_t end = text.find('\'', kSymbol.size());
   if (end == std::string_view::npos || text.find('(', end) != std::string_view::npos) return {};
   return std::string(text.substr(kSymbol.size(), end - kSymbol.size()));
 }
-} // namespace
 
 bool SymbolTable::is_new_symbol(const Size& size) const {
   auto name = plain_symbol(size.expression);

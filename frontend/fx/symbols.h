@@ -6,6 +6,9 @@
 
 namespace tessera::fx {
 
+// The name in "Symbol('s77', positive=True, integer=True)"; nothing when the text is anything else.
+[[nodiscard]] std::optional<std::string> plain_symbol(std::string_view text);
+
 class SymbolTable {
 public:
   // `file`: for errors. Sizes that the options give for symbols become constants, hints are set.
