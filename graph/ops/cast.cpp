@@ -66,7 +66,36 @@ ScalarId wrapped(ScalarDag& d, ScalarId x, DType to) {
   return d.op(ScalarOp::Select, d.op(ScalarOp::Ge, x, d.constant_f(from, limit)), upper, y);
 }
 
-Result<Tensor> convert(const Tensor& x, DType to, bool wraps = false) {
+// The same of operators on NVIDIA GPUs: saturated to 32 or 64 bits, signed ones for results that are signed or U8, of which
+// the low bits are kept. NaN is 0, or the sign bit alone of 64 bits, and of 32 bits where x is f64.
+DType saturated_through(DType to) {
+  if (to == DType::U8) return DType::I64;
+  if (info(to).bits == 64) return to;
+  return info(to).kind == DTypeKind::Signed ? DType::I32 : DType::U32;
+}
+int64_t nan_on_gpu(DType from, DType through) {
+  if (info(through).bits == 64) return std::numeric_limits<int64_t>::min();
+  if (from != DType::F64) return 0;
+  return through == DType::I32 ? std::numeric_limits<int32_t>::min() : int64_t{1} << 31;
+}
+int64_t to_integer_on_gpu(double x, DType from, DType to) {
+  const DType through = saturated_through(to);
+  return std::isnan(x) ? nan_on_gpu(from, through) : to_integer(x, through);
+}
+ScalarId on_gpu(ScalarDag& d, ScalarId x, DType to) {
+  const DType from = d[x].dtype, through = saturated_through(to);
+  ScalarId y = d.cast(x, through);
+  if (const int64_t nan = nan_on_gpu(from, through); nan != 0)
+    y = d.op(ScalarOp::Select, d.op(ScalarOp::Ne, x, x), d.constant_i(through, nan), y);
+  return d.cast(y, to);
+}
+
+enum class Outside : uint8_t { Saturates, Wraps, AsOnGpu }; // as the attribute `wraps` of cast counts
+Outside outside_of(const Node& n) {
+  return static_cast<Outside>(std::clamp<int64_t>(n.attributes.i("wraps", 0), 0, 2));
+}
+
+Result<Tensor> convert(const Tensor& x, DType to, Outside outside = Outside::Saturates) {
   TESSERA_ASSIGN(Tensor y, Tensor::create(to, x.dims()));
   DTypeKind from = info(x.dtype()).kind;
   for (int64_t i = 0; i < x.count(); ++i) {
@@ -77,7 +106,9 @@ Result<Tensor> convert(const Tensor& x, DType to, bool wraps = false) {
       else if (is_float(to))
         y.set_f64(i, v);
       else
-        y.set_i64(i, wraps ? to_integer_wrapped(v, to) : to_integer(v, to));
+        y.set_i64(i, outside == Outside::Wraps     ? to_integer_wrapped(v, to)
+                     : outside == Outside::AsOnGpu ? to_integer_on_gpu(v, x.dtype(), to)
+                                                   : to_integer(v, to));
     } else {
       int64_t v = x.get_i64(i);
       if (to == DType::Bool)
@@ -118,19 +149,21 @@ OpDef cast_record() {
   def.aten = {"_to_copy"};
   def.operands = {{"x", TypeSet::NumericOrBool}};
   // rounds: the model requests it, so a kernel rounds x and the result to their dtypes. Other casts are between the dtypes
-  // that values have in memory and those that kernels compute in. wraps: floats beyond an integer type keep the low bits.
+  // that values have in memory and those that kernels compute in. wraps: floats beyond an integer type become what
+  // PyTorch's operators make of them, on x86 if it is 1, on NVIDIA GPUs if it is 2.
   def.attributes = {{"to", AttrKind::Type, true}, {"rounds", AttrKind::Int}, {"wraps", AttrKind::Int}};
   def.infer = infer_cast;
   def.meaning = Pointwise{[](ScalarDag& d, std::span<const ScalarId> a, const Node& n, const Graph&) {
     DType to = std::get<DType>(*n.attributes.find("to"));
-    if (n.attributes.i("wraps", 0) != 0 && is_float(d[a[0]].dtype) && is_integer(to))
-      return Result<ScalarId>(wrapped(d, a[0], to));
+    const Outside outside = outside_of(n);
+    if (outside != Outside::Saturates && is_float(d[a[0]].dtype) && is_integer(to))
+      return Result<ScalarId>(outside == Outside::Wraps ? wrapped(d, a[0], to) : on_gpu(d, a[0], to));
     // Eight bits and less round visibly wherever the value goes next.
     if (is_float(to) && info(to).bits <= 8) return Result<ScalarId>(d.cast(d.cast(a[0], to), DType::F32));
     return Result<ScalarId>(d.cast(a[0], compute_dtype(to)));
   }};
   def.reference = [](ReferenceContext& c) -> Status {
-    TESSERA_ASSIGN(Tensor y, convert(c.operands[0], c.result_types[0].dtype, c.node.attributes.i("wraps", 0) != 0));
+    TESSERA_ASSIGN(Tensor y, convert(c.operands[0], c.result_types[0].dtype, outside_of(c.node)));
     c.results = {y};
     return {};
   };
@@ -153,7 +186,7 @@ OpDef cast_record() {
         const Tensor beyond = floats(
             from, {16},
             {NAN, INFINITY, -INFINITY, -2.2, -1, 300, 40000, -40000, 70000, 3e9, -3e9, 5e9, 1e19, 1.5e19, 1e20, -1e20});
-        out.push_back(sample({beyond}, {{"to", to}, {"wraps", int64_t{1}}}));
+        for (int64_t wraps : {1, 2}) out.push_back(sample({beyond}, {{"to", to}, {"wraps", wraps}}));
       }
     for (DType small : {DType::F8E4M3FN, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ}) {
       out.push_back(sample({floats(small, {4}, {-2.2, 300, -100, 0.5})}, {{"to", DType::I8}, {"wraps", int64_t{1}}}));

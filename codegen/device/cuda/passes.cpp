@@ -63,6 +63,18 @@ Result<bool> leave_unchecked(Graph& graph, const CudaLibraries&) {
   return true;
 }
 
+// A float that its integer type does not hold becomes what PyTorch's kernels for GPUs make of it.
+Result<bool> convert_as_here(Graph& graph, const CudaLibraries&) {
+  bool any = false;
+  for (NodeId id : graph.order()) {
+    Node& node = graph.node(id);
+    if (node.op->name != "cast" || node.attributes.i("wraps", 0) != 1) continue;
+    node.attributes.set("wraps", int64_t{2});
+    any = true;
+  }
+  return any;
+}
+
 // Each thread of the largest block has two pairs of elements at a time, the bytes of one access each.
 Result<bool> sort(Compilation& c) {
   const Target& device = c.backend().device();
@@ -76,6 +88,8 @@ const std::vector<CudaRewriting>& cuda_rewritings() {
   static const std::vector<CudaRewriting> table = {
       {"narrow-products", "products of widened f16 and bf16 operands read them as they are", narrow_products},
       {"leave-unchecked", "divisions by zero are no error, as in PyTorch's kernels for GPUs", leave_unchecked},
+      {"convert-as-here", "floats beyond an integer type become what PyTorch's kernels for GPUs make of them",
+       convert_as_here},
       {"round-to-tf32", "marks f32 convolutions and products whose operands may be rounded to TF32", round_to_tf32},
       {"points-to-products", "channels-last convolutions of single points become products", points_to_products},
       {"even-pads", "pads the input where a library's convolution pads as much before as behind", even_pads},
