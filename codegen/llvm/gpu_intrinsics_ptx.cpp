@@ -70,12 +70,18 @@ public:
     return assembly(b_, "fma.rn.sat.f32 $0, $1, $2, $3;", "=f,f,f,f", b_.getFloatTy(), {a, b, c}, false);
   }
   Value* to_integer(Value* x, unsigned bits, bool is_signed) override {
-    bool f32 = x->getType()->isFloatTy(), wide = bits == 64;
-    ID::ID id = f32 ? (wide ? (is_signed ? ID::nvvm_f2ll_rz : ID::nvvm_f2ull_rz)
-                            : (is_signed ? ID::nvvm_f2i_rz : ID::nvvm_f2ui_rz))
-                    : (wide ? (is_signed ? ID::nvvm_d2ll_rz : ID::nvvm_d2ull_rz)
-                            : (is_signed ? ID::nvvm_d2i_rz : ID::nvvm_d2ui_rz));
-    return b_.CreateIntrinsic(id, {}, {x});
+    // Assembly, because LLVM takes its intrinsics for fptosi and fptoui, which have no value beyond the type: of an
+    // integer that was converted to a float and back only the low bits were left.
+    const std::string type = (is_signed ? ".s" : ".u") + std::to_string(bits);
+    const std::string from = x->getType()->isFloatTy() ? ".f32" : ".f64";
+    auto* to = b_.getIntNTy(bits);
+    return assembly(b_, "cvt.rzi" + type + from + " $0, $1;",
+                    "=" + register_class(to) + "," + register_class(x->getType()), to, {x}, false);
+  }
+  // Of abs.s16 ptxas takes the sign for clear, of the least number too; LLVM makes abs.s16 of whatever is equal to it.
+  Value* abs_i16(Value* x) override {
+    auto* wide = b_.getInt32Ty();
+    return b_.CreateTrunc(assembly(b_, "abs.s32 $0, $1;", "=r,r", wide, {b_.CreateSExt(x, wide)}, false), x->getType());
   }
   Value* to_bf16(Value* x) override {
     return b_.CreateBitCast(b_.CreateIntrinsic(ID::nvvm_f2bf16_rn, {}, {x}), b_.getInt16Ty());

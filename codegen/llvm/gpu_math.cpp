@@ -51,6 +51,7 @@ Result<llvm::Value*> Math::arith(ScalarOp op, DType result, DType argument, std:
     if (op == ScalarOp::Rsqrt) return gpu_->rsqrt(a[0]);
     if (op == ScalarOp::Reciprocal) return gpu_->rcp(a[0]);
   }
+  if (op == ScalarOp::Abs && argument == DType::I16) return gpu_->abs_i16(a[0]);
   return Arithmetic::arith(op, result, argument, a);
 }
 
@@ -91,7 +92,8 @@ llvm::Value* Math::to_integer(Value* x, DType from, DType to) {
 }
 
 llvm::Value* Math::min_max(bool max, DType dtype, Value* a, Value* b) {
-  if (dtype == DType::F32) return b_.CreateBinaryIntrinsic(max ? ID::maximum : ID::minimum, a, b);
+  if (dtype == DType::F32 || dtype == DType::F64)
+    return b_.CreateBinaryIntrinsic(max ? ID::maximum : ID::minimum, a, b);
   return Arithmetic::min_max(max, dtype, a, b);
 }
 
