@@ -34,6 +34,8 @@ _KEPT = (
     # A number that the dtype does not hold is an error, and of their parts another number.
     "aten.masked_fill.Scalar", "aten.masked_fill_.Scalar", "aten.masked_fill.Tensor", "aten.masked_fill_.Tensor",
     "aten.addcmul.default", "aten.addcmul_.default",
+    # Its parts make -0 of -0.
+    "aten.frac.default", "aten.frac_.default",
 )  # fmt: skip
 _KEPT_IN_INFERENCE = ("aten.silu.default", "aten.hardswish.default", "aten.hardsigmoid.default", "aten._fused_rms_norm.default")
 
