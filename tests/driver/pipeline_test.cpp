@@ -146,6 +146,61 @@ TEST(Pipeline, WithoutAnyOnePassCodeForAGpuIsMade) {
   }
 }
 
+// A patch has its values in the order of the weight's row, whatever the sides of the kernel.
+TEST(Pipeline, PatchesOfFewChannelsBecomeProducts) {
+  TemporaryFolder folder;
+  for (const Ints& kernel : {Ints{2, 4}, Ints{4, 2}, Ints{3, 3}}) {
+    SCOPED_TRACE(std::to_string(kernel[0]) + "x" + std::to_string(kernel[1]));
+    Graph g("patches");
+    const SymExpr n = g.env().create_symbol("n", {1, 64});
+    const ValueId x = g.add_input("x", {DType::F16, {n, 3, 12, 24}});
+    const ValueId w = g.add_constant(random(DType::F16, {16, 3, kernel[0], kernel[1]}, 5), "w");
+    const Attributes window{{"strides", kernel},
+                            {"pads_begin", Ints{0, 0}},
+                            {"pads_end", Ints{0, 0}},
+                            {"dilations", Ints{1, 1}},
+                            {"groups", int64_t{1}}};
+    g.add_output("y", g.apply("conv", {x, w}, window).value());
+    const Inputs inputs{{"x", random(DType::F16, {2, 3, 12, 24}, 3)}};
+    const auto want = evaluate_graph(g, inputs);
+    ASSERT_TRUE(want.ok()) << want.error().str();
+    const Compiled compiled = compile_it(std::move(g), for_device("cuda", folder));
+    const bool fills = 3 * kernel[0] * kernel[1] * 2 % 16 == 0; // rows that the library reads at full width
+    bool convolves = false;
+    for (NodeId id : compiled.graph->order()) {
+      const auto* s = compiled.graph->node(id).op->structured();
+      convolves = convolves || (s && s->kind == Structured::Conv);
+    }
+    EXPECT_EQ(convolves, !fills);
+    const auto got = evaluate_graph(*compiled.graph, inputs);
+    ASSERT_TRUE(got.ok()) << got.error().str();
+    const auto same = compare((*got)[0], (*want)[0], 2e-2, 2e-2);
+    EXPECT_TRUE(same.same) << same.message;
+  }
+}
+
+// Beyond an integer type a float becomes what PyTorch makes of it on the device at hand.
+TEST(Pipeline, FloatsBeyondIntegersFollowTheDevice) {
+  TemporaryFolder folder;
+  for (const bool gpu : {false, true}) {
+    Graph g("beyond");
+    const ValueId x = g.add_input("x", {DType::F32, {SymExpr(4)}});
+    const auto as = [&](DType to) { return g.apply("cast", {x}, {{"to", to}, {"wraps", int64_t{1}}}).value(); };
+    g.add_output("narrow", as(DType::I8));
+    g.add_output("unsigned", as(DType::U16));
+    const Compiled compiled = compile_it(std::move(g), for_device(gpu ? "cuda" : "cpu", folder));
+    const std::vector<float> numbers = {-1, 300, 3e9F, std::numeric_limits<float>::quiet_NaN()};
+    const Inputs inputs{{"x", Tensor::of<float>(DType::F32, {4}, numbers)}};
+    const auto got = evaluate_graph(*compiled.graph, inputs);
+    ASSERT_TRUE(got.ok()) << got.error().str();
+    std::vector<int64_t> values;
+    for (const Tensor& t : *got)
+      for (int64_t i = 0; i < 4; ++i) values.push_back(t.get_i64(i));
+    EXPECT_EQ(values, gpu ? (std::vector<int64_t>{-1, 44, -1, 0, 0, 300, 24064, 0})
+                          : (std::vector<int64_t>{-1, 44, 0, 0, 65535, 300, 0, 0}));
+  }
+}
+
 // What `tessera opt` prints.
 TEST(Pipeline, MakesThePlanOfACompile) {
   TemporaryFolder folder;

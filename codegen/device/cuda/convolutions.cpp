@@ -28,6 +28,54 @@ bool convolves_single_points(const Graph& graph, const Node& node) {
          node.attributes.i("groups", 1) == 1 && all("strides", 1) && all("pads_begin", 0) && all("pads_end", 0);
 }
 
+// Whether the convolution cuts its input into patches that neither meet nor leave anything over, of channels that do not
+// fill an access of 16 bytes: the library's kernels for these reach a small part of a product's speed.
+bool cuts_thin_patches(const Graph& graph, const Node& node) {
+  constexpr int64_t kAccessBytes = 16;
+  const SymShape &x = graph.type(node.operands[0]).shape, &w = graph.type(node.operands[1]).shape;
+  auto all = [&](const char* attribute, int64_t value) {
+    const Ints values = node.attributes.ints(attribute);
+    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
+  };
+  if (!is_channels_last(node) || is_transposed(node) || node.attributes.i("groups", 1) != 1 || !all("pads_begin", 0) ||
+      !all("pads_end", 0) || !all("dilations", 1) || !w[1].as_const())
+    return false;
+  const Ints strides = node.attributes.ints("strides");
+  int64_t patch = *w[1].as_const();
+  const int64_t element = byte_size(graph.type(node.operands[0]).dtype, 1);
+  if (patch * element >= kAccessBytes || strides.size() + 2 != w.size()) return false;
+  for (size_t d = 0; d < strides.size(); ++d) {
+    if (!w[d + 2].is_const(strides[d]) || !graph.env().simplify(mod(x[d + 1], SymExpr(strides[d]))).is_const(0))
+      return false;
+    patch *= strides[d];
+  }
+  return patch * element % kAccessBytes == 0;
+}
+
+// [N, pixels..., C] as [N, patches..., what a patch has in the order of a weight's row].
+Result<ValueId> patches(Graph& graph, const Node& node) {
+  const SymShape x = graph.type(node.operands[0]).shape;
+  const Ints kernel = node.attributes.ints("strides");
+  const auto spatial = static_cast<int64_t>(kernel.size());
+  SymShape cut = {x[0]}, rows = {x[0]};
+  Ints perm = {0}, within = {2 * spatial + 1};
+  SymExpr row = x.back();
+  for (int64_t d = 0; d < spatial; ++d) {
+    const SymExpr k(kernel[static_cast<size_t>(d)]), count = floordiv(x[static_cast<size_t>(d) + 1], k);
+    cut.insert(cut.end(), {count, k});
+    rows.push_back(count);
+    row *= k;
+    perm.push_back(2 * d + 1);
+    within.push_back(2 * d + 2);
+  }
+  cut.push_back(x.back());
+  rows.push_back(row);
+  perm.insert(perm.end(), within.begin(), within.end());
+  TESSERA_ASSIGN(ValueId parts, graph.apply("reshape", {node.operands[0]}, {{"shape", cut}}, node.location));
+  TESSERA_ASSIGN(ValueId ordered, graph.apply("transpose", {parts}, {{"perm", perm}}, node.location));
+  return graph.apply("reshape", {ordered}, {{"shape", rows}}, node.location);
+}
+
 Result<Tensor> transposed(const Tensor& from, const Ints& perm) {
   const auto& dims = from.dims();
   Dims to_dims, strides(dims.size(), 1), walk;
@@ -134,20 +182,26 @@ Result<bool> round_to_tf32(Graph& graph, const CudaLibraries& libraries) {
   return changed;
 }
 
-// [N, pixels..., C] times the transpose of [O, C]: both views of the weight become strides.
+// [N, pixels..., C] times the transpose of [O, C], or [N, patches..., C kernel] times that of [O, C kernel]: both views of
+// the weight become strides.
 Result<bool> points_to_products(Graph& graph, const CudaLibraries& libraries) {
   if (!libraries.cublaslt) return false;
   bool changed = false;
   for (NodeId id : nodes_of(graph, Structured::Conv)) {
     const Node node = graph.node(id);
     const DType dtype = graph.type(node.operands[0]).dtype;
-    if (!convolves_single_points(graph, node) || !cudnn_computes_in(dtype)) continue;
+    const bool of_points = convolves_single_points(graph, node);
+    if (!cudnn_computes_in(dtype) || !(of_points || cuts_thin_patches(graph, node))) continue;
+    ValueId rows = node.operands[0];
+    if (!of_points) {
+      TESSERA_ASSIGN(rows, patches(graph, node));
+    }
     const SymShape w = graph.type(node.operands[1]).shape;
-    TESSERA_ASSIGN(ValueId matrix,
-                   graph.apply("reshape", {node.operands[1]}, {{"shape", SymShape{w[0], w[1]}}}, node.location));
+    const SymShape flat = {w[0], graph.type(rows).shape.back()};
+    TESSERA_ASSIGN(ValueId matrix, graph.apply("reshape", {node.operands[1]}, {{"shape", flat}}, node.location));
     TESSERA_ASSIGN(ValueId weight, graph.apply("transpose", {matrix}, {{"perm", Ints{1, 0}}}, node.location));
-    TESSERA_ASSIGN(ValueId y, graph.apply("matmul", {node.operands[0], weight},
-                                          tf32_attribute(node.attributes.i("tf32", 0) != 0), node.location));
+    TESSERA_ASSIGN(ValueId y, graph.apply("matmul", {rows, weight}, tf32_attribute(node.attributes.i("tf32", 0) != 0),
+                                          node.location));
     graph.value(y).name = graph.value(node.results[0]).name;
     graph.value(node.results[0]).name.clear();
     graph.replace_all_uses(node.results[0], y);

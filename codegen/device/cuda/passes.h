@@ -30,7 +30,7 @@ struct CudaRewriting {
 // Marks f32 convolutions and products whose operands may be rounded.
 [[nodiscard]] Result<bool> round_to_tf32(Graph& graph, const CudaLibraries& libraries);
 // A channels-last convolution with kernel 1, stride 1 and no pads becomes a product of pixels and weights, for
-// cuBLASLt.
+// cuBLASLt; so does one whose kernel is its stride, of few channels, with a copy of the pixels in the order of patches.
 [[nodiscard]] Result<bool> points_to_products(Graph& graph, const CudaLibraries& libraries);
 // The input of a convolution with different pads before and behind, which cuDNN does not support, is padded explicitly.
 [[nodiscard]] Result<bool> even_pads(Graph& graph, const CudaLibraries& libraries);
