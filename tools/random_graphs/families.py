@@ -198,6 +198,8 @@ def pooling(d: Draw) -> tuple[str, Callable[..., Any], list[torch.Tensor]]:
     kind = d.one(tuple(kinds))
     if min(sizes) * factor < 1 and kind in ("nearest", "linear"):
         kind = "sized"
+    if kind == "avg" and d.device != "cpu":
+        x = x.contiguous()  # eager's gradient of memory with the channels last is wrong
     before, pre = d.pointwise()
     return f"{kind} {spatial}d kernel {kernel} factor {factor} of {tuple(x.shape)} after {before}", lambda x: kinds[kind](pre(x)), [x]
 
@@ -266,13 +268,14 @@ def casts(d: Draw) -> tuple[str, Callable[..., Any], list[torch.Tensor]]:
     floats: tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], ...] = (
         lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, torch.maximum, torch.minimum, lambda x, y: -x, lambda x, y: x.abs(), lambda x, y: x.relu(),
         lambda x, y: x.sign(), lambda x, y: x.floor(), lambda x, y: x.trunc(), lambda x, y: x.round(), lambda x, y: x >= y, lambda x, y: x == y,
-        lambda x, y: torch.where(x > y, x, y), lambda x, y: x.clamp(-2, 100), lambda x, y: x * 0.1, lambda x, y: x + 3, lambda x, y: x.isnan(), lambda x, y: x / 3,
+        lambda x, y: torch.where(x > y, x, y), lambda x, y: x.clamp(-2, 100), lambda x, y: x * 0.1, lambda x, y: x + 3, lambda x, y: x.isnan(), lambda x, y: x / third,
     )  # fmt: skip
     integers: tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], ...] = (
         lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, torch.maximum, torch.minimum, lambda x, y: x.abs(), lambda x, y: x & y, lambda x, y: x ^ y,
         lambda x, y: x // 7, lambda x, y: x % 5, lambda x, y: x.clamp(-3, 1000), lambda x, y: x < y, lambda x, y: x >> 2, lambda x, y: x.sign(),
         lambda x, y: torch.div(x, 3, rounding_mode="trunc"), lambda x, y: x // -16, lambda x, y: torch.where(x > y, x, y), lambda x, y: x + 1,
     )  # fmt: skip
+    third = 3 if d.device == "cpu" else 4  # eager on a GPU multiplies by the rounded inverse
     flags: tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], ...] = (torch.logical_and, torch.logical_xor, lambda x, y: ~x, lambda x, y: torch.where(x, 3, 5))
 
     def f(*given: torch.Tensor) -> list[torch.Tensor]:
