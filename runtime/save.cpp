@@ -1,4 +1,5 @@
 #include "graph/support/json_text.h"
+#include "graph/sym/input_rank.h"
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
 #include "runtime/file_parts.h"
@@ -108,6 +109,8 @@ private:
     for (const auto& in : e_.inputs)
       for (const auto& d : e_.buffers[static_cast<size_t>(in.buffer)].shape)
         for (const auto& s : d.symbols()) bound.insert(s.symbol_id());
+    for (const auto& in : e_.inputs)
+      if (const auto rank = e_.env->find(rank_symbol(in.name))) bound.insert(rank->symbol_id());
     for (const auto& step : e_.steps)
       for (const auto& d : defines_of(step)) bound.insert(d.symbol.symbol_id());
     return bound;
@@ -125,9 +128,11 @@ private:
   }
   Json bindings(const std::vector<Binding>& v) {
     Json j = Json::array();
-    for (const auto& b : v)
+    for (const auto& b : v) {
+      if (const auto rank = e_.env->find(rank_symbol(b.name))) names_.add(*rank); // that calls decide it
       j.push_back(
           Json::object({{"name", b.name}, {"buffer", b.buffer}, {"indexed", list(b.indexed)}, {"list", b.list}}));
+    }
     return j;
   }
   // A launch: its buffers, and what it gives for the parameters of its kernel's contract.
