@@ -1,5 +1,6 @@
 #include "codegen/llvm/arith.h"
 #include "graph/support/check.h"
+#include <cmath>
 #include <llvm/IR/Intrinsics.h>
 
 namespace tessera::irgen {
@@ -123,12 +124,27 @@ llvm::Value* Arithmetic::cast(Value* v, DType from, DType to) {
       v = b_.CreateFPTrunc(v, target);
     return v;
   }
-  if (is_float(from)) { // truncate, saturate, NaN -> 0
-    ID id = info(to).kind == DTypeKind::Signed ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
-    return b_.CreateIntrinsic(id, {target, v->getType()}, {v});
-  }
+  if (is_float(from)) return saturated(v, to);
   if (is_float(to)) return from_signed ? b_.CreateSIToFP(v, target) : b_.CreateUIToFP(v, target);
   return from_signed ? b_.CreateSExtOrTrunc(v, target) : b_.CreateZExtOrTrunc(v, target);
+}
+
+// Truncated, saturated, NaN as 0. Of LLVM's intrinsics for this x86 gets code for one element after another.
+llvm::Value* Arithmetic::saturated(Value* v, DType to) {
+  const auto bits = static_cast<unsigned>(info(to).bits);
+  const bool is_signed = info(to).kind == DTypeKind::Signed;
+  auto* least = constant_like(v, is_signed ? -std::ldexp(1.0, static_cast<int>(bits) - 1) : 0);
+  auto* end = constant_like(v, std::ldexp(1.0, static_cast<int>(is_signed ? bits - 1 : bits)));
+  auto* above = b_.CreateFCmpOGE(v, end);
+  auto* within = b_.CreateAnd(b_.CreateFCmpOGE(v, least), b_.CreateFCmpOLT(v, end));
+  auto* held = b_.CreateSelect(within, v, constant_like(v, 0));
+  auto* through = like(b_.getIntNTy(std::max(bits, 32U)), v);
+  Value* r = is_signed || bits < 32 ? b_.CreateFPToSI(held, through) : b_.CreateFPToUI(held, through);
+  r = b_.CreateTrunc(r, like(element_type(to), v));
+  auto limit = [&](const llvm::APInt& value) { return llvm::ConstantInt::get(r->getType(), value); };
+  r = b_.CreateSelect(above, limit(is_signed ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits)),
+                      r);
+  return is_signed ? b_.CreateSelect(b_.CreateFCmpOLT(v, least), limit(llvm::APInt::getSignedMinValue(bits)), r) : r;
 }
 
 llvm::Value* Arithmetic::min_max(bool max, DType dtype, Value* a, Value* c) {

@@ -31,6 +31,7 @@ public:
   virtual Result<Value*> arith(ScalarOp op, DType result, DType argument, std::span<Value* const> args);
   virtual Value* cast(Value* v, DType from, DType to);
   virtual Value* min_max(bool max, DType dtype, Value* a, Value* b); // propagates NaN
+  Value* saturated(Value* v, DType to);                              // a float as an integer
   Value* combine(ReduceKind kind, DType dtype, Value* a, Value* b);
   // i1: true if (v, i) replaces (best_v, best_i) in an arg reduction.
   Value* arg_better(ReduceKind kind, bool select_last, DType dtype, Value* v, Value* i, Value* best_v, Value* best_i);
