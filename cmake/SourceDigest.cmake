@@ -1,5 +1,4 @@
-# cmake -DROOT=... -DFOLDERS=a,b -DOUTPUT=... -P SourceDigest.cmake: a C++ file with a digest of the sources that decide what a compile
-# makes (codegen/driver/compile_key.h).
+# cmake -DROOT=... -DFOLDERS=a,b -DSYMBOL=kName -DOUTPUT=... -P SourceDigest.cmake: a C++ file with a digest of the sources in these folders.
 string(REPLACE "," ";" FOLDERS "${FOLDERS}")
 set(all "")
 foreach(folder ${FOLDERS})
@@ -11,4 +10,4 @@ foreach(folder ${FOLDERS})
 endforeach()
 string(SHA256 digest "${all}")
 string(SUBSTRING ${digest} 0 16 digest)
-file(WRITE ${OUTPUT} "namespace tessera {\nextern const char* const kSourceDigest;\nconst char* const kSourceDigest = \"${digest}\";\n} // namespace tessera\n")
+file(WRITE ${OUTPUT} "namespace tessera {\nextern const char* const ${SYMBOL};\nconst char* const ${SYMBOL} = \"${digest}\";\n} // namespace tessera\n")

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-extern const char* const kSourceDigest; // made by cmake/SourceDigest.cmake
+extern const char* const kSourceDigest; // made by the build (source_digest in codegen/CMakeLists.txt)
 
 const std::string& compiler_build() {
   static const std::string build = std::string("tessera-") + kSourceDigest;

@@ -41,6 +41,9 @@ HostTarget HostTarget::detect() {
   return t;
 }
 
+extern const char* const kCodeDigest; // made by the build (source_digest in codegen/CMakeLists.txt)
+std::string_view code_digest() { return kCodeDigest; }
+
 std::string host_compiler_version(const HostTarget& target) {
   return "tessera-host-14 llvm-" LLVM_VERSION_STRING " " + target.cpu + " " + std::to_string(target.vector_bytes) +
          " " + target.features + " " + irgen::kHostPipeline;

@@ -23,8 +23,11 @@ struct CompiledObject {
 // Emits LLVM IR, optimises it, returns a relocatable object. Thread-safe. Errors: CodegenError with the LLVM message.
 [[nodiscard]] Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const HostTarget& target,
                                                          bool keep_ir = false);
-// Version of emitter, LLVM and target: part of every cache key.
+// What a tuned schedule is measured with: emitter, LLVM and target.
 [[nodiscard]] std::string host_compiler_version(const HostTarget& target);
+
+// Differs where the sources do that make machine code of tile text: a part of the keys of kernels in the cache.
+[[nodiscard]] std::string_view code_digest();
 
 // Objects as code of this process, each found by its symbol. Errors: those of HostCode::load.
 [[nodiscard]] Result<std::shared_ptr<const HostCode>> link_host_objects(std::span<const CompiledObject> objects,

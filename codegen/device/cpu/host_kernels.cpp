@@ -73,7 +73,7 @@ public:
   HostKernels(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
               const HostTarget& target, Cache& cache, const CompileOptions& options)
       : graph_(graph), requests_(requests), device_(device), target_(target), cache_(cache), options_(options),
-        seed_(hash128(host_compiler_version(target)).lo) {}
+        seed_(hash128(host_compiler_version(target) + std::string(code_digest())).lo) {}
 
   Result<LinkedKernels> run() {
     const Stopwatch watch;

@@ -1,5 +1,6 @@
 #include "codegen/device/cuda/gpu_kernels.h"
 #include "codegen/driver/detours.h"
+#include "codegen/llvm/host_compiler.h"
 #include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
@@ -283,7 +284,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
                     options.cancelled,
                     device.registers,
                     device.thread_registers};
-  std::string version = gpu_compiler_version(target) + "; " +
+  std::string version = gpu_compiler_version(target) + " " + std::string(code_digest()) + "; " +
                         (gpu.assembler ? gpu.assembler->version() + " for " + compiler.arch : "PTX alone");
   uint64_t seed = hash128(version).lo;
 
