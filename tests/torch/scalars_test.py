@@ -234,6 +234,19 @@ class Indices(Case):
             with self.subTest(name):
                 self.same(f, x, i, j, dynamic=len(name) % 2 == 0, what=name, kind=False)
 
+    def test_sources_that_are_the_same_everywhere(self) -> None:
+        """The index is checked where no element depends on it, too."""
+        x, i = torch.arange(3.0).reshape(1, 3), torch.tensor([7, 0, 0])
+        for name, f in {
+            "expanded": lambda x, i: x.expand(5, 3).gather(0, i[None]), "full": lambda x, i: torch.full((5,), 3.0)[i], "a sum": lambda x, i: (x.sum() + torch.zeros(5))[i],
+            "ones": lambda x, i: F.embedding(i, torch.ones(5, 3)), "a scalar": lambda x, i: x.sum().reshape(1)[i], "size 1": lambda x, i: x[:1, :1].gather(1, i[None, :1]),
+            "unsqueezed": lambda x, i: x.unsqueeze(0).gather(0, i[None, None]), "selected": lambda x, i: x.sum().index_select(0, i[:1]),
+            "a range": lambda x, i: torch.gather(torch.arange(1), 0, i),
+        }.items():  # fmt: skip
+            with self.subTest(name):
+                for dynamic in (False, True):
+                    self.same(f, x, i, dynamic=dynamic, what=name, kind=False)
+
     def test_right_ones(self) -> None:
         x, i, j = torch.arange(12.0).reshape(4, 3), torch.tensor([3, 0]), torch.tensor([[0, 1, 3]])
         for f in (
