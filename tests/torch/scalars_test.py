@@ -192,6 +192,19 @@ class NumbersBeyond(Case):
         self.expressions(self.ERRORS)
 
 
+class Shares(Case):
+    """Numbers that are to lie between 0 and 1."""
+
+    def test_cross_entropy(self) -> None:
+        right = torch.tensor([0.0, 0.25, 1.0])
+        for wrong in (-0.1, 1.5, NAN, INF):
+            x = torch.tensor([0.5, wrong, 0.5])
+            self.same(F.binary_cross_entropy, x, right, what=f"input {wrong}", kind=False)
+            self.same(F.binary_cross_entropy, right, x, what=f"target {wrong}", kind=False)
+            self.same(torch.bernoulli, x, what=f"bernoulli {wrong}", kind=False)
+        self.same(F.binary_cross_entropy, right, right.flip(0))
+
+
 class FloatToInteger(Case):
     VALUES = (-2.2, -1.0, -0.5, 2.7, 255.5, 300.0, 40000.0, -40000.0, 70000.0, 2147483520.0, 3e9, -3e9, 5e9, 9e18, 1e19, 1e20, -1e20, INF, -INF, NAN)
 
@@ -246,6 +259,15 @@ class Indices(Case):
             with self.subTest(name):
                 for dynamic in (False, True):
                     self.same(f, x, i, dynamic=dynamic, what=name, kind=False)
+
+    def test_other_positions(self) -> None:
+        """Of pooling, bags and losses."""
+        x, i = torch.arange(4.0).reshape(1, 1, 2, 2), torch.tensor([0, 3])
+        for k in (-1, 9, 15, 16):
+            self.same(lambda x, j: F.max_unpool2d(x, j, 2), x, torch.tensor([[[[0, 2], [k, 10]]]]), what=f"unpool {k}", kind=False)
+        for k in (-1, 2, 3):
+            self.same(lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"), torch.ones(4, 3), i, torch.tensor([0, k]), what=f"bag {k}", kind=False)
+            self.same(F.multi_margin_loss, torch.tensor(1.0), torch.tensor(k), what=f"margin {k}", kind=False)
 
     def test_right_ones(self) -> None:
         x, i, j = torch.arange(12.0).reshape(4, 3), torch.tensor([3, 0]), torch.tensor([[0, 1, 3]])
