@@ -205,6 +205,17 @@ class Shares(Case):
         self.same(F.binary_cross_entropy, right, right.flip(0))
 
 
+class IntegerWindows(Case):
+    def test_means(self) -> None:
+        x = torch.tensor([2**62, 2**62, -1, 3, 2**53 + 1, 0, -(2**63), 5, -7, 1, 2**62, 2**62, 2**62, 9, -2, -2]).reshape(1, 4, 4)
+        for f in (
+            lambda x: F.avg_pool1d(x, 3, 1, 1), lambda x: F.avg_pool2d(x, 2), lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+            lambda x: F.avg_pool2d(x, 2, 1, divisor_override=3), lambda x: F.avg_pool3d(x[None], (1, 2, 2)),
+        ):  # fmt: skip
+            for dynamic in (False, True):
+                self.same(f, x, dynamic=dynamic)
+
+
 class FloatToInteger(Case):
     VALUES = (-2.2, -1.0, -0.5, 2.7, 255.5, 300.0, 40000.0, -40000.0, 70000.0, 2147483520.0, 3e9, -3e9, 5e9, 9e18, 1e19, 1e20, -1e20, INF, -INF, NAN)
 
