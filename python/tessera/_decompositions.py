@@ -38,6 +38,8 @@ _KEPT = (
     "aten._unsafe_masked_index.default",
     # Its parts accept what is not between 0 and 1.
     "aten.binary_cross_entropy.default", "aten.bernoulli.default",
+    # Its parts make 0 of NaN.
+    "aten.smooth_l1_loss_backward.default",
     # Its parts make -0 of -0.
     "aten.frac.default", "aten.frac_.default",
 )  # fmt: skip

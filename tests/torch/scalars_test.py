@@ -205,6 +205,18 @@ class Shares(Case):
         self.same(F.binary_cross_entropy, right, right.flip(0))
 
 
+class GradientsOfNan(Case):
+    def test_smooth_l1(self) -> None:
+        for d in FLOATS:
+            x = torch.tensor([NAN, 0.5, -3.0, 2.0, INF, -INF, 1.0, -1.0, 0.0], dtype=d)
+            found = []
+            for f in (F.smooth_l1_loss, support.compiled(F.smooth_l1_loss)):
+                y = x.clone().requires_grad_()
+                f(y, torch.zeros_like(x)).backward()
+                found.append(y.grad)
+            support.assert_close(found[1], found[0])
+
+
 class IntegerWindows(Case):
     def test_means(self) -> None:
         x = torch.tensor([2**62, 2**62, -1, 3, 2**53 + 1, 0, -(2**63), 5, -7, 1, 2**62, 2**62, 2**62, 9, -2, -2]).reshape(1, 4, 4)

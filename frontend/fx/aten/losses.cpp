@@ -250,7 +250,7 @@ void translate_smooth_l1_backward(Call& c) {
   const double beta = c.in.number("beta");
   element_gradient(c, [&](const Pair& p) {
     ValueId e = sub(c.b, p.x, p.y), sign = c.b.op1("sign", e);
-    return beta == 0 ? sign : select(c.b, lt(c.b, abs(c.b, e), beta), mul(c.b, e, 1 / beta), sign);
+    return beta == 0 ? sign : select(c.b, ge(c.b, abs(c.b, e), beta), sign, mul(c.b, e, 1 / beta)); // NaN of NaN
   });
 }
 void translate_huber_backward(Call& c) {
