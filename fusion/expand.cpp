@@ -262,6 +262,27 @@ Result<ScalarId> Expander::element(ValueId value, std::span<const ScalarId> at, 
   return scalar;
 }
 
+ScalarId Expander::checked(ScalarId scalar, std::span<const ScalarId> at) {
+  ScalarDag& dag = nest_.dag;
+  if (std::all_of(at.begin(), at.end(), [&](ScalarId i) { return dag.as_sym(i).has_value(); })) return scalar;
+  const std::vector<bool> of_index = reachable(dag, at);
+  std::vector<ScalarId> checks;
+  for (ScalarId id = 0; id < static_cast<ScalarId>(of_index.size()); ++id)
+    if (of_index[static_cast<size_t>(id)] && dag[id].op == ScalarOp::CheckBounds) checks.push_back(id);
+  if (checks.empty()) return scalar;
+  ScalarId roots[] = {scalar};
+  const std::vector<bool> of_value = reachable(dag, roots);
+  const DType dtype = dag[scalar].dtype;
+  for (ScalarId id : checks) {
+    if (of_value[static_cast<size_t>(id)]) continue;
+    const ScalarId inside = dag.op(ScalarOp::Lt, id, dag[id].args[1]);
+    ScalarId other = zero(dtype); // nobody reads it; a choice between equal values would fold
+    if (other == scalar) other = is_float(dtype) ? dag.constant_f(dtype, 1) : dag.constant_i(dtype, 1);
+    scalar = dag.op(ScalarOp::Select, inside, scalar, other);
+  }
+  return scalar;
+}
+
 // Elements at indices or under predicates that are data are not listed.
 void Expander::list(ValueId value, std::span<const ScalarId> at, ScalarId predicate, ScalarId scalar) {
   InnerValue inner{value, {}, 1, scalar};
@@ -373,6 +394,7 @@ Result<ScalarId> Expander::copy(const Node& node, const NodeBody& body, const Su
       auto read = element(operand, args, p);
       strict_ = strict;
       TESSERA_ASSIGN(out, std::move(read));
+      out = checked(out, args);
       if (how != Seen::No) {
         const DType computed = dag[out].dtype;
         out = dag.cast(through(dag.cast(out, compute_dtype(storage)), storage), computed);
@@ -422,7 +444,7 @@ Result<LoopNest> Expander::written_out(const LoopNest& from, ValueId value) {
                          const auto at = args.first(args.size() - (load.masked ? 1 : 0));
                          auto element = body(value, at, predicate);
                          if (element.ok() && keep_) list(value, at, predicate, *element);
-                         if (element.ok()) return masked(*element, predicate);
+                         if (element.ok()) return checked(masked(*element, predicate), at);
                          status = std::move(element).take_error();
                        }
                        ScalarNode copy = load;

@@ -73,6 +73,9 @@ private:
   [[nodiscard]] Result<ScalarId> copy(const Node& node, const NodeBody& body, const Substitution& axes,
                                       const std::unordered_map<uint64_t, ScalarId>& data, ScalarId predicate);
   void list(ValueId value, std::span<const ScalarId> at, ScalarId predicate, ScalarId scalar); // in nest_.inner
+  // `scalar`, the element at `at`, with the bounds checks of the index: a value that is the same at every index, such as
+  // an expanded one, has dropped them.
+  [[nodiscard]] ScalarId checked(ScalarId scalar, std::span<const ScalarId> at);
   [[nodiscard]] ScalarId rounded(ScalarId scalar, ValueId value);
   [[nodiscard]] ScalarId through(ScalarId scalar, DType storage);
   [[nodiscard]] static bool rounds(const Node& node);

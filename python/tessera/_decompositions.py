@@ -34,6 +34,12 @@ _KEPT = (
     # A number that the dtype does not hold is an error, and of their parts another number.
     "aten.masked_fill.Scalar", "aten.masked_fill_.Scalar", "aten.masked_fill.Tensor", "aten.masked_fill_.Tensor",
     "aten.addcmul.default", "aten.addcmul_.default",
+    # Its parts take negative positions for 0.
+    "aten._unsafe_masked_index.default",
+    # Its parts accept what is not between 0 and 1.
+    "aten.binary_cross_entropy.default", "aten.bernoulli.default",
+    # Its parts make 0 of NaN.
+    "aten.smooth_l1_loss_backward.default",
     # Its parts make -0 of -0.
     "aten.frac.default", "aten.frac_.default",
 )  # fmt: skip
@@ -42,12 +48,19 @@ _KEPT_IN_INFERENCE = ("aten.silu.default", "aten.hardswish.default", "aten.hards
 
 @functools.cache
 def inference() -> Table:
-    return {op: f for op, f in core_aten_decompositions().items() if str(op) not in _KEPT + _KEPT_IN_INFERENCE}
+    table = {op: f for op, f in core_aten_decompositions().items() if str(op) not in _KEPT + _KEPT_IN_INFERENCE}
+    return table | _checking(table)
+
+
+def _checking(table: Table) -> Table:
+    """Decompositions of the table that do not refuse what their operator refuses, with the check."""
+    return {op: functools.partial(_max_unpool, table[op]) for op in (aten.max_unpool2d.default, aten.max_unpool3d.default) if op in table}
 
 
 @functools.cache
 def training() -> Table:
     table = {op: f for op, f in core_aten_decompositions().items() if str(op) not in _KEPT}
+    table |= _checking(table)
     table |= get_decompositions([
         aten.native_layer_norm, aten.native_group_norm, aten._softmax, aten._log_softmax,
         aten._native_batch_norm_legit_no_training, aten._batch_norm_no_update,
@@ -267,6 +280,12 @@ def _max_pool(op: Any, n: int, x: torch.Tensor, kernel_size: Sequence[int], stri
     for d in range(n):
         again = again * sizes[d] + starts[d] + taps[d] * dilation[d]
     return y, again
+
+
+def _max_unpool(decomposition: Any, x: torch.Tensor, indices: torch.Tensor, output_size: Sequence[int], *given: Any) -> Any:
+    """PyTorch's parts take an index outside of its channel for one of the next channel."""
+    places = torch.arange(math.prod(output_size), device=x.device)
+    return decomposition(x, torch.gather(places, 0, indices.reshape(-1)).reshape(indices.shape), output_size, *given)
 
 
 def _max_pool_backward(op: Any, grad: torch.Tensor, x: torch.Tensor, *given: Any) -> Any:

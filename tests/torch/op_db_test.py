@@ -1,6 +1,6 @@
 """PyTorch's own operator database through the backend: every operator of core ATen that it samples, results as eager's.
 
-    python tests/torch/op_db_test.py [--all] [--samples N] [--seed N] [--dtypes T,...] [--dynamic] [--gradients] [--each] [NAME ...]
+    python tests/torch/op_db_test.py [--all] [--samples N] [--seed N] [--dtypes T,...] [--dynamic] [--gradients] [--each] [--limits] [NAME ...]
 
 The first samples of each dtype are the calls of one graph, which goes to the backend as Dynamo would give it
 (tessera.backend.tessera: AOTAutograd, then compile_graph): what torch.compile does, without the time that Dynamo takes to read
@@ -17,6 +17,9 @@ forked off, so that a crash is one row of the table.
 --gradients: those of the results, too, with respect to every input that can have one, by the backward graph.
 --seed: of the samples' values.
 --each: one graph for each sample, to find the sample that is at fault.
+--limits: copies of the samples with special values (op_db_limits.py) instead: results as eager's, signs of zeros of pointwise
+operators, too; where eager raises an error, so must the compiled graph. Only results, errors and crashes count.
+--from, --to: of the operators' numbers, for a part of the table.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
+import op_db_limits
 import support
 import torch
 from torch._guards import TracingContext, tracing
@@ -59,7 +63,9 @@ common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*ar
 WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
 SHARE_WHOLE = 0.95
+HALVES = (torch.float16, torch.bfloat16)
 SECONDS = 300  # of one operator, after which it counts as a crash
+CRASHES = 8  # of eager mode in the copies of one operator's samples
 
 # Composites whose meaning is worth keeping, by the names of the database.
 COMPOSITES = {
@@ -96,6 +102,9 @@ class Case:
     random: bool  # it draws random numbers: a graph of its own, so that eager's draw follows the same seed
     any_order: int | None  # dimension in which results that are positions may name another one of equal elements
     gradients: list[Any]  # eager's, of the weighted results, for each tensor that can have one; none unless they are asked for
+    pointwise: bool  # every call is of a pointwise operator or makes a view or a copy
+    refusal: str = ""  # eager's error
+    limits: str = ""  # the name of a copy with special values
 
 
 @dataclasses.dataclass
@@ -108,12 +117,16 @@ class Row:
     left: list[str] = dataclasses.field(default_factory=list)  # reasons why it is not whole
     wrong: list[str] = dataclasses.field(default_factory=list)  # results that are not eager's, errors, crashes
     rounded: int = 0  # samples that equal eager's in a wider type, and not eager's in their own
+    refused: int = 0  # samples that eager refuses, of which there are as many errors here
+    known: int = 0  # samples that differ by a reason of the table
     seconds: float = 0
 
     def __str__(self) -> str:
         state = "WRONG" if self.wrong else "left" if self.left else "whole"
         text = "; ".join(self.wrong or self.left)
         rounded = f"{self.rounded} as in a wider type  " if self.rounded else ""
+        rounded += f"{self.refused} refused  " if self.refused else ""
+        rounded += f"{self.known} known  " if self.known else ""
         return f"{self.name:44} {','.join(self.dtypes):20} {self.samples:3}  {state:5} {self.seconds:5.1f} s  {rounded}{text[:300]}"
 
 
@@ -184,11 +197,17 @@ def is_undefined(calls: Calls) -> bool:
     return last.startswith(("aten::empty", "aten::new_empty", "aten::resize"))
 
 
+def is_pointwise(calls: Calls) -> bool:
+    moves = ("aten::clone", "aten::_to_copy", "aten::cat", "aten::stack", "aten::flip", "aten::roll", "aten::repeat", "aten::copy", "aten::where")
+    return bool(calls.overloads) and all(torch.Tag.pointwise in f.tags or f.is_view or f._schema.name.startswith(moves) for f in calls.overloads)
+
+
 def leaf(t: Any) -> Any:
     return t if not isinstance(t, torch.Tensor) or t.is_leaf else t.detach().requires_grad_(t.requires_grad)
 
 
-def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
+def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput, limits: str = "") -> Case:
+    """limits: the name of the sample if it is a copy with special values, which eager mode may refuse."""
     leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     leaves = [leaf(x) for x in leaves]
     places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
@@ -210,8 +229,14 @@ def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
     original = [leaves[i] for i in places]
     tensors, for_eager = copy.deepcopy(original), copy.deepcopy(original)
     storages = {t.untyped_storage()._cdata for t in for_eager if t.layout == torch.strided}
+    want, refusal, gradients = [], "", []
     with Calls() as calls:
-        want = call(*for_eager)
+        try:
+            want = call(*for_eager)
+        except Exception as e:
+            if not limits:
+                raise
+            refusal = one_line(e)
     views = {i for i, t in enumerate(want) if isinstance(t, torch.Tensor) and t.layout == torch.strided and t.untyped_storage()._cdata in storages}
 
     def fn(*given: torch.Tensor) -> list[Any]:
@@ -222,8 +247,9 @@ def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
     if op.name in ANY_ORDER and not sample.kwargs.get("stable"):
         place = ANY_ORDER[op.name]
         any_order = sample.kwargs.get("dim", sample.args[place] if place < len(sample.args) else -1)
-    gradients = gradients_of([want], [for_eager])[0]
-    return Case(dtype, fn, tensors, want, for_eager, is_undefined(calls), signature, wider, random, any_order, gradients)
+    if not refusal:
+        gradients = gradients_of([want], [for_eager])[0]
+    return Case(dtype, fn, tensors, want, for_eager, is_undefined(calls), signature, wider, random, any_order, gradients, is_pointwise(calls), refusal, limits)
 
 
 def widened(x: Any) -> Any:
@@ -304,7 +330,8 @@ def tolerances(op: OpInfo, dtype: torch.dtype) -> dict[str, float]:
     return {}
 
 
-def assert_same(op: OpInfo, case: Case, got: list[Any], want: list[Any]) -> None:
+def assert_same(op: OpInfo, case: Case, got: list[Any], want: list[Any], **given: float) -> None:
+    """given: other tolerances than those of the operator."""
     for g, w in zip(got, want, strict=True):
         if case.undefined and isinstance(w, torch.Tensor):
             assert (g.shape, g.dtype) == (w.shape, w.dtype), f"{g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}"
@@ -315,15 +342,25 @@ def assert_same(op: OpInfo, case: Case, got: list[Any], want: list[Any]) -> None
             assert (g.sort(d).values.diff(dim=d) > 0).all(), "a position is there twice"
             support.assert_close(x.gather(d, g), x.gather(d, w))
         else:
-            support.assert_close(g, w, **tolerances(op, case.dtype))
+            support.assert_close(g, w, **given or tolerances(op, case.dtype))
+            assert not (case.limits and case.pointwise and op_db_limits.signs_of_zeros_differ(g, w)), "the signs of zeros differ"
 
 
 def compare(op: OpInfo, case: Case, got: list[Any], row: Row) -> None:
+    want = case.want + case.changed + case.gradients
     try:
-        assert_same(op, case, got, case.want + case.changed + case.gradients)
+        assert_same(op, case, got, want)
     except Exception as e:
         if case.dtype in WIDER and is_exact(op, case, got):
             row.rounded += 1
+        elif case.limits and case.dtype in HALVES and is_same(op, case, got, want, rtol=2e-2, atol=2e-2):
+            row.rounded += 1
+        elif case.limits and op_db_limits.is_known(full_name(op), case.limits):
+            row.known += 1
+        elif case.limits and is_of_capture(op, case, got):
+            row.left.append(f"{short(case.dtype)} {case.signature}: as PyTorch's own capture, aot_eager, not as eager")
+        elif case.limits:
+            row.wrong.append(f"{short(case.dtype)} {case.signature}: {op_db_limits.first_difference(case.tensors, got, want)}{str(e)[:60]}")
         else:
             row.wrong.append(f"{short(case.dtype)} {case.signature}: {' '.join(str(e).split())}")
 
@@ -339,6 +376,100 @@ def is_exact(op: OpInfo, case: Case, got: list[Any]) -> bool:
     except Exception:
         return False
     return True
+
+
+def is_same(op: OpInfo, case: Case, got: list[Any], want: list[Any], **given: float) -> bool:
+    try:
+        assert_same(op, case, got, want, **given)
+    except Exception:
+        return False
+    return True
+
+
+def is_of_capture(op: OpInfo, case: Case, got: list[Any]) -> bool:
+    """True if PyTorch's capture without any compiler behind it has these results: its own decompositions differ from eager."""
+    try:
+        run = capture([case], torch._dynamo.lookup_backend("aot_eager"), False)
+        torch.manual_seed(0)
+        assert_same(op, case, got, run()[0])
+    except Exception:
+        return False
+    return True
+
+
+def limits_of(op: OpInfo, dtype: torch.dtype, options: argparse.Namespace, row: Row, pipe: Connection) -> Iterator[Case]:
+    """Cases of the copies of the samples. `pipe` is told before eager mode runs one that might end the process."""
+    indices = op_db_limits.places_of_indices(op, options.samples)
+    for number, sample in enumerate(samples_of(op, dtype, options.samples, options.seed, options.gradients)):
+        try:
+            pointwise = case_of(op, dtype, sample).pointwise
+        except Exception:  # nothing to compare with
+            continue
+        places = indices[number] if number < len(indices) else set()
+        for name, changed in op_db_limits.copies(sample, number, dtype, pointwise, places):
+            key = f"{short(dtype)} {number} {name}"
+            if key in options.skipped:
+                continue
+            pipe.send(("eager", key))
+            torch.manual_seed(0)
+            try:
+                case = case_of(op, dtype, changed, name)
+            except Exception as e:
+                row.left.append(f"eager's gradients: {one_line(e)}")
+                continue
+            finally:
+                pipe.send(("ours", key))
+            if not any(word in case.refusal for word in ("allocate", "memory", "torage size", "overflow")):
+                case.signature = f"{number} {name} {case.signature}"
+                yield case
+
+
+def check_limits(op: OpInfo, wanted: Sequence[torch.dtype], options: argparse.Namespace, pipe: Connection) -> Row:
+    row = Row(full_name(op), [short(d) for d in wanted])
+    begin = time.perf_counter()
+    with torch.set_grad_enabled(options.gradients):
+        for dtype in wanted:
+            cases = list(limits_of(op, dtype, options, row, pipe))
+            row.samples += len(cases)
+            alone = [c for c in cases if options.each or c.random or c.refusal]
+            together = [c for c in cases if c not in alone]
+            groups = [[c] for c in alone] + ([together] if together else [])
+            while groups:
+                group = groups.pop(0)
+                pipe.send(("ours", group[0].signature))
+                refusal = group[0].refusal
+                try:
+                    got, left = through_backend(group, options.dynamic)
+                except Exception as e:
+                    if refusal:
+                        row.refused += 1
+                    elif len(group) > 1:
+                        groups += [[c] for c in group]
+                    elif (error := capture_error(group, options.dynamic)) is not None:
+                        row.left.append(f"PyTorch does not capture it: {error}")
+                    else:
+                        row.wrong.append(f"{short(dtype)} {group[0].signature}: {one_line(e)[:300]}")
+                    continue
+                if not refusal:
+                    for c, g in zip(group, got):
+                        compare(op, c, g, row)
+                elif op_db_limits.is_known(row.name, group[0].limits):
+                    row.known += 1
+                elif capture_refuses(group[0]):
+                    row.wrong.append(f"{short(dtype)} {group[0].signature}: eager raises {refusal[:200]}")
+                else:
+                    row.left.append(f"{short(dtype)} {group[0].signature}: eager raises an error, PyTorch's own capture none")
+    row.seconds = time.perf_counter() - begin
+    return row
+
+
+def capture_refuses(case: Case) -> bool:
+    """True if PyTorch's capture without any compiler behind it raises an error, too."""
+    try:
+        capture([case], torch._dynamo.lookup_backend("aot_eager"), False)()
+    except Exception:
+        return True
+    return False
 
 
 def check(op: OpInfo, wanted: Sequence[torch.dtype], options: argparse.Namespace) -> Row:
@@ -381,14 +512,15 @@ def check(op: OpInfo, wanted: Sequence[torch.dtype], options: argparse.Namespace
 def work(ops: Sequence[tuple[OpInfo, list[torch.dtype]]], options: argparse.Namespace, pipe: Connection) -> None:
     torch.set_num_threads(1)
     for op, dtypes in ops:
-        pipe.send(check(op, dtypes, options))
+        pipe.send(check_limits(op, dtypes, options, pipe) if options.limits else check(op, dtypes, options))
     pipe.close()
 
 
 def rows(ops: Sequence[tuple[OpInfo, list[torch.dtype]]], options: argparse.Namespace) -> Iterator[Row]:
     """Rows in order; the process that crashes is replaced by one for the operators behind."""
     context = multiprocessing.get_context("fork")
-    done = 0
+    done, stage, key = 0, "", ""
+    options.skipped = set()
     while done < len(ops):
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=work, args=(ops[done:], options, theirs))
@@ -399,14 +531,23 @@ def rows(ops: Sequence[tuple[OpInfo, list[torch.dtype]]], options: argparse.Name
                 if not ours.poll(SECONDS):
                     process.kill()
                     raise EOFError
-                yield ours.recv()
+                found = ours.recv()
+                if isinstance(found, tuple):
+                    stage, key = found
+                    continue
+                yield found
                 done += 1
+                options.skipped = set()
         except EOFError:
             process.join()
+            if stage == "eager" and len(options.skipped) < CRASHES:  # nothing to compare with
+                options.skipped.add(key)
+                continue
             row = Row(full_name(ops[done][0]), [short(d) for d in ops[done][1]])
-            row.wrong.append(f"the process ended with {process.exitcode}")
+            row.wrong.append(f"the process ended with {process.exitcode} {stage} {key}")
             yield row
             done += 1
+            options.skipped = set()
         process.join()
 
 
@@ -418,6 +559,9 @@ def main() -> int:
     parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--gradients", action="store_true")
     parser.add_argument("--each", action="store_true")
+    parser.add_argument("--limits", action="store_true")
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--to", dest="end", type=int, default=None)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--samples", type=int, default=8)
     options = parser.parse_args()
@@ -428,6 +572,7 @@ def main() -> int:
         packets = packets_of_core()
         chosen = [op for op in chosen if is_of_core(op, packets)]
     ops = [(op, d[:1] if options.all and not options.dtypes else d) for op in chosen if (d := dtypes_of(op, options.dtypes or DTYPES))]
+    ops = ops[options.first : options.end]
     found = []
     for row in rows(ops, options):
         print(row, flush=True)
@@ -443,8 +588,9 @@ def main() -> int:
     whole = len(found) - len(wrong) - len(left)
     print(f"\n{len(found)} operators, {sum(r.samples for r in found)} samples in {sum(r.seconds for r in found):.0f} s: "
           f"{whole} whole ({100 * whole / max(1, len(found)):.1f} %), {len(left)} left in part, {len(wrong)} wrong; "
-          f"{sum(r.rounded for r in found)} samples are as eager's in a wider type alone")  # fmt: skip
-    counted = not options.all and not options.dynamic and not options.gradients
+          f"{sum(r.rounded for r in found)} samples are as eager's in a wider type alone; "
+          f"{sum(r.refused for r in found)} refused as eager does, {sum(r.known for r in found)} of known differences")  # fmt: skip
+    counted = not options.all and not options.dynamic and not options.gradients and not options.limits
     return 1 if wrong or (counted and whole < SHARE_WHOLE * len(found)) else 0
 
 

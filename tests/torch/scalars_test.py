@@ -192,6 +192,42 @@ class NumbersBeyond(Case):
         self.expressions(self.ERRORS)
 
 
+class Shares(Case):
+    """Numbers that are to lie between 0 and 1."""
+
+    def test_cross_entropy(self) -> None:
+        right = torch.tensor([0.0, 0.25, 1.0])
+        for wrong in (-0.1, 1.5, NAN, INF):
+            x = torch.tensor([0.5, wrong, 0.5])
+            self.same(F.binary_cross_entropy, x, right, what=f"input {wrong}", kind=False)
+            self.same(F.binary_cross_entropy, right, x, what=f"target {wrong}", kind=False)
+            self.same(torch.bernoulli, x, what=f"bernoulli {wrong}", kind=False)
+        self.same(F.binary_cross_entropy, right, right.flip(0))
+
+
+class GradientsOfNan(Case):
+    def test_smooth_l1(self) -> None:
+        for d in FLOATS:
+            x = torch.tensor([NAN, 0.5, -3.0, 2.0, INF, -INF, 1.0, -1.0, 0.0], dtype=d)
+            found = []
+            for f in (F.smooth_l1_loss, support.compiled(F.smooth_l1_loss)):
+                y = x.clone().requires_grad_()
+                f(y, torch.zeros_like(x)).backward()
+                found.append(y.grad)
+            support.assert_close(found[1], found[0])
+
+
+class IntegerWindows(Case):
+    def test_means(self) -> None:
+        x = torch.tensor([2**62, 2**62, -1, 3, 2**53 + 1, 0, -(2**63), 5, -7, 1, 2**62, 2**62, 2**62, 9, -2, -2]).reshape(1, 4, 4)
+        for f in (
+            lambda x: F.avg_pool1d(x, 3, 1, 1), lambda x: F.avg_pool2d(x, 2), lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+            lambda x: F.avg_pool2d(x, 2, 1, divisor_override=3), lambda x: F.avg_pool3d(x[None], (1, 2, 2)),
+        ):  # fmt: skip
+            for dynamic in (False, True):
+                self.same(f, x, dynamic=dynamic)
+
+
 class FloatToInteger(Case):
     VALUES = (-2.2, -1.0, -0.5, 2.7, 255.5, 300.0, 40000.0, -40000.0, 70000.0, 2147483520.0, 3e9, -3e9, 5e9, 9e18, 1e19, 1e20, -1e20, INF, -INF, NAN)
 
@@ -233,6 +269,28 @@ class Indices(Case):
         }.items():  # fmt: skip
             with self.subTest(name):
                 self.same(f, x, i, j, dynamic=len(name) % 2 == 0, what=name, kind=False)
+
+    def test_sources_that_are_the_same_everywhere(self) -> None:
+        """The index is checked where no element depends on it, too."""
+        x, i = torch.arange(3.0).reshape(1, 3), torch.tensor([7, 0, 0])
+        for name, f in {
+            "expanded": lambda x, i: x.expand(5, 3).gather(0, i[None]), "full": lambda x, i: torch.full((5,), 3.0)[i], "a sum": lambda x, i: (x.sum() + torch.zeros(5))[i],
+            "ones": lambda x, i: F.embedding(i, torch.ones(5, 3)), "a scalar": lambda x, i: x.sum().reshape(1)[i], "size 1": lambda x, i: x[:1, :1].gather(1, i[None, :1]),
+            "unsqueezed": lambda x, i: x.unsqueeze(0).gather(0, i[None, None]), "selected": lambda x, i: x.sum().index_select(0, i[:1]),
+            "a range": lambda x, i: torch.gather(torch.arange(1), 0, i),
+        }.items():  # fmt: skip
+            with self.subTest(name):
+                for dynamic in (False, True):
+                    self.same(f, x, i, dynamic=dynamic, what=name, kind=False)
+
+    def test_other_positions(self) -> None:
+        """Of pooling, bags and losses."""
+        x, i = torch.arange(4.0).reshape(1, 1, 2, 2), torch.tensor([0, 3])
+        for k in (-1, 9, 15, 16):
+            self.same(lambda x, j: F.max_unpool2d(x, j, 2), x, torch.tensor([[[[0, 2], [k, 10]]]]), what=f"unpool {k}", kind=False)
+        for k in (-1, 2, 3):
+            self.same(lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"), torch.ones(4, 3), i, torch.tensor([0, k]), what=f"bag {k}", kind=False)
+            self.same(F.multi_margin_loss, torch.tensor(1.0), torch.tensor(k), what=f"margin {k}", kind=False)
 
     def test_right_ones(self) -> None:
         x, i, j = torch.arange(12.0).reshape(4, 3), torch.tensor([3, 0]), torch.tensor([[0, 1, 3]])

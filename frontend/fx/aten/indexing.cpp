@@ -225,8 +225,8 @@ void translate_unique_dim(Call& c) {
 void clamp_positions(ops::B& b, ValueId x, Picked& p) {
   for (size_t k = 0; b.ok() && k < p.index.size(); ++k) {
     const DType d = b.dtype(p.index[k]);
-    ValueId last = b.size(b.dim(x, p.axes[k]) - 1, d);
-    p.index[k] = max(b, min(b, p.index[k], last), b.scalar_i(d, 0));
+    const SymExpr size = b.dim(x, p.axes[k]);
+    p.index[k] = max(b, min(b, p.index[k], b.size(size - 1, d)), b.size(0 - size, d));
   }
 }
 

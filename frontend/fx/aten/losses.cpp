@@ -193,6 +193,13 @@ ValueId weighted(Call& c, ValueId loss) {
 // Logarithms are bounded from below by -100.
 void translate_bce(Call& c) {
   Pair p = pair_of(c);
+  if (!c.b.ok()) return;
+  auto share = [&](ValueId v, const char* message) {
+    ValueId holds = logical_and(c.b, ge(c.b, v, 0.0), le(c.b, v, 1.0));
+    return c.b.op("require", {v, holds}, {{"message", std::string(message)}, {"host", int64_t{1}}});
+  };
+  p.x = share(p.x, "an input of a binary cross entropy is not between 0 and 1");
+  p.y = share(p.y, "a target of a binary cross entropy is not between 0 and 1");
   ValueId one = c.b.like(p.x, 1);
   ValueId yes = max(c.b, log(c.b, p.x), -100.0), no = max(c.b, log(c.b, sub(c.b, one, p.x)), -100.0);
   ValueId loss = sub(c.b, mul(c.b, sub(c.b, p.y, 1.0), no), mul(c.b, p.y, yes));
@@ -243,7 +250,7 @@ void translate_smooth_l1_backward(Call& c) {
   const double beta = c.in.number("beta");
   element_gradient(c, [&](const Pair& p) {
     ValueId e = sub(c.b, p.x, p.y), sign = c.b.op1("sign", e);
-    return beta == 0 ? sign : select(c.b, lt(c.b, abs(c.b, e), beta), mul(c.b, e, 1 / beta), sign);
+    return beta == 0 ? sign : select(c.b, ge(c.b, abs(c.b, e), beta), sign, mul(c.b, e, 1 / beta)); // NaN of NaN
   });
 }
 void translate_huber_backward(Call& c) {

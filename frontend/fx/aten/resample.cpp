@@ -58,7 +58,10 @@ public:
         ValueId w = high ? share[i] : sub(c_.b, c_.b.like(share[i], 1), share[i]);
         weight = weight.valid() ? mul(c_.b, weight, w) : w;
       }
-      ValueId part = mul(c_.b, read(whole), unsqueeze(c_.b, weight, {1}));
+      ValueId inside, value = read(whole, &inside);
+      // Of volumes PyTorch leaves out the corners outside, whose weights may be infinite.
+      if (n_ == 3 && c_.b.ok()) weight = select(c_.b, inside, weight, 0.0);
+      ValueId part = mul(c_.b, value, unsqueeze(c_.b, weight, {1}));
       sum = sum.valid() ? add(c_.b, sum, part) : part;
     }
     return finish(sum);
@@ -103,8 +106,8 @@ private:
     }
     return min(c_.b, max(c_.b, p, 0.0), last);
   }
-  // The image at whole positions [N, places], zero outside of it: [N, C, places].
-  ValueId read(const std::vector<ValueId>& whole) {
+  // The image at whole positions [N, places], zero outside of it: [N, C, places]. `is_inside`: which are not outside.
+  ValueId read(const std::vector<ValueId>& whole, ValueId* is_inside = nullptr) {
     ValueId position, inside;
     for (size_t i = 0; i < n_ && c_.b.ok(); ++i) {
       ValueId last = c_.b.size(shape_[i + 2] - 1, wide_);
@@ -114,6 +117,7 @@ private:
       position = position.valid() ? add(c_.b, mul(c_.b, position, c_.b.size(shape_[i + 2], DType::I64)), k) : k;
     }
     if (!c_.b.ok()) return {};
+    if (is_inside != nullptr) *is_inside = inside;
     ValueId index = expand(c_.b, unsqueeze(c_.b, position, {1}), {shape_[0], shape_[1], places_});
     ValueId v = c_.b.op("gather_elements", {flat_, index}, {{"axis", int64_t{2}}});
     return select(c_.b, unsqueeze(c_.b, inside, {1}), v, 0.0);
@@ -299,6 +303,10 @@ void translate_embedding_bag(Call& c) {
   ValueId read = widen(c.b, selected(c.b, weight, indices, 0)); // [n, D]
   if (factor.valid()) read = mul(c.b, read, unsqueeze(c.b, cast(c.b, factor, c.b.dtype(read)), {1}));
   ValueId begin = cast(c.b, offsets, i64), end;
+  if (!c.b.ok()) return;
+  ValueId is_offset = logical_and(c.b, ge(c.b, begin, 0.0), le(c.b, begin, c.b.size(count, i64)));
+  begin = c.b.op("require", {begin, is_offset},
+                 {{"message", std::string("an offset of an embedding bag is out of bounds")}, {"host", int64_t{1}}});
   if (last) {
     end = slice(c.b, begin, 0, 1, bags);
     begin = slice(c.b, begin, 0, 0, bags);

@@ -274,6 +274,19 @@ ValueId window_sizes(Call& c, const Pool& p, const SymShape& sizes, const SymSha
   return cast(c.b, area, d);
 }
 
+// Sums of the windows of x [N, C, padded size...], one dimension after the other.
+ValueId window_sums(ops::B& b, ValueId x, const Pool& p, const SymShape& out) {
+  for (size_t i = 0; i < p.spatial(); ++i) {
+    ValueId sum;
+    for (int64_t k = 0; k < p.kernel[i] && b.ok(); ++k) {
+      ValueId tap = slice(b, x, static_cast<int64_t>(i) + 2, k, out[i], p.strides[i]);
+      sum = sum.valid() ? add(b, sum, tap) : tap;
+    }
+    x = sum;
+  }
+  return x;
+}
+
 void translate_avg_pool(Call& c) {
   ValueId x = c.in.tensor("self");
   const Pool p = pool_of(c);
@@ -300,8 +313,12 @@ void translate_avg_pool(Call& c) {
     auto known = more.as_const();
     end.push_back(known ? SymExpr(std::max<int64_t>(*known, 0)) : sym_max(more, 0));
   }
-  const DType wide = is_float(d) ? compute_dtype(d) : DType::F64;
+  const DType wide = is_float(d) ? compute_dtype(d) : DType::I64;
   ValueId padded = pad(c.b, cast(c.b, in.value, wide), begin, end);
+  if (!is_float(d)) { // sums wrap, and are divided towards zero
+    ValueId y = div(c.b, window_sums(c.b, padded, p, out), window_sizes(c, p, sizes, out, include_pad, divisor, wide));
+    return c.result(without_batch(c, cast(c.b, y, d), in));
+  }
   ValueId mean = c.b.op("pool", {padded},
                         {{"mode", std::string("average")},
                          {"kernel", p.kernel},
@@ -310,10 +327,8 @@ void translate_avg_pool(Call& c) {
                          {"pads_end", Ints(p.spatial(), 0)},
                          {"dilations", Ints(p.spatial(), 1)}});
   ValueId sum = mul(c.b, mean, static_cast<double>(product_of(p.kernel)));
-  ValueId y =
-      div(c.b, is_float(d) ? sum : c.b.op1("round", sum), window_sizes(c, p, sizes, out, include_pad, divisor, wide));
-  // Integers are divided towards zero.
-  c.result(without_batch(c, cast(c.b, is_float(d) ? y : c.b.op1("trunc", y), d), in));
+  ValueId y = div(c.b, sum, window_sizes(c, p, sizes, out, include_pad, divisor, wide));
+  c.result(without_batch(c, cast(c.b, y, d), in));
 }
 
 void translate_avg_pool_backward(Call& c) {
