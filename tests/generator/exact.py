@@ -1,6 +1,7 @@
 """Results of models whose every element one rule decides to the bit: chains of conversions between types and of operators that
 round once. The rules are ONNX's, and Tessera's own where ONNX leaves a result open: a float that an integer does not hold saturates,
-NaN is 0. ONNX's table and its tests differ about infinities as FNUZ types; the tests' largest number is taken. ONNX Runtime runs each node by itself on the same operands, and is compared where it takes the types and ONNX decides."""
+NaN is 0. ONNX's table and its tests differ about infinities as FNUZ types; the tests' largest number is taken. ONNX Runtime runs each
+node by itself on the same operands, and is compared where it takes the types and ONNX decides."""
 
 from __future__ import annotations
 
@@ -220,7 +221,7 @@ def same_bits(x: Array, y: Array) -> Array:
 
 def departure(node: onnx.NodeProto, operands: Sequence[Array], ours: Array) -> str:
     """How ONNX Runtime's result differs from the rules', where no entry of DEPARTS says why."""
-    if node.op_type in ("Div", "Mod") and not is_float(ours.dtype) and bool(((operands[1] == 0) | (operands[1] == ours.dtype.type(-1) if ours.dtype.kind == "i" else False)).any()):
+    if node.op_type in ("Div", "Mod") and not is_float(ours.dtype) and bool(numpy.isin(operands[1].astype(float), (0, -1)).any()):
         return ""  # by zero, and of the least number by -1, ONNX Runtime ends the process
     theirs = onnxruntime_result(node, operands)
     if theirs is None:
