@@ -201,10 +201,14 @@ void add_special(OpTable& table) {
   });
   relu.aten = {"relu"};
   relu.reference = [](ReferenceContext& c) -> Status {
-    TESSERA_ASSIGN(Tensor y, zip<double>(
-                                 c.operands[0].dtype(), [](double x) { return x < 0 ? 0 : x; }, c.operands[0]));
-    c.results = {y};
-    return {};
+    const Tensor& x = c.operands[0];
+    return by_kind(x.dtype(), [&](auto kind) -> Status {
+      using T = decltype(kind);
+      TESSERA_ASSIGN(Tensor y, zip<T>(
+                                   x.dtype(), [](T v) { return v < T(0) ? T(0) : v; }, x));
+      c.results = {y};
+      return {};
+    });
   };
   relu.samples = [] {
     auto out = unary_samples({DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32, DType::I8}, {}, {}, 14);
@@ -227,11 +231,20 @@ void add_special(OpTable& table) {
                           });
   prelu.aten = {"prelu"};
   prelu.reference = [](ReferenceContext& c) -> Status {
-    TESSERA_ASSIGN(Tensor y, zip<double>(
-                                 c.operands[0].dtype(), [](double x, double s) { return x < 0 ? s * x : x; },
-                                 c.operands[0], c.operands[1]));
-    c.results = {y};
-    return {};
+    const Tensor& x = c.operands[0];
+    return by_kind(x.dtype(), [&](auto kind) -> Status {
+      using T = decltype(kind);
+      auto f = [](T v, T slope) {
+        if (!(v < T(0))) return v;
+        if constexpr (std::is_same_v<T, int64_t>) // wraps
+          return static_cast<T>(static_cast<uint64_t>(v) * static_cast<uint64_t>(slope));
+        else
+          return static_cast<T>(v * slope);
+      };
+      TESSERA_ASSIGN(Tensor y, zip<T>(x.dtype(), f, x, c.operands[1]));
+      c.results = {y};
+      return {};
+    });
   };
   prelu.samples = [] {
     std::vector<Sample> out;

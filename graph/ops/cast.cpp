@@ -237,9 +237,11 @@ OpDef cast_special_record() {
     }
     TESSERA_ASSIGN(Tensor y, Tensor::create(to, x.dims()));
     for (int64_t i = 0; i < x.count(); ++i) {
-      double v = is_float(x.dtype()) ? x.get_f64(i) : static_cast<double>(x.get_i64(i));
-      uint8_t bits =
-          to == DType::F8E8M0 ? to_e8m0(v, mode, saturate) : f32_to_small_float(to, static_cast<float>(v), saturate);
+      const int64_t whole = is_float(x.dtype()) ? 0 : x.get_i64(i);
+      const double v = is_float(x.dtype())                           ? x.get_f64(i)
+                       : info(x.dtype()).kind == DTypeKind::Unsigned ? static_cast<double>(static_cast<uint64_t>(whole))
+                                                                     : static_cast<double>(whole);
+      uint8_t bits = to == DType::F8E8M0 ? to_e8m0(v, mode, saturate) : f64_to_small_float(to, v, saturate);
       y.mutable_as<uint8_t>()[static_cast<size_t>(i)] = bits;
     }
     c.results = {y};

@@ -39,10 +39,6 @@ struct FloatFunction {
   Domain domain = {};
 };
 
-double round_even(double x) {
-  double r = std::floor(x + 0.5);
-  return r - x == 0.5 && std::fmod(r, 2) != 0 ? r - 1 : r;
-}
 double logistic(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
 
 std::vector<FloatFunction> float_functions() {
@@ -50,7 +46,7 @@ std::vector<FloatFunction> float_functions() {
   return {
       {"floor", "greatest integer not above x", S::Floor, "Floor", {"floor"}, std::floor, {-5, 5}},
       {"ceil", "smallest integer not below x", S::Ceil, "Ceil", {"ceil"}, std::ceil, {-5, 5}},
-      {"round", "nearest integer, halves to even", S::Round, "Round", {"round"}, round_even, {-5, 5}},
+      {"round", "nearest integer, halves to even", S::Round, "Round", {"round"}, std::nearbyint, {-5, 5}},
       {"trunc", "integer part of x", S::Trunc, nullptr, {"trunc"}, std::trunc, {-5, 5}},
       {"sqrt", "square root", S::Sqrt, "Sqrt", {"sqrt"}, std::sqrt, {0, 9}},
       {"rsqrt", "1 / sqrt(x)", S::Rsqrt, nullptr, {"rsqrt"}, [](double x) { return 1 / std::sqrt(x); }, {0.1, 9}},

@@ -1,6 +1,7 @@
 // ONNX operators that are a pointwise primitive in other clothes: variadic Min, Max, Sum, Mean; Clip and Pow of every
 // version; Mod, BitShift and IsInf, whose attributes choose among primitives.
 #include "graph/ops/build.h"
+#include <algorithm>
 #include <cmath>
 
 namespace tessera {
@@ -8,9 +9,10 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-// Folds a binary primitive over one or more operands.
+// Folds a binary primitive over one or more operands. f is called with two numbers of one kind (by_kind).
+template <class F>
 void add_variadic(OpTable& table, std::string_view name, std::string_view summary, std::string_view primitive,
-                  bool mean, double (*f)(double, double), TypeSet types) {
+                  bool mean, F f, TypeSet types) {
   std::string op(primitive);
   OpDef def = composite(name, summary, {{"first", types}, {"rest", TypeSet::SameAsFirst, false, true}},
                         [op, mean](Graph& g, const Node& n, int) {
@@ -23,7 +25,10 @@ void add_variadic(OpTable& table, std::string_view name, std::string_view summar
   def.reference = [f, mean](ReferenceContext& c) -> Status {
     Tensor y = c.operands[0];
     for (size_t i = 1; i < c.operands.size(); ++i) {
-      TESSERA_ASSIGN(y, zip<double>(y.dtype(), f, y, c.operands[i]));
+      TESSERA_TRY(by_kind(y.dtype(), [&](auto kind) -> Status {
+        TESSERA_ASSIGN(y, zip<decltype(kind)>(y.dtype(), f, y, c.operands[i]));
+        return {};
+      }));
     }
     double n = static_cast<double>(c.operands.size());
     if (mean) {
@@ -49,8 +54,20 @@ void add_variadic(OpTable& table, std::string_view name, std::string_view summar
   table.add(std::move(def));
 }
 
-double least(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b); }
-double greatest(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }
+struct Least { // NaN wins
+  template <class T>
+  T operator()(T a, T b) const {
+    if (a != a || b != b) return a != a ? a : b;
+    return std::min(a, b);
+  }
+};
+struct Greatest {
+  template <class T>
+  T operator()(T a, T b) const {
+    if (a != a || b != b) return a != a ? a : b;
+    return std::max(a, b);
+  }
+};
 
 // ---- Pow: the result has the base's dtype, whatever the exponent's
 Result<std::vector<ValueId>> decompose_pow(Graph& g, const Node& n, int) {
@@ -203,8 +220,8 @@ void add_chosen(OpTable& table) {
 
 void register_pointwise_composites(OpTable& table);
 void register_pointwise_composites(OpTable& table) {
-  add_variadic(table, "Min", "least of the operands", "min", false, least, TypeSet::Numeric);
-  add_variadic(table, "Max", "greatest of the operands", "max", false, greatest, TypeSet::Numeric);
+  add_variadic(table, "Min", "least of the operands", "min", false, Least{}, TypeSet::Numeric);
+  add_variadic(table, "Max", "greatest of the operands", "max", false, Greatest{}, TypeSet::Numeric);
   add_variadic(
       table, "Sum", "sum of the operands", "add", false, [](double a, double b) { return a + b; }, TypeSet::Float);
   add_variadic(

@@ -3,6 +3,7 @@
 and ONNX Runtime. What does not agree is reduced and kept.
 
     main.py [--seed N] [--count N] [--jobs N] [--keep DIR]     models of the seeds N, N+1, ...
+    main.py --family casts [--seed N] ...                      chains of conversions, compared to the bit (casts.py)
     main.py --compile sm_80,sm_90a [--seed N] ...              models of families too, in four types, compiled for GPUs only
     main.py --replay FILE...                                   kept cases (.case), or all of a folder
 
@@ -35,6 +36,7 @@ def options() -> argparse.Namespace:
     p.add_argument("--seed", type=int, default=0, help="the first one")
     p.add_argument("--count", type=int, default=500, help="of models")
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    p.add_argument("--family", choices=("casts",), help="models of this family alone")
     p.add_argument("--keep", type=Path, help="folder for failures, reduced")
     p.add_argument("--replay", type=Path, nargs="+", help="kept cases, or folders of them")
     p.add_argument("--runs", default="cpu,reference,emulator", help="which of these to compare with ONNX Runtime")
@@ -81,9 +83,12 @@ def worker(a: argparse.Namespace) -> None:
 def draw(a: argparse.Namespace, source: Any, seed: int) -> tuple[Any, str]:
     """The case of a seed, and the type that its values of f32 take ("": f32)."""
     import numpy
+    from casts import draw_casts
     from draw import draw_case
     from families import draw_family
 
+    if a.family == "casts":
+        return draw_casts(seed), ""
     if not a.compile:
         return draw_case(source, seed), ""
     rng = numpy.random.default_rng([41, seed])
@@ -134,7 +139,8 @@ def judge(a: argparse.Namespace, case: Any, runner: Any, seed: int, dtype: str) 
     if a.keep:
         a.keep.mkdir(parents=True, exist_ok=True)
         (a.keep / f"{seed}.case").write_text(f"# seed {seed}: {failure.run}, {failure.kind}\n" + small.text())
-        small.save_backend_test(a.keep / str(seed), oracle.run(small.model, small.calls))
+        if not a.family:
+            small.save_backend_test(a.keep / str(seed), oracle.run(small.model, small.calls))
         if dtype:
             onnx.save(retyped(small, dtype).model, a.keep / str(seed) / f"{dtype}.onnx")
     return out
@@ -147,6 +153,8 @@ class Job:
         command = [sys.executable, __file__, "--worker", "--runner", str(a.runner), "--runs", ",".join(a.runs), "--seconds", str(a.seconds), "--reduce", str(a.reduce)]
         if a.compile:
             command += ["--compile", a.compile]
+        if a.family:
+            command += ["--family", a.family]
         if a.keep:
             command += ["--keep", str(a.keep)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -217,7 +225,7 @@ def open_failures() -> dict[int, str]:
 
 
 def close(a: argparse.Namespace, rows: list[dict[str, Any]], start: float) -> int:
-    known = open_failures()
+    known = {} if a.family else open_failures()
     expected = [r for r in rows if "kind" in r and r["seed"] in known]
     for r in expected:
         print(f"seed {r['seed']} fails as before: {known[r['seed']]}")

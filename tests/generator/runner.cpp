@@ -9,6 +9,7 @@
 //   reference  the graph as imported, by the operators' references
 //   emulator   compiled as for a GPU; generated kernels on the emulator, library calls by plain loops
 //   sm_90a     (any GPU's target) compiled to PTX and not run: one answer, without outputs
+// With "strict_rounding": true, every operator's result is rounded to its dtype in all of them.
 #include "../fusion/harness.h"
 #include "../gpu/emulated.h"
 #include "api/session.h"
@@ -32,6 +33,7 @@ struct Request {
   std::vector<std::map<std::string, std::string>> calls;
   // Of each call: sizes that data decide, where a variant was made for them. A graph of that call assumes them.
   std::vector<std::map<std::string, int64_t>> sizes;
+  bool strict_rounding = false;
 };
 
 // "for s86=1, s10=4, after ..." (SessionVariant::label)
@@ -122,6 +124,7 @@ Result<Tensors> run_emulated(const Request& request, size_t call) {
   TESSERA_ASSIGN(Call c, import_for(request, call));
   CompileOptions options;
   options.device = "cuda";
+  options.strict_rounding = request.strict_rounding;
   TESSERA_ASSIGN(auto backend, Backend::create(options));
   Compilation compilation(c.graph, *backend, options);
   TESSERA_ASSIGN(auto pipeline, compile_pipeline(options.device));
@@ -136,6 +139,7 @@ Result<Json> compile_times(const Request& request, const std::string& arch) {
   CompileOptions options;
   options.device = "cuda";
   options.arch = arch;
+  options.strict_rounding = request.strict_rounding;
   options.cache = false;
   options.jobs = 1;
   TESSERA_ASSIGN(const Compiled compiled, compile(std::move(c.graph), options));
@@ -149,6 +153,7 @@ Json run_session(Request& request) {
   SessionOptions options;
   options.compile.device = "cpu";
   options.compile.threads = 1;
+  options.compile.strict_rounding = request.strict_rounding;
   options.executor.poison = true;
   static const auto pool = ThreadPool::create(1);
   options.executor.pool = pool;
@@ -180,6 +185,7 @@ Json answer(const Json& json) {
   json.at("model").get_to(request.model);
   json.at("out").get_to(request.out);
   json.at("calls").get_to(request.calls);
+  request.strict_rounding = json.value("strict_rounding", false);
   Json out = Json::object();
   const auto is_target = [](const std::string& run) { return run.starts_with("sm_"); };
   const auto runs = json.at("runs").get<std::vector<std::string>>();

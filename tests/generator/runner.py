@@ -42,7 +42,7 @@ class Runner:
         self._stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def run(self, case: Case, runs: tuple[str, ...] = RUNS) -> dict[str, list[Answer]]:
+    def run(self, case: Case, runs: tuple[str, ...] = RUNS, strict_rounding: bool = False) -> dict[str, list[Answer]]:
         """By run, an answer for each call."""
         model = self._folder / "model.onnx"
         onnx.save(case.model, model)
@@ -51,16 +51,16 @@ class Runner:
             files = {}
             for i, (name, array) in enumerate(feeds.items()):
                 file = self._folder / f"in.{k}.{i}.npy"
-                numpy.save(file, array if array.dtype.kind in "biufc" else array.view(f"u{array.dtype.itemsize}"))
+                numpy.save(file, array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}"))
                 files[name] = str(file)
             calls.append(files)
-        request = {"model": str(model), "out": str(self._folder), "runs": list(runs), "calls": calls}
+        request = {"model": str(model), "out": str(self._folder), "runs": list(runs), "calls": calls, "strict_rounding": strict_rounding}
         answer = self._request(json.dumps(request))
         if not isinstance(answer, Answer):
             return {name: [self._read(a) for a in answer[name]] for name in runs}
         if len(runs) == 1:
             return {runs[0]: [answer] * len(calls)}
-        return {name: self.run(case, (name,))[name] for name in runs}  # which of them it was
+        return {name: self.run(case, (name,), strict_rounding)[name] for name in runs}  # which of them it was
 
     def _read(self, answer: dict[str, Any]) -> Answer:
         if "error" in answer:
