@@ -83,7 +83,11 @@ TEST_F(CompiledFile, RunsAsTheModelDoes) {
          {"", "--shape batch=2", "--shape batch=2 --shape seq=9", "--shape ids=2x9", "--shape seq=9"}) {
       expect(0, std::string("run tokens.onnx --output-dir model ") + shapes, {"2 of 2 inputs are random, from seed 0"});
       expect(0, std::string("run tokens.tsr --output-dir file ") + shapes, {"2 of 2 inputs are random, from seed 0"});
-      EXPECT_EQ(read_text(path("model/y.npy")), read_text(path("file/y.npy"))) << shapes;
+      // Sizes that one of them is compiled for may choose another order of sums.
+      const auto model = read_npy(path("model/y.npy")), file = read_npy(path("file/y.npy"));
+      ASSERT_TRUE(model.ok() && file.ok()) << shapes;
+      const auto same = compare(*file, *model, 1e-6, 1e-7);
+      EXPECT_TRUE(same.same) << shapes << ": " << same.message;
     }
   }
   Tensor ids = Tensor::create(DType::I64, {1, 3}, true).value();
