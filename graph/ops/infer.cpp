@@ -217,6 +217,7 @@ Status infer_node(InferContext& c) {
     return c.error(ErrorCode::Internal, "the record of '" + std::string(op.name) + "' has no inference");
   TESSERA_CHECK(static_cast<int>(c.results.size()) >= c.result_count,
                 "inference of '" + std::string(op.name) + "' lost results");
+  c.contents.resize(c.results.size()); // records say the types of results that the node leaves out, too
   for (size_t r = 0; r < c.results.size(); ++r) {
     TESSERA_TRY(check_result(c, r));
     bool stands =
