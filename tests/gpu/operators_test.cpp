@@ -57,7 +57,8 @@ TEST_P(GpuOperators, OnTheEmulatorAgreesWithTheReference) {
     Compilation compilation(graph, **backend, options);
     std::vector<std::string> pipeline = compile_pipeline(options.device).value();
     ASSERT_TRUE(stop_after(pipeline, "fuse-attention").ok());
-    std::erase(pipeline, "convert-as-here"); // which makes another operator of a cast that wraps; a sample has it itself
+    std::erase(pipeline,
+               "convert-as-here"); // which makes another operator of a cast that wraps; a sample has it itself
     auto passes = run_passes(compilation, pipeline, {});
     ASSERT_TRUE(passes.ok()) << passes.error().str();
     const FusionPlan& plan = compilation.plan();

@@ -19,37 +19,34 @@ bool weighs_single_points(const Graph& graph, ValueId weight) {
   return std::all_of(w.begin() + 2, w.end(), [](const SymExpr& k) { return k.is_const(1); });
 }
 
-bool convolves_single_points(const Graph& graph, const Node& node) {
-  auto all = [&](const char* attribute, int64_t value) {
-    const Ints values = node.attributes.ints(attribute);
-    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
-  };
-  return weighs_single_points(graph, node.operands[1]) && is_channels_last(node) && !is_transposed(node) &&
-         node.attributes.i("groups", 1) == 1 && all("strides", 1) && all("pads_begin", 0) && all("pads_end", 0);
+bool all(const Node& node, const char* attribute, int64_t value) {
+  const Ints values = node.attributes.ints(attribute);
+  return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
 }
 
-// Whether the convolution cuts its input into patches that neither meet nor leave anything over, of channels that do not
-// fill an access of 16 bytes: the library's kernels for these reach a small part of a product's speed.
-bool cuts_thin_patches(const Graph& graph, const Node& node) {
-  constexpr int64_t kAccessBytes = 16;
+bool convolves_single_points(const Graph& graph, const Node& node) {
+  return weighs_single_points(graph, node.operands[1]) && is_channels_last(node) && !is_transposed(node) &&
+         node.attributes.i("groups", 1) == 1 && all(node, "strides", 1) && all(node, "pads_begin", 0) &&
+         all(node, "pads_end", 0);
+}
+
+// Whether the convolution cuts its input into patches that neither overlap nor leave anything over, of channels that do not
+// fill an access of the device: the library's kernels for these reach a small part of a product's speed.
+bool cuts_thin_patches(const Graph& graph, const Node& node, int64_t access_bytes) {
   const SymShape &x = graph.type(node.operands[0]).shape, &w = graph.type(node.operands[1]).shape;
-  auto all = [&](const char* attribute, int64_t value) {
-    const Ints values = node.attributes.ints(attribute);
-    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
-  };
-  if (!is_channels_last(node) || is_transposed(node) || node.attributes.i("groups", 1) != 1 || !all("pads_begin", 0) ||
-      !all("pads_end", 0) || !all("dilations", 1) || !w[1].as_const())
+  if (!is_channels_last(node) || is_transposed(node) || node.attributes.i("groups", 1) != 1 ||
+      !all(node, "pads_begin", 0) || !all(node, "pads_end", 0) || !all(node, "dilations", 1) || !w[1].as_const())
     return false;
   const Ints strides = node.attributes.ints("strides");
   int64_t patch = *w[1].as_const();
   const int64_t element = byte_size(graph.type(node.operands[0]).dtype, 1);
-  if (patch * element >= kAccessBytes || strides.size() + 2 != w.size()) return false;
+  if (patch * element >= access_bytes || strides.size() + 2 != w.size()) return false;
   for (size_t d = 0; d < strides.size(); ++d) {
     if (!w[d + 2].is_const(strides[d]) || !graph.env().simplify(mod(x[d + 1], SymExpr(strides[d]))).is_const(0))
       return false;
     patch *= strides[d];
   }
-  return patch * element % kAccessBytes == 0;
+  return patch * element % access_bytes == 0;
 }
 
 // [N, pixels..., C] as [N, patches..., what a patch has in the order of a weight's row].
@@ -191,7 +188,8 @@ Result<bool> points_to_products(Graph& graph, const CudaLibraries& libraries) {
     const Node node = graph.node(id);
     const DType dtype = graph.type(node.operands[0]).dtype;
     const bool of_points = convolves_single_points(graph, node);
-    if (!cudnn_computes_in(dtype) || !(of_points || cuts_thin_patches(graph, node))) continue;
+    if (!cudnn_computes_in(dtype) || !(of_points || cuts_thin_patches(graph, node, libraries.device.access_bytes)))
+      continue;
     ValueId rows = node.operands[0];
     if (!of_points) {
       TESSERA_ASSIGN(rows, patches(graph, node));
