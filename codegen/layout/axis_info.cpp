@@ -3,6 +3,13 @@
 #include <bit>
 
 namespace tessera::layout {
+
+int64_t power_of_two_in(int64_t v) {
+  const auto bits = static_cast<uint64_t>(v);
+  const uint64_t lowest = bits & (~bits + 1);
+  return v == 0 ? kMaxDivisor : static_cast<int64_t>(std::min<uint64_t>(kMaxDivisor, lowest));
+}
+
 namespace {
 
 using tile::Op;
@@ -10,10 +17,6 @@ using tile::OpKind;
 using tile::Type;
 using tile::ValueId;
 
-int64_t power_of_two_in(int64_t v) {
-  if (v == 0) return kMaxDivisor;
-  return std::min(kMaxDivisor, v & -v);
-}
 constexpr int64_t kMostFactor = int64_t{1} << 30; // limit of known spans
 constexpr int kIndexBits = 32;                    // narrower integers wrap in practice
 int64_t covering(int extent) { return static_cast<int64_t>(std::bit_ceil(static_cast<unsigned>(extent))); }
@@ -359,7 +362,7 @@ private:
     if (info(k_.type(op.results[0]).dtype).bits < kIndexBits || info(from).bits < kIndexBits) return std::nullopt;
     const AxisInfo &a = args[0], &b = args.back();
     const auto times = [](std::optional<int64_t> span, std::optional<int64_t> by) -> std::optional<int64_t> {
-      if (!span || !by || std::max(*span, std::abs(*by)) > kMostFactor) return std::nullopt;
+      if (!span || !by || *by < -kMostFactor || std::max(*span, *by) > kMostFactor) return std::nullopt;
       return *span * std::abs(*by);
     };
     switch (op.scalar) {

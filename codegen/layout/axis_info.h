@@ -37,6 +37,8 @@
 namespace tessera::layout {
 
 inline constexpr int64_t kMaxDivisor = int64_t{1} << 40;
+// Largest power of two that divides v, up to kMaxDivisor.
+int64_t power_of_two_in(int64_t v);
 
 struct AxisInfo {
   // Per axis of the tile; one entry for a scalar.

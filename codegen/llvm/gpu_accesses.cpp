@@ -38,7 +38,7 @@ std::optional<Accesses::Affine> Accesses::affine(tile::ValueId id) const {
   switch (op->kind) {
   case OpKind::Range: return Affine{{1}, layout::kMaxDivisor};
   case OpKind::Const:
-    return Affine{std::vector<int64_t>(type.shape.size(), 0), op->i == 0 ? layout::kMaxDivisor : op->i & -op->i};
+    return Affine{std::vector<int64_t>(type.shape.size(), 0), layout::power_of_two_in(op->i)};
   case OpKind::ExpandDims: {
     auto a = affine(op->operands[0]);
     if (a) a->strides.insert(a->strides.begin() + op->axis, 0);
@@ -61,8 +61,8 @@ std::optional<Accesses::Affine> Accesses::affine(tile::ValueId id) const {
     auto a = of(tile);
     if (!by || !a) continue;
     for (int64_t& s : a->strides) s *= *by;
-    if (*by == 0) return Affine{a->strides, layout::kMaxDivisor};
-    a->divisor = std::min(layout::kMaxDivisor, a->divisor * (*by & -*by));
+    const int64_t power = layout::power_of_two_in(*by);
+    a->divisor = power > layout::kMaxDivisor / a->divisor ? layout::kMaxDivisor : a->divisor * power;
     return a;
   }
   return std::nullopt;

@@ -8,6 +8,8 @@
 #include <llvm/IR/DiagnosticHandler.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -53,6 +55,23 @@ void fatal_error(void*, const char* reason, bool) {
 struct FatalPass : llvm::PassInfoMixin<FatalPass> { // for tests
   static llvm::PreservedAnalyses run(llvm::Module&, llvm::ModuleAnalysisManager&) {
     llvm::report_fatal_error("a failure was injected at stage llvm");
+  }
+};
+
+// instcombine converts the condition of a select of -1 and 0 as a signed integer; the NVPTX backend takes it for 1.
+struct ConditionsToFloats : llvm::PassInfoMixin<ConditionsToFloats> {
+  static llvm::PreservedAnalyses run(llvm::Function& function, llvm::FunctionAnalysisManager&) {
+    bool changed = false;
+    for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::instructions(function))) {
+      if (!llvm::isa<llvm::SIToFPInst>(i) || !i.getOperand(0)->getType()->isIntOrIntVectorTy(1)) continue;
+      auto* type = i.getType();
+      auto* chosen = llvm::SelectInst::Create(i.getOperand(0), llvm::ConstantFP::get(type, -1.0),
+                                              llvm::ConstantFP::get(type, 0.0), "", i.getIterator());
+      i.replaceAllUsesWith(chosen);
+      i.eraseFromParent();
+      changed = true;
+    }
+    return changed ? llvm::PreservedAnalyses::none() : llvm::PreservedAnalyses::all();
   }
 };
 } // namespace
@@ -109,6 +128,12 @@ Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* 
   TESSERA_ASSIGN(const ReserveScope reserve, ReserveScope::enter());
   LeakedOnException<Pipeline> p(&machine);
   p->register_analyses();
+  p->builder.registerPipelineParsingCallback(
+      [](llvm::StringRef name, llvm::FunctionPassManager& passes, llvm::ArrayRef<llvm::PassBuilder::PipelineElement>) {
+        if (name != kConditionsToFloats) return false;
+        passes.addPass(ConditionsToFloats());
+        return true;
+      });
   if (auto e = p->builder.parsePassPipeline(p->passes, pipeline)) return failed(module, llvm::toString(std::move(e)));
   if (failure_due("llvm")) p->passes.addPass(FatalPass());
   p->passes.run(module, p->modules);

@@ -242,6 +242,30 @@ TEST(Ptx, IndicesAreDividedIn32Bits) {
   assemble(code);
 }
 
+TEST(Ptx, SignedConditionsBecomeMinusOne) { // LLVM's backend makes 1 of a condition that is converted as an integer
+  const std::string ptx = compile(R"(
+tile.kernel @signs(%x: ptr<i64>, %y: ptr<f32> written) {
+  %r = range 256                  : tile<[256], i64>
+  %v = load %x[%r]                : tile<[256], i64>
+  %size = abs(%v)                 : tile<[256], i64>
+  %s = sign(%size)                : tile<[256], i64>
+  %q = div(%s, -16)               : tile<[256], i64>
+  %p = mul(%q, -16)               : tile<[256], i64>
+  %d = sub(%s, %p)                : tile<[256], i64>
+  %lower = lt(%d, 0)              : tile<[256], bool>
+  %higher = not(%lower)           : tile<[256], bool>
+  %some = ne(%d, 0)               : tile<[256], bool>
+  %up = and(%some, %higher)       : tile<[256], bool>
+  %below = sub(%q, 1)             : tile<[256], i64>
+  %f = select(%up, %below, %q)    : tile<[256], i64>
+  %i = cast(%f)                   : tile<[256], i32>
+  %z = cast(%i)                   : tile<[256], f32>
+  store %y[%r] = %z
+})").ptx;
+  EXPECT_EQ(occurrences(ptx, R"(cvt\.rn\.f(32|64)\.s)"), 0) << ptx;
+  EXPECT_GT(occurrences(ptx, R"(selp\.f32 .*0fBF800000)"), 0) << ptx;
+}
+
 TEST(Ptx, PairsOfHalvesAreRoundedTogetherAndStayPacked) {
   auto f16 = compile(flat("f16", 1024)), bf16 = compile(flat("bf16", 1024));
   EXPECT_EQ(occurrences(f16.ptx, R"(cvt\.rn\.f16x2\.f32)"), 4);

@@ -2,6 +2,7 @@
 #include "codegen/layout/axis_info.h"
 #include "tests/tile/helpers.h"
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <random>
 
@@ -115,6 +116,13 @@ tile.kernel @split(%x: ptr<f32>, %y: ptr<f32> written, %m: i64 multiple=8, %any:
   %v3 = load %x[%u]                       : tile<[64], f32>
 })"),
             expected);
+}
+
+TEST(AxisInfo, EveryNumberIsDivisibleByAPowerOfTwo) {
+  for (int64_t v : {int64_t{1}, int64_t{-1}, int64_t{7}}) EXPECT_EQ(power_of_two_in(v), 1) << v;
+  for (int64_t v : {int64_t{24}, int64_t{-24}}) EXPECT_EQ(power_of_two_in(v), 8) << v;
+  for (int64_t v : {int64_t{0}, kMaxDivisor, 3 * kMaxDivisor, -4 * kMaxDivisor, std::numeric_limits<int64_t>::min()})
+    EXPECT_EQ(power_of_two_in(v), kMaxDivisor) << v;
 }
 
 TEST(AxisInfo, BranchesAreJoined) {

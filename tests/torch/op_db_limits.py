@@ -103,8 +103,8 @@ def with_values(t: torch.Tensor, values: Sequence[Number], first: int, step: int
     if t.dim() == 0:
         out.fill_(values[first % len(values)])
     else:
-        at = torch.arange(first, t.numel(), step)
-        out[torch.unravel_index(at, t.shape)] = torch.tensor(list(itertools.islice(itertools.cycle(values), len(at))), dtype=t.dtype)
+        at = torch.arange(first, t.numel(), step, device=t.device)
+        out[torch.unravel_index(at, t.shape)] = torch.tensor(list(itertools.islice(itertools.cycle(values), len(at))), dtype=t.dtype, device=t.device)
     return out.requires_grad_(t.requires_grad)
 
 
@@ -126,8 +126,11 @@ def places_of_indices(op: OpInfo, count: int) -> list[set[int]]:
     return [{i for i, x in enumerate(flatten(s)[0]) if isinstance(x, torch.Tensor) and x.dtype in (torch.int32, torch.int64)} for s in samples]
 
 
-def copies(sample: SampleInput, number: int, dtype: torch.dtype, pointwise: bool, indices: set[int]) -> Iterator[tuple[str, SampleInput]]:
-    """(name, sample) of the copies of the sample of this number. Every sample has two of the kinds of values, in turn."""
+def copies(sample: SampleInput, number: int, dtype: torch.dtype, pointwise: bool, indices: set[int], beyond: bool) -> Iterator[tuple[str, SampleInput]]:
+    """(name, sample) of the copies of the sample of this number. Every sample has two of the kinds of values, in turn.
+
+    beyond: also those with indices outside of their tensors.
+    """
     leaves, spec = flatten(sample)
     places = [i for i, x in enumerate(leaves) if is_plain(x) and i not in indices and x.dtype == dtype]
     kinds = variants(dtype, pointwise)
@@ -140,7 +143,7 @@ def copies(sample: SampleInput, number: int, dtype: torch.dtype, pointwise: bool
             elif turn == number % len(places):
                 changed[i] = with_values(leaves[i], values, leaves[i].numel() // 2, max(1, leaves[i].numel() // len(values)))
         yield name, unflatten(changed, spec)
-    for i in sorted(indices):
+    for i in sorted(indices if beyond else ()):
         if i >= len(leaves) or not is_plain(leaves[i]) or leaves[i].dtype not in (torch.int32, torch.int64):
             continue
         for v in index_values(leaves, leaves[i].dtype):

@@ -1,6 +1,7 @@
 """PyTorch's own operator database through the backend: every operator of core ATen that it samples, results as eager's.
 
-    python tests/torch/op_db_test.py [--all] [--samples N] [--seed N] [--dtypes T,...] [--dynamic] [--gradients] [--each] [--limits] [NAME ...]
+    python tests/torch/op_db_test.py [--all] [--samples N] [--seed N] [--dtypes T,...] [--dynamic] [--gradients] [--each] [--limits]
+                                       [--device cuda] [NAME ...]
 
 The first samples of each dtype are the calls of one graph, which goes to the backend as Dynamo would give it
 (tessera.backend.tessera: AOTAutograd, then compile_graph): what torch.compile does, without the time that Dynamo takes to read
@@ -19,6 +20,7 @@ forked off, so that a crash is one row of the table.
 --each: one graph for each sample, to find the sample that is at fault.
 --limits: copies of the samples with special values (op_db_limits.py) instead: results as eager's, signs of zeros of pointwise
 operators, too; where eager raises an error, so must the compiled graph. Only results, errors and crashes count.
+--device cuda: eager mode there is what is compared with; indices beyond are left out, since they end its use of the GPU.
 --from, --to: of the operators' numbers, for a part of the table.
 """
 
@@ -65,6 +67,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
 SHARE_WHOLE = 0.95
 HALVES = (torch.float16, torch.bfloat16)
 SECONDS = 300  # of one operator, after which it counts as a crash
+DEVICE = "cpu"  # set by --device
 CRASHES = 8  # of eager mode in the copies of one operator's samples
 
 # Composites whose meaning is worth keeping, by the names of the database.
@@ -150,16 +153,16 @@ def packets_of_core() -> set[str]:
 
 
 def dtypes_of(op: OpInfo, wanted: Sequence[torch.dtype]) -> list[torch.dtype]:
-    return [d for d in wanted if op.supports_dtype(d, "cpu")]
+    return [d for d in wanted if op.supports_dtype(d, DEVICE)]
 
 
 def samples_of(op: OpInfo, dtype: torch.dtype, count: int, seed: int = 0, gradients: bool = False) -> Iterator[SampleInput]:
     torch.manual_seed(seed)
-    return itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=gradients and can_have_gradients(op, dtype)), count)
+    return itertools.islice(op.sample_inputs(DEVICE, dtype, requires_grad=gradients and can_have_gradients(op, dtype)), count)
 
 
 def can_have_gradients(op: OpInfo, dtype: torch.dtype) -> bool:
-    return op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+    return op.supports_autograd and dtype in op.supported_backward_dtypes(DEVICE)
 
 
 def gradients_of(results: Sequence[Sequence[Any]], tensors: Sequence[Sequence[torch.Tensor]]) -> list[list[Any]]:
@@ -169,7 +172,7 @@ def gradients_of(results: Sequence[Sequence[Any]], tensors: Sequence[Sequence[to
     weights = []
     for rs in found:
         numbers = torch.Generator().manual_seed(1)
-        weights += [torch.rand(r.shape, generator=numbers, dtype=torch.complex64 if r.is_complex() else torch.float32).to(r.dtype) for r in rs]
+        weights += [torch.rand(r.shape, generator=numbers, dtype=torch.complex64 if r.is_complex() else torch.float32).to(r.device, r.dtype) for r in rs]
     flat = [t for rs, ts in zip(found, given) if rs for t in ts]
     if not flat:
         return [[] for _ in given]
@@ -321,10 +324,10 @@ def through_backend(cases: Sequence[Case], dynamic: bool) -> tuple[list[list[Any
 
 
 def tolerances(op: OpInfo, dtype: torch.dtype) -> dict[str, float]:
-    """assert_close's own for the dtype, or what the database states on the CPU for a compiler's results or for every test."""
+    """assert_close's own for the dtype, or what the database states on the device for a compiler's results or for every test."""
     for d in op.decorators:
         applies = d.cls_name == "TestInductorOpInfo" or (d.cls_name == "TestCommon" and d.test_name is None) if hasattr(d, "cls_name") else False
-        for o in d.decorators if applies and d.device_type in (None, "cpu") else ():
+        for o in d.decorators if applies and d.device_type in (None, DEVICE) else ():
             if isinstance(o, toleranceOverride) and dtype in o.d:
                 return {"rtol": o.d[dtype].rtol, "atol": o.d[dtype].atol}
     return {}
@@ -400,13 +403,14 @@ def is_of_capture(op: OpInfo, case: Case, got: list[Any]) -> bool:
 def limits_of(op: OpInfo, dtype: torch.dtype, options: argparse.Namespace, row: Row, pipe: Connection) -> Iterator[Case]:
     """Cases of the copies of the samples. `pipe` is told before eager mode runs one that might end the process."""
     indices = op_db_limits.places_of_indices(op, options.samples)
+    beyond = DEVICE == "cpu"
     for number, sample in enumerate(samples_of(op, dtype, options.samples, options.seed, options.gradients)):
         try:
             pointwise = case_of(op, dtype, sample).pointwise
         except Exception:  # nothing to compare with
             continue
         places = indices[number] if number < len(indices) else set()
-        for name, changed in op_db_limits.copies(sample, number, dtype, pointwise, places):
+        for name, changed in op_db_limits.copies(sample, number, dtype, pointwise, places, beyond):
             key = f"{short(dtype)} {number} {name}"
             if key in options.skipped:
                 continue
@@ -509,21 +513,27 @@ def check(op: OpInfo, wanted: Sequence[torch.dtype], options: argparse.Namespace
     return row
 
 
-def work(ops: Sequence[tuple[OpInfo, list[torch.dtype]]], options: argparse.Namespace, pipe: Connection) -> None:
+def work(ops: Sequence[tuple[str, list[torch.dtype]]], options: argparse.Namespace, pipe: Connection) -> None:
+    global DEVICE
+    DEVICE = options.device
+    warnings.simplefilter("ignore")
+    logging.getLogger("torch").setLevel(logging.CRITICAL)
     torch.set_num_threads(1)
-    for op, dtypes in ops:
+    named = {full_name(op): op for op in op_db}
+    for name, dtypes in ops:
+        op = named[name]
         pipe.send(check_limits(op, dtypes, options, pipe) if options.limits else check(op, dtypes, options))
     pipe.close()
 
 
 def rows(ops: Sequence[tuple[OpInfo, list[torch.dtype]]], options: argparse.Namespace) -> Iterator[Row]:
     """Rows in order; the process that crashes is replaced by one for the operators behind."""
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("fork" if DEVICE == "cpu" else "spawn")  # a GPU's context does not outlive a fork
     done, stage, key = 0, "", ""
     options.skipped = set()
     while done < len(ops):
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=work, args=(ops[done:], options, theirs))
+        process = context.Process(target=work, args=([(full_name(op), d) for op, d in ops[done:]], options, theirs))
         process.start()
         theirs.close()
         try:
@@ -564,7 +574,10 @@ def main() -> int:
     parser.add_argument("--to", dest="end", type=int, default=None)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     options = parser.parse_args()
+    global DEVICE
+    DEVICE = options.device
     warnings.simplefilter("ignore")
     logging.getLogger("torch").setLevel(logging.CRITICAL)
     chosen = [op for op in op_db if not options.names or full_name(op) in options.names or op.name in options.names]
