@@ -28,7 +28,7 @@ constexpr const char* kPipeline =
     "always-inline,globaldce,function(nvvm-reflect,sroa,early-cse<memssa>,instcombine<max-iterations=1;no-verify-"
     "fixpoint>,simplifycfg,"
     "loop-mssa(licm),early-cse<memssa>,instcombine<max-iterations=1;no-verify-fixpoint>,simplifycfg,"
-    "conditions-to-floats)";
+    "avoid-faults)";
 
 Result<std::unique_ptr<llvm::TargetMachine>> gpu_machine(const GpuTarget& target, llvm::Module& module) {
   std::string message;

@@ -50,8 +50,6 @@ public:
   virtual Value* fma_saturated(Value* a, Value* b, Value* c) = 0;
   // Truncated and saturated to i32 or i64; NaN becomes 0 if x is f32 and bits is 32, else it is undefined.
   virtual Value* to_integer(Value* x, unsigned bits, bool is_signed) = 0;
-  // The absolute value of an i16; of the least number that number itself.
-  virtual Value* abs_i16(Value* x) = 0;
   // f32 to bf16 (as i16) and two of them, or two halves, to an i32, the first in the low half. To nearest even; NaN
   // stays NaN.
   virtual Value* to_bf16(Value* x) = 0;

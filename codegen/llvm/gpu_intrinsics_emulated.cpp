@@ -38,7 +38,6 @@ public:
   Value* to_integer(Value* x, unsigned bits, bool is_signed) override {
     return b_.CreateIntrinsic(is_signed ? ID::fptosi_sat : ID::fptoui_sat, {b_.getIntNTy(bits), x->getType()}, {x});
   }
-  Value* abs_i16(Value* x) override { return b_.CreateBinaryIntrinsic(ID::abs, x, b_.getFalse()); }
   Value* to_bf16(Value* x) override {
     auto* bits = b_.CreateBitCast(x, b_.getInt32Ty());
     auto* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), 1);

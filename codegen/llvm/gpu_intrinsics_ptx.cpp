@@ -78,11 +78,6 @@ public:
     return assembly(b_, "cvt.rzi" + type + from + " $0, $1;",
                     "=" + register_class(to) + "," + register_class(x->getType()), to, {x}, false);
   }
-  // Of abs.s16 ptxas takes the sign for clear, of the least number too; LLVM makes abs.s16 of whatever is equal to it.
-  Value* abs_i16(Value* x) override {
-    auto* wide = b_.getInt32Ty();
-    return b_.CreateTrunc(assembly(b_, "abs.s32 $0, $1;", "=r,r", wide, {b_.CreateSExt(x, wide)}, false), x->getType());
-  }
   Value* to_bf16(Value* x) override {
     return b_.CreateBitCast(b_.CreateIntrinsic(ID::nvvm_f2bf16_rn, {}, {x}), b_.getInt16Ty());
   }

@@ -51,7 +51,6 @@ Result<llvm::Value*> Math::arith(ScalarOp op, DType result, DType argument, std:
     if (op == ScalarOp::Rsqrt) return gpu_->rsqrt(a[0]);
     if (op == ScalarOp::Reciprocal) return gpu_->rcp(a[0]);
   }
-  if (op == ScalarOp::Abs && argument == DType::I16) return gpu_->abs_i16(a[0]);
   return Arithmetic::arith(op, result, argument, a);
 }
 

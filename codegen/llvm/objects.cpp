@@ -1,4 +1,5 @@
 #include "codegen/llvm/objects.h"
+#include "codegen/llvm/gpu_faults.h"
 #include "codegen/llvm/reserve.h"
 #include "graph/support/recover.h"
 #include <cstdio>
@@ -8,8 +9,6 @@
 #include <llvm/IR/DiagnosticHandler.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
-#include <llvm/IR/InstIterator.h>
-#include <llvm/IR/Instructions.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -58,20 +57,9 @@ struct FatalPass : llvm::PassInfoMixin<FatalPass> { // for tests
   }
 };
 
-// instcombine converts the condition of a select of -1 and 0 as a signed integer; the NVPTX backend takes it for 1.
-struct ConditionsToFloats : llvm::PassInfoMixin<ConditionsToFloats> {
+struct AvoidFaults : llvm::PassInfoMixin<AvoidFaults> {
   static llvm::PreservedAnalyses run(llvm::Function& function, llvm::FunctionAnalysisManager&) {
-    bool changed = false;
-    for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::instructions(function))) {
-      if (!llvm::isa<llvm::SIToFPInst>(i) || !i.getOperand(0)->getType()->isIntOrIntVectorTy(1)) continue;
-      auto* type = i.getType();
-      auto* chosen = llvm::SelectInst::Create(i.getOperand(0), llvm::ConstantFP::get(type, -1.0),
-                                              llvm::ConstantFP::get(type, 0.0), "", i.getIterator());
-      i.replaceAllUsesWith(chosen);
-      i.eraseFromParent();
-      changed = true;
-    }
-    return changed ? llvm::PreservedAnalyses::none() : llvm::PreservedAnalyses::all();
+    return gpu::avoid_faults(function) ? llvm::PreservedAnalyses::none() : llvm::PreservedAnalyses::all();
   }
 };
 } // namespace
@@ -130,8 +118,8 @@ Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* 
   p->register_analyses();
   p->builder.registerPipelineParsingCallback(
       [](llvm::StringRef name, llvm::FunctionPassManager& passes, llvm::ArrayRef<llvm::PassBuilder::PipelineElement>) {
-        if (name != kConditionsToFloats) return false;
-        passes.addPass(ConditionsToFloats());
+        if (name != gpu::kAvoidFaults) return false;
+        passes.addPass(AvoidFaults());
         return true;
       });
   if (auto e = p->builder.parsePassPipeline(p->passes, pipeline)) return failed(module, llvm::toString(std::move(e)));

@@ -33,10 +33,8 @@ private:
 
 // Target machine of this host; sets the module's triple and data layout.
 [[nodiscard]] Result<std::unique_ptr<llvm::TargetMachine>> host_machine(const HostTarget& target, llvm::Module& module);
-// The function pass of ours that a pipeline can name: conversions of conditions, as signed integers, to floats become selects.
-inline constexpr const char* kConditionsToFloats = "conditions-to-floats";
-// Verifies the module and runs a pipeline in the text form of LLVM's `opt`; prints the result if requested. Errors are
-// LLVM's messages.
+// Verifies the module and runs a pipeline in the text form of LLVM's `opt`, which also knows gpu::kAvoidFaults; prints the
+// result if requested. Errors are LLVM's messages.
 [[nodiscard]] Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* pipeline,
                               std::string* printed);
 // Emits an object file or assembly text.

@@ -266,6 +266,40 @@ tile.kernel @signs(%x: ptr<i64>, %y: ptr<f32> written) {
   EXPECT_GT(occurrences(ptx, R"(selp\.f32 .*0fBF800000)"), 0) << ptx;
 }
 
+TEST(Ptx, SignedBytesAreNoUnsignedWords) { // ptxas would convert the signed byte
+  for (const char* from : {"i8", "i16"}) {
+    std::string text = R"(
+tile.kernel @bytes(%x: ptr<TYPE>, %y: ptr<f32> written, %z: ptr<f64> written) {
+  %r = range 1024                 : tile<[1024], i64>
+  %v = load %x[%r]                : tile<[1024], TYPE>
+  %u = cast(%v)                   : tile<[1024], u32>
+  %f = cast(%u)                   : tile<[1024], f32>
+  %d = cast(%u)                   : tile<[1024], f64>
+  store %y[%r] = %f
+  store %z[%r] = %d
+})";
+    for (size_t at; (at = text.find("TYPE")) != std::string::npos;) text.replace(at, 4, from);
+    const std::string ptx = compile(text).ptx;
+    EXPECT_EQ(occurrences(ptx, R"(cvt\.rn\.f(32|64)\.u)"), 0) << ptx;
+  }
+}
+
+TEST(Ptx, AbsoluteValuesMayBeNegative) { // of the least number; ptxas takes those of abs for positive
+  for (const char* type : {"i16", "i32", "i64"}) {
+    std::string text = R"(
+tile.kernel @sizes(%x: ptr<TYPE>, %y: ptr<TYPE> written) {
+  %r = range 256                  : tile<[256], i64>
+  %v = load %x[%r]                : tile<[256], TYPE>
+  %a = abs(%v)                    : tile<[256], TYPE>
+  %s = sign(%a)                   : tile<[256], TYPE>
+  store %y[%r] = %s
+})";
+    for (size_t at; (at = text.find("TYPE")) != std::string::npos;) text.replace(at, 4, type);
+    const std::string ptx = compile(text).ptx;
+    EXPECT_EQ(occurrences(ptx, R"(abs\.s)"), 0) << ptx;
+  }
+}
+
 TEST(Ptx, PairsOfHalvesAreRoundedTogetherAndStayPacked) {
   auto f16 = compile(flat("f16", 1024)), bf16 = compile(flat("bf16", 1024));
   EXPECT_EQ(occurrences(f16.ptx, R"(cvt\.rn\.f16x2\.f32)"), 4);

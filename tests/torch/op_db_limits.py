@@ -51,12 +51,21 @@ _KNOWN: tuple[tuple[str, tuple[str, ...], Sequence[str]], ...] = (
     ("solutions of a system with the largest number have no digit that is right", ("max",), ("linalg.lu_solve",)),
 )  # fmt: skip
 
+# The same of GPUs alone.
+_KNOWN_ON_GPUS: tuple[tuple[str, tuple[str, ...], Sequence[str]], ...] = (
+    ("eager's kernel multiplies by what became NaN", INFINITE, ("nn.functional.rms_norm",)),
+    ("an integer divided by zero is all ones", ("limits",), ("__rmod__",)),
+    ("of values that are equally frequent any is the mode", ("limits", "least", "largest"), ("mode",)),
+    ("a state of the random generator is a result", ANY, ("torch.ops.aten._flash_attention_forward", "torch.ops.aten._efficient_attention_forward")),
+)  # fmt: skip
+
 # Eager mode writes outside of its memory at positions beyond.
 UNCHECKED = ("linalg.ldl_solve",)
 
 
-def is_known(name: str, copy_name: str) -> bool:
-    return any(name in names and (not copies or copy_name in copies) for _, copies, names in _KNOWN)
+def is_known(name: str, copy_name: str, device: str) -> bool:
+    known = _KNOWN if device == "cpu" else (*_KNOWN, *_KNOWN_ON_GPUS)
+    return any(name in names and (not copies or copy_name in copies) for _, copies, names in known)
 
 
 def integer_limits(dtype: torch.dtype) -> list[int]:

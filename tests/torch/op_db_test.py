@@ -32,6 +32,7 @@ import dataclasses
 import itertools
 import logging
 import multiprocessing
+import os
 import sys
 import time
 import traceback
@@ -358,7 +359,7 @@ def compare(op: OpInfo, case: Case, got: list[Any], row: Row) -> None:
             row.rounded += 1
         elif case.limits and case.dtype in HALVES and is_same(op, case, got, want, rtol=2e-2, atol=2e-2):
             row.rounded += 1
-        elif case.limits and op_db_limits.is_known(full_name(op), case.limits):
+        elif case.limits and op_db_limits.is_known(full_name(op), case.limits, DEVICE):
             row.known += 1
         elif case.limits and is_of_capture(op, case, got):
             row.left.append(f"{short(case.dtype)} {case.signature}: as PyTorch's own capture, aot_eager, not as eager")
@@ -418,7 +419,11 @@ def limits_of(op: OpInfo, dtype: torch.dtype, options: argparse.Namespace, row: 
             torch.manual_seed(0)
             try:
                 case = case_of(op, dtype, changed, name)
+                if DEVICE == "cuda":
+                    torch.cuda.synchronize()
             except Exception as e:
+                if "CUDA error" in str(e):  # the process has no GPU any more
+                    os._exit(1)
                 row.left.append(f"eager's gradients: {one_line(e)}")
                 continue
             finally:
@@ -457,7 +462,7 @@ def check_limits(op: OpInfo, wanted: Sequence[torch.dtype], options: argparse.Na
                 if not refusal:
                     for c, g in zip(group, got):
                         compare(op, c, g, row)
-                elif op_db_limits.is_known(row.name, group[0].limits):
+                elif op_db_limits.is_known(row.name, group[0].limits, DEVICE):
                     row.known += 1
                 elif capture_refuses(group[0]):
                     row.wrong.append(f"{short(dtype)} {group[0].signature}: eager raises {refusal[:200]}")
@@ -520,9 +525,10 @@ def work(ops: Sequence[tuple[str, list[torch.dtype]]], options: argparse.Namespa
     logging.getLogger("torch").setLevel(logging.CRITICAL)
     torch.set_num_threads(1)
     named = {full_name(op): op for op in op_db}
-    for name, dtypes in ops:
-        op = named[name]
-        pipe.send(check_limits(op, dtypes, options, pipe) if options.limits else check(op, dtypes, options))
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        for name, dtypes in ops:
+            op = named[name]
+            pipe.send(check_limits(op, dtypes, options, pipe) if options.limits else check(op, dtypes, options))
     pipe.close()
 
 
