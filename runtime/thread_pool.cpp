@@ -177,11 +177,9 @@ struct RegionTask {
   FirstException* failure;
   Handover* handover;
   FloatMode mode;
-  TESSERA_UNSEEN void operator()() const {
-    WithFloatMode as_its_caller(mode);
-    run(*pool, *body, *failure, *handover);
-  }
-  static void run(TbbPool& pool, const std::function<void()>& body, FirstException& failure, Handover& handover);
+  TESSERA_UNSEEN void operator()() const { run(*pool, *body, *failure, *handover, mode); }
+  static void run(TbbPool& pool, const std::function<void()>& body, FirstException& failure, Handover& handover,
+                  FloatMode mode);
 };
 
 class TbbPool final : public ThreadPool {
@@ -251,8 +249,10 @@ private:
 
 // execute() may run this on another thread of the arena when every slot is taken, hence a scope of its own.
 // Isolated: while it waits for its helpers it must not become the helper of another executor's region.
-void RegionTask::run(TbbPool& pool, const std::function<void()>& body, FirstException& failure, Handover& handover) {
+void RegionTask::run(TbbPool& pool, const std::function<void()>& body, FirstException& failure, Handover& handover,
+                     FloatMode mode) {
   handover.take();
+  WithFloatMode as_its_caller(mode);
   failure.run([&] {
     SingleThreadOpenMP inner;
     oneapi::tbb::this_task_arena::isolate([&] { pool.run_region(body); });
