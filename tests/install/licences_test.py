@@ -24,6 +24,7 @@ gather, check = script("tools/scripts/licences"), script("tests/install/licences
 class Licences(unittest.TestCase):
     def test_what_may_be_shipped(self):
         self.assertEqual(gather.expression_of("gcc-12", "libgomp.so.1"), "GPL-3.0-or-later WITH GCC-exception-3.1")
+        self.assertEqual(gather.expression_of("python3.11", "pyconfig.h"), "PSF-2.0")
         for name, part in (("jbigkit", "'jbigkit' is under GPL-2.0-or-later and is linked for libx.so"), ("nobody", "add it to LICENCES")):
             with self.assertRaisesRegex(gather.Problem, part):
                 gather.expression_of(name, "libx.so")

@@ -17,7 +17,7 @@ import sysconfig
 
 GCC = "GPL-3.0-or-later WITH GCC-exception-3.1"  # the one licence of the GPL's family under which something may be shipped
 # The licence of what is linked, as an SPDX expression: read from the component's text by a person, since such a text also covers tests
-# and packaging, which are not linked, and choices between licences. Numbers at the end, as in gcc-12, are left out.
+# and packaging, which are not linked, and choices between licences. Names are those of family().
 LICENCES = {
     "cli11": "BSD-3-Clause",
     "cuda": "LicenseRef-NVIDIA-CUDA-EULA",
@@ -36,7 +36,7 @@ LICENCES = {
     "node-lodash": "MIT",
     "ocl-icd": "BSD-2-Clause",
     "onednn": "Apache-2.0 AND BSD-3-Clause",
-    "onetbb": "Apache-2.0",
+    "onetbb": "Apache-2.0 AND BSD-3-Clause",
     "onnx": "Apache-2.0",
     "openjpeg2": "BSD-2-Clause",
     "protobuf": "BSD-3-Clause",
@@ -60,9 +60,14 @@ class Problem(Exception):
     pass
 
 
+def family(name):
+    """The name without the number of a version that several packages of it have: gcc of gcc-12, python of python3.11."""
+    return re.sub(r"-\d+$|(?<=^python)3\.\d+$", "", name)
+
+
 def expression_of(name, why):
     """The licence of a component that may be shipped."""
-    licence = LICENCES.get(name) or LICENCES.get(re.sub(r"-[\d.]+$", "", name))
+    licence = LICENCES.get(name) or LICENCES.get(family(name))
     if licence is None:
         raise Problem(f"the licence of '{name}' is not known, which is linked for {why}; read its text, and add it to LICENCES in {__file__}")
     if "GPL" in licence.replace(GCC, ""):
@@ -123,7 +128,7 @@ class Component:
             if identifier in licence and f"common-licenses/{file}" in whole:
                 whole += f"\n\n---- /usr/share/common-licenses/{file}\n\n" + pathlib.Path("/usr/share/common-licenses", file).read_text(encoding="utf-8")
         if not whole.strip():
-            raise Problem(f"no licence text was found for '{self.name}' {self.version}")
+            raise Problem(f"no licence text of '{self.name}' {self.version} was found; install it where its package has one (tools/setup makes build/cuda)")
         return whole
 
 
@@ -142,6 +147,7 @@ def of_cuda(build):
     """CUDA's and cuDNN's declarations, and libdevice: of a toolkit, or of build/cuda (tools/scripts/cuda_headers.py)."""
     places = ("EULA.txt", "LICENSE*", "licenses/*", "dist-info/nvidia_*/licenses/*")
     texts = sorted(t for root in (build.cuda_include.parent, build.libdevice.parents[2]) for place in places for t in root.glob(place) if t.is_file())
+    texts = texts or [t for c in of_debian([str(build.cuda_include / "cuda.h")]).values() for t in c.texts]
     version = re.search(r"#define CUDA_VERSION (\d+)", (build.cuda_include / "cuda.h").read_text(encoding="utf-8"))
     version = version[1] if version else "unknown"
     return Component("cuda", version, f"pkg:generic/cuda@{version}", texts)
@@ -230,7 +236,7 @@ def main():
         properties = [{"name": "tessera:text", "value": text}]
         properties += [{"name": "tessera:linkage", "value": kind} for kind in sorted(component.files)]
         properties += [{"name": "tessera:file", "value": f} for kind in ("shared", "static", "embedded") for f in sorted(component.files.get(kind, ()))]
-        note = NOTES.get(re.sub(r"-[\d.]+$", "", name))
+        note = NOTES.get(family(name))
         listed.append({
             "type": "library", "bom-ref": name, "name": name, "version": component.version, **({"description": note} if note else {}),
             "licenses": [{"expression": licence, "acknowledgement": "concluded"}], "purl": component.purl, "properties": properties,
