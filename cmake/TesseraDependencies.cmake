@@ -6,14 +6,14 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 # Debian's dnnl package config asks for OpenCL, which the CPU path does not use: take the library as it is.
 find_library(RE2_LIBRARY re2 REQUIRED)
-# What decodes images (graph/ops/image.cpp).
+# What decodes images (graph/ops/image.cpp), which loads libtiff when it needs it.
 find_library(JPEG_LIBRARY jpeg REQUIRED)
 find_library(PNG_LIBRARY png16 REQUIRED)
-find_library(TIFF_LIBRARY tiff REQUIRED)
+find_path(TIFF_INCLUDE tiffio.h REQUIRED)
 find_library(WEBP_LIBRARY webp REQUIRED)
 find_library(OPENJP2_LIBRARY openjp2 REQUIRED)
 find_path(OPENJP2_INCLUDE openjpeg.h PATH_SUFFIXES openjpeg-2.5 REQUIRED)
-set(TESSERA_IMAGE_LIBRARIES ${JPEG_LIBRARY} ${PNG_LIBRARY} ${TIFF_LIBRARY} ${WEBP_LIBRARY} ${OPENJP2_LIBRARY})
+set(TESSERA_IMAGE_LIBRARIES ${JPEG_LIBRARY} ${PNG_LIBRARY} ${WEBP_LIBRARY} ${OPENJP2_LIBRARY})
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h REQUIRED)
 add_library(DNNL::dnnl SHARED IMPORTED)

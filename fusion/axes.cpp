@@ -155,12 +155,12 @@ namespace {
 
 // Visits each distinct subexpression once, in a fixed order.
 template <class F>
-bool any_subexpression(const SymExpr& e, std::unordered_set<const SymNode*>& seen, const F& f) {
+bool any_subexpression(const SymExpr& e, std::unordered_set<SymExpr>& seen, const F& f) {
   std::vector<SymExpr> stack{e};
   while (!stack.empty()) {
     SymExpr x = stack.back();
     stack.pop_back();
-    if (x.is_const() || x.is_symbol() || !seen.insert(x.node()).second) continue;
+    if (x.is_const() || x.is_symbol() || !seen.insert(x).second) continue;
     if (f(x)) return true;
     auto args = x.args();
     for (size_t i = args.size(); i-- > 0;) stack.push_back(args[i]);
@@ -173,7 +173,7 @@ bool any_subexpression(const SymExpr& e, std::unordered_set<const SymNode*>& see
 std::optional<AxisSplit> find_split(std::span<const SymExpr> indices, const std::vector<Axis>& axes,
                                     const ShapeEnv& env) {
   std::optional<AxisSplit> found;
-  std::unordered_set<const SymNode*> seen;
+  std::unordered_set<SymExpr> seen;
   auto consider = [&](const SymExpr& e) {
     if (e.op() != SymOp::FloorDiv && e.op() != SymOp::Mod) return false;
     const SymExpr &x = e.args()[0], &d = e.args()[1];

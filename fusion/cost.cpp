@@ -25,7 +25,7 @@ SymExpr byte_count(const Graph& graph, ValueId value) {
 
 double Estimator::operator()(const SymExpr& e) {
   if (e.is_const()) return static_cast<double>(e.const_value());
-  if (auto it = done_.find(e.node()); it != done_.end()) return it->second;
+  if (auto it = done_.find(e); it != done_.end()) return it->second;
   std::unordered_map<uint64_t, int64_t> sizes;
   for (const auto& s : e.symbols()) {
     auto hint = env_.hint(s);
@@ -35,7 +35,7 @@ double Estimator::operator()(const SymExpr& e) {
   }
   auto value = e.eval(sizes);
   double result = value ? static_cast<double>(*value) : 1e18; // beyond 64 bits: expensive
-  done_.emplace(e.node(), result);
+  done_.emplace(e, result);
   return result;
 }
 

@@ -22,7 +22,7 @@ public:
 
 private:
   const ShapeEnv& env_;
-  std::unordered_map<const SymNode*, double> done_;
+  std::unordered_map<SymExpr, double> done_;
 };
 
 // At the sizes that the planner took.

@@ -43,7 +43,7 @@ namespace {
 struct DataIndex {
   ScalarDag& dag;
   const std::unordered_map<uint64_t, ScalarId>& data;
-  std::unordered_map<const SymNode*, ScalarId> done;
+  std::unordered_map<SymExpr, ScalarId> done;
 
   [[nodiscard]] bool has_data(const SymExpr& e) const {
     for (const auto& s : e.symbols())
@@ -63,9 +63,9 @@ struct DataIndex {
     return r;
   }
   ScalarId visit(const SymExpr& e) {
-    if (auto it = done.find(e.node()); it != done.end()) return it->second;
+    if (auto it = done.find(e); it != done.end()) return it->second;
     ScalarId r = make(e);
-    done.emplace(e.node(), r);
+    done.emplace(e, r);
     return r;
   }
   ScalarId make(const SymExpr& e) {

@@ -7,7 +7,7 @@ namespace tessera {
 SymProgram::SymProgram(std::span<const SymExpr> inputs) {
   for (const auto& s : inputs) {
     TESSERA_CHECK(s.is_symbol(), "inputs of a symbol program are symbols: " + s.str());
-    by_node_.emplace(s.node(), registers_++);
+    by_node_.emplace(s, registers_++);
     unbound_.push_back(false);
   }
   inputs_ = registers_;
@@ -28,13 +28,13 @@ int SymProgram::add(const SymExpr& root) {
   while (!stack.empty()) {
     auto [e, expanded] = stack.back();
     stack.pop_back();
-    if (by_node_.count(e.node())) continue;
+    if (by_node_.count(e)) continue;
     if (e.is_const()) {
-      by_node_.emplace(e.node(), emit(SymOp::Const, -1, -1, -1, e.const_value()));
+      by_node_.emplace(e, emit(SymOp::Const, -1, -1, -1, e.const_value()));
       continue;
     }
     if (e.is_symbol()) {
-      by_node_.emplace(e.node(), emit(SymOp::Symbol, -1));
+      by_node_.emplace(e, emit(SymOp::Symbol, -1));
       continue;
     }
     auto args = e.args();
@@ -43,7 +43,7 @@ int SymProgram::add(const SymExpr& root) {
       for (const auto& a : args) stack.emplace_back(a, false);
       continue;
     }
-    auto reg = [&](size_t i) { return by_node_.at(args[i].node()); };
+    auto reg = [&](size_t i) { return by_node_.at(args[i]); };
     int r = -1;
     switch (e.op()) {
     case SymOp::Not: r = emit(SymOp::Not, reg(0)); break;
@@ -53,9 +53,9 @@ int SymProgram::add(const SymExpr& root) {
       r = reg(0);
       for (size_t i = 1; i < args.size(); ++i) r = emit(e.op(), r, reg(i));
     }
-    by_node_.emplace(e.node(), r);
+    by_node_.emplace(e, r);
   }
-  return by_node_.at(root.node());
+  return by_node_.at(root);
 }
 
 void SymProgram::prepare(State& state) const {

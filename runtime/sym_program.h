@@ -43,7 +43,7 @@ private:
   int inputs_ = 0, registers_ = 0;
   std::vector<Instr> code_; // instruction i writes register inputs_ + i
   std::vector<bool> unbound_;
-  std::unordered_map<const SymNode*, int> by_node_;
+  std::unordered_map<SymExpr, int> by_node_;
 };
 
 [[nodiscard]] std::string_view describe(SymFault fault);

@@ -11,7 +11,7 @@ public:
     static_assert(std::has_unique_object_representations_v<T>);
     text_.append(reinterpret_cast<const char*>(&v), sizeof v);
   }
-  void add(const SymExpr& e) { add(reinterpret_cast<uintptr_t>(e.node())); }
+  void add(const SymExpr& e) { add(reinterpret_cast<uintptr_t>(e.identity())); }
   void add(const TensorType& type) {
     add(type.dtype);
     add(type.shape.size());

@@ -1,11 +1,15 @@
 // ImageDecoder: pixels of a compressed image, on the host. Debian's libraries decode; BMP and PNM are read here. Sizes
 // are checked before anything is allocated for them: an image may have kMostPixels pixels at most.
+//
+// libtiff is not linked but loaded when the first TIFF comes: Debian's needs libjbig, which is under the GPL, and what
+// is linked is shipped.
 #include "graph/ops/parts.h"
 #include <algorithm>
 #include <cctype>
 #include <csetjmp>
 #include <cstdarg>
 #include <cstdio>
+#include <dlfcn.h>
 #include <jpeglib.h>
 #include <memory>
 #include <openjpeg.h>
@@ -128,11 +132,50 @@ struct Reader {
 };
 
 // ---- TIFF
+struct LibTiff {
+  static constexpr const char* kName = "libtiff.so.6"; // of version 4.5, the first with TIFFOpenOptions, and later ones
+  decltype(&TIFFOpenOptionsAlloc) options_alloc = nullptr;
+  decltype(&TIFFOpenOptionsFree) options_free = nullptr;
+  decltype(&TIFFOpenOptionsSetMaxSingleMemAlloc) options_max_alloc = nullptr;
+  decltype(&TIFFOpenOptionsSetErrorHandlerExtR) options_error_handler = nullptr;
+  decltype(&TIFFOpenOptionsSetWarningHandlerExtR) options_warning_handler = nullptr;
+  decltype(&TIFFClientOpenExt) open = nullptr;
+  decltype(&TIFFClose) close = nullptr;
+  decltype(&TIFFGetField) get_field = nullptr;
+  decltype(&TIFFReadRGBAImageOriented) read_rgba = nullptr;
+  std::string missing; // why it cannot be used; empty where it can
+
+  LibTiff() {
+    void* library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+    auto find = [&](auto& function, const char* name) {
+      if (!missing.empty()) return;
+      void* address = library != nullptr ? dlsym(library, name) : nullptr;
+      if (address == nullptr) missing = dlerror();
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(address);
+    };
+    find(options_alloc, "TIFFOpenOptionsAlloc");
+    find(options_free, "TIFFOpenOptionsFree");
+    find(options_max_alloc, "TIFFOpenOptionsSetMaxSingleMemAlloc");
+    find(options_error_handler, "TIFFOpenOptionsSetErrorHandlerExtR");
+    find(options_warning_handler, "TIFFOpenOptionsSetWarningHandlerExtR");
+    find(open, "TIFFClientOpenExt");
+    find(close, "TIFFClose");
+    find(get_field, "TIFFGetField");
+    find(read_rgba, "TIFFReadRGBAImageOriented");
+  }
+};
+
 Result<Image> tiff(Bytes bytes) {
+  static const LibTiff library;
+  if (!library.missing.empty())
+    return Diagnostic(ErrorCode::UnsupportedFeature, {},
+                      std::string("the image is a TIFF file, which ") + LibTiff::kName +
+                          " of the system decodes, and that cannot be loaded: " + library.missing)
+        .note("install it (Debian: libtiff6), or store the image in another format");
   Reader reader{bytes, 0, {}};
-  TIFFOpenOptions* options = TIFFOpenOptionsAlloc();
-  TIFFOpenOptionsSetMaxSingleMemAlloc(options, 4 * kMostPixels);
-  TIFFOpenOptionsSetErrorHandlerExtR(
+  TIFFOpenOptions* options = library.options_alloc();
+  library.options_max_alloc(options, 4 * kMostPixels);
+  library.options_error_handler(
       options,
       [](TIFF*, void* user, const char*, const char* format, va_list arguments) {
         char text[256];
@@ -141,10 +184,10 @@ Result<Image> tiff(Bytes bytes) {
         return 1;
       },
       &reader);
-  TIFFOpenOptionsSetWarningHandlerExtR(
+  library.options_warning_handler(
       options, [](TIFF*, void*, const char*, const char*, va_list) { return 1; }, nullptr);
   std::unique_ptr<TIFF, void (*)(TIFF*)> file(
-      TIFFClientOpenExt(
+      library.open(
           "image", "rm", &reader,
           [](thandle_t h, void* to, tmsize_t n) {
             return static_cast<tmsize_t>(static_cast<Reader*>(h)->read(to, static_cast<size_t>(n)));
@@ -157,15 +200,15 @@ Result<Image> tiff(Bytes bytes) {
           },
           [](thandle_t) { return 0; }, [](thandle_t h) -> toff_t { return static_cast<Reader*>(h)->bytes.size(); },
           nullptr, nullptr, options),
-      TIFFClose);
-  TIFFOpenOptionsFree(options);
+      library.close);
+  library.options_free(options);
   if (!file) return bad("TIFF", reader.error);
   uint32_t width = 0, height = 0;
-  TIFFGetField(file.get(), TIFFTAG_IMAGEWIDTH, &width);
-  TIFFGetField(file.get(), TIFFTAG_IMAGELENGTH, &height);
+  library.get_field(file.get(), TIFFTAG_IMAGEWIDTH, &width);
+  library.get_field(file.get(), TIFFTAG_IMAGELENGTH, &height);
   TESSERA_ASSIGN(Image out, sized("TIFF", width, height));
   std::vector<uint32_t> pixels(static_cast<size_t>(out.width * out.height));
-  if (TIFFReadRGBAImageOriented(file.get(), width, height, pixels.data(), ORIENTATION_TOPLEFT, 1) == 0)
+  if (library.read_rgba(file.get(), width, height, pixels.data(), ORIENTATION_TOPLEFT, 1) == 0)
     return bad("TIFF", reader.error);
   for (size_t i = 0; i < pixels.size(); ++i) {
     out.rgb[3 * i] = static_cast<uint8_t>(TIFFGetR(pixels[i]));

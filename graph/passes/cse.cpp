@@ -25,7 +25,7 @@ public:
       if constexpr (std::is_same_v<T, std::string>)
         text(x);
       else if constexpr (std::is_same_v<T, SymExpr>)
-        number(x.node());
+        number(x.identity());
       else
         number(x);
     }

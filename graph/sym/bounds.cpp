@@ -94,7 +94,7 @@ const ShapeEnv::Facts* ShapeEnv::Reasoner::facts(const SymExpr& symbol) const {
 SymRange ShapeEnv::Reasoner::range(const SymExpr& e) {
   if (e.is_const()) return {saturate(e.const_value()), saturate(e.const_value())};
   auto& memo = env.memo_.ranges;
-  if (auto it = memo.find(e.node()); it != memo.end()) return it->second;
+  if (auto it = memo.find(e); it != memo.end()) return it->second;
   SymRange r = interval(e);
   if (e.op() == SymOp::Add && !e.node()->opaque) {
     if (!env.bounds_.empty()) {
@@ -112,7 +112,7 @@ SymRange ShapeEnv::Reasoner::range(const SymExpr& e) {
     if (auto it = env.bounds_.find(e); it != env.bounds_.end()) r = intersect(r, it->second);
   }
   if (r.lo > r.hi) r.hi = r.lo; // contradictory facts: nothing can be wrong
-  memo.emplace(e.node(), r);
+  memo.emplace(e, r);
   return r;
 }
 

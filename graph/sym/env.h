@@ -133,8 +133,8 @@ private:
       newest = 0;
     }
     std::recursive_mutex mutex;
-    std::unordered_map<const SymNode*, SymExpr> simplified;
-    std::unordered_map<const SymNode*, SymRange> ranges;
+    std::unordered_map<SymExpr, SymExpr> simplified;
+    std::unordered_map<SymExpr, SymRange> ranges;
     uint64_t newest = 0; // highest symbol id that was queried: facts about newer symbols invalidate nothing
   };
   struct Reasoner; // bounds.cpp, simplify.cpp: the algorithms

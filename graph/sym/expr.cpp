@@ -26,19 +26,22 @@ struct Shard {
   std::mutex mutex;
   std::unordered_set<const SymNode*, NodeHash, NodeEqual> nodes;
 };
-// Nodes live as long as the process: expressions are plain pointers, also in static objects.
+// The table lives as long as the process: expressions are also in static objects.
 Shard& shard_of(uint64_t hash) {
   static auto* const shards = new std::array<Shard, kShards>;
   return (*shards)[(hash >> 48) % kShards];
 }
 std::atomic<uint64_t> next_symbol_id{1};
 
+// The node of that structure, with one owner more.
 const SymNode* publish(SymNode probe) {
   Shard& shard = shard_of(probe.hash);
   std::lock_guard lock(shard.mutex);
   auto it = shard.nodes.find(&probe);
-  if (it != shard.nodes.end()) return *it;
-  return *shard.nodes.insert(new SymNode(std::move(probe))).first;
+  if (it == shard.nodes.end()) return *shard.nodes.insert(new SymNode(std::move(probe))).first;
+  if ((*it)->count.load(std::memory_order_relaxed) != SymOwners::kForever)
+    (*it)->count.fetch_add(1, std::memory_order_relaxed);
+  return *it;
 }
 
 const SymNode* make_const(int64_t value) {
@@ -51,7 +54,11 @@ constexpr int64_t kSmallest = -64, kLargest = 1024;
 const SymNode* constant_node(int64_t value) {
   static const auto* const small = [] {
     auto* all = new std::array<const SymNode*, kLargest - kSmallest + 1>;
-    for (int64_t v = kSmallest; v <= kLargest; ++v) (*all)[static_cast<size_t>(v - kSmallest)] = make_const(v);
+    for (int64_t v = kSmallest; v <= kLargest; ++v) {
+      const SymNode* node = make_const(v);
+      node->count.store(SymOwners::kForever, std::memory_order_relaxed);
+      (*all)[static_cast<size_t>(v - kSmallest)] = node;
+    }
     return all;
   }();
   if (value >= kSmallest && value <= kLargest) return (*small)[static_cast<size_t>(value - kSmallest)];
@@ -72,6 +79,14 @@ int compare_monomials(const SymExpr& a, const SymExpr& b) {
 
 namespace sym {
 
+// The expression that has the count which publish() added.
+static SymExpr owning(const SymNode* node) {
+  SymExpr e(node);
+  if (node->count.load(std::memory_order_relaxed) != SymOwners::kForever)
+    node->count.fetch_sub(1, std::memory_order_relaxed);
+  return e;
+}
+
 SymExpr intern(SymOp op, std::vector<SymExpr> args, bool opaque) {
   SymNode n;
   n.op = op;
@@ -87,7 +102,7 @@ SymExpr intern(SymOp op, std::vector<SymExpr> args, bool opaque) {
   n.size = static_cast<uint32_t>(size);
   if (op == SymOp::Mul && !opaque) n.value = args[0].is_const() ? args[0].const_value() : 1;
   n.args = std::move(args);
-  return SymExpr(publish(std::move(n)));
+  return owning(publish(std::move(n)));
 }
 
 std::span<const SymExpr> factors(const SymExpr& mono) {
@@ -202,8 +217,20 @@ int64_t constant_part(const SymExpr& e) {
 
 } // namespace sym
 
-SymExpr::SymExpr() : node_(constant_node(0)) {}
-SymExpr::SymExpr(int64_t value) : node_(constant_node(value)) {}
+SymExpr::SymExpr() : owners_(constant_node(0)) {}
+SymExpr::SymExpr(int64_t value) : owners_(constant_node(value)) {}
+SymExpr::SymExpr(const SymNode* node) : owners_(node) { retain(); }
+
+void SymExpr::release_last(const SymOwners* owners) {
+  const auto* node = static_cast<const SymNode*>(owners);
+  {
+    Shard& shard = shard_of(node->hash);
+    std::lock_guard lock(shard.mutex);
+    if (node->count.fetch_sub(1, std::memory_order_acq_rel) != 1) return; // an equal expression found it
+    shard.nodes.erase(node);
+  }
+  delete node; // and what it alone owns
+}
 
 SymExpr SymExpr::symbol(std::string_view name) {
   SymNode n;
@@ -211,31 +238,31 @@ SymExpr SymExpr::symbol(std::string_view name) {
   n.id = next_symbol_id.fetch_add(1, std::memory_order_relaxed);
   n.name = name;
   n.hash = hash_combine(hash128(name).lo, n.id);
-  return SymExpr(publish(std::move(n)));
+  return sym::owning(publish(std::move(n)));
 }
 
-SymOp SymExpr::op() const { return node_->op; }
-uint64_t SymExpr::hash() const { return node_->hash; }
-std::span<const SymExpr> SymExpr::args() const { return node_->args; }
+SymOp SymExpr::op() const { return node()->op; }
+uint64_t SymExpr::hash() const { return node()->hash; }
+std::span<const SymExpr> SymExpr::args() const { return node()->args; }
 int64_t SymExpr::const_value() const {
   TESSERA_CHECK(is_const(), "const_value of " + str());
-  return node_->value;
+  return node()->value;
 }
 std::optional<int64_t> SymExpr::as_const() const {
-  return is_const() ? std::optional<int64_t>(node_->value) : std::nullopt;
+  return is_const() ? std::optional<int64_t>(node()->value) : std::nullopt;
 }
 const std::string& SymExpr::symbol_name() const {
   TESSERA_CHECK(is_symbol(), "symbol_name of " + str());
-  return node_->name;
+  return node()->name;
 }
 uint64_t SymExpr::symbol_id() const {
   TESSERA_CHECK(is_symbol(), "symbol_id of " + str());
-  return node_->id;
+  return node()->id;
 }
 
 double SymExpr::factor() const {
   TESSERA_CHECK(op() == SymOp::Scaled, "factor of " + str());
-  return std::bit_cast<double>(node_->args[1].const_value());
+  return std::bit_cast<double>(node()->args[1].const_value());
 }
 
 int SymExpr::compare(const SymExpr& a, const SymExpr& b) {

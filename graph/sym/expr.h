@@ -1,5 +1,5 @@
 // SymExpr: integer expressions over symbols, hash-consed, in a canonical form, so that equal polynomials are the same
-// object.
+// object, which lives as long as an expression refers to it.
 //
 // The idea. Every dimension, stride, offset, loop bound and guard in Tessera is a SymExpr. Construction canonicalizes:
 // sums are flattened, products distributed over sums, terms sorted by a stable order, like terms gathered. So
@@ -23,6 +23,7 @@
 // Loop axes of fusion/ and codegen/ are symbols too (SymKind::Axis), with ranges [0, extent-1].
 #pragma once
 #include "graph/support/result.h"
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -30,6 +31,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace tessera {
@@ -54,10 +56,22 @@ enum class SymOp : uint8_t {
   Scaled
 };
 
+// What owns a node: the expressions that refer to it, in any thread.
+struct SymOwners {
+  static constexpr int32_t kForever = -1; // small constants: not counted
+  mutable std::atomic<int32_t> count{1};
+};
 struct SymNode;
 
 class SymExpr {
 public:
+  SymExpr(const SymExpr& other) noexcept : owners_(other.owners_) { retain(); }
+  SymExpr(SymExpr&& other) noexcept : owners_(std::exchange(other.owners_, nullptr)) {}
+  SymExpr& operator=(SymExpr other) noexcept {
+    std::swap(owners_, other.owners_);
+    return *this;
+  }
+  ~SymExpr() { release(); }
   SymExpr();              // the constant 0
   SymExpr(int64_t value); // NOLINT: implicit on purpose
   SymExpr(int value) : SymExpr(static_cast<int64_t>(value)) {}
@@ -93,16 +107,32 @@ public:
   str() const; // infix, the syntax that parse_sym reads: "b*s + 2", "floordiv(s, 2)", "min(s, 512)"
   [[nodiscard]] uint64_t hash() const;
 
-  friend bool operator==(const SymExpr& a, const SymExpr& b) { return a.node_ == b.node_; }
+  friend bool operator==(const SymExpr& a, const SymExpr& b) { return a.owners_ == b.owners_; }
   // A stable total order (by structure, symbols by id): the same run to run.
   [[nodiscard]] static int compare(const SymExpr& a, const SymExpr& b);
   friend bool operator<(const SymExpr& a, const SymExpr& b) { return compare(a, b) < 0; }
 
-  [[nodiscard]] const SymNode* node() const { return node_; }
-  explicit SymExpr(const SymNode* node) : node_(node) {}
+  // Equal for equal expressions, as long as one of them lives.
+  [[nodiscard]] const void* identity() const { return owners_; }
+  [[nodiscard]] const SymNode* node() const; // in graph/sym
+  explicit SymExpr(const SymNode* node);     // another owner of it
 
 private:
-  const SymNode* node_;
+  // Nobody else has a node whose count is 1, so that one thread alone takes it to 0: under the lock under which equal
+  // expressions find it.
+  static void release_last(const SymOwners* owners);
+  void retain() const {
+    if (owners_ && owners_->count.load(std::memory_order_relaxed) != SymOwners::kForever)
+      owners_->count.fetch_add(1, std::memory_order_relaxed);
+  }
+  void release() const {
+    if (!owners_) return; // moved away
+    int32_t count = owners_->count.load(std::memory_order_relaxed);
+    while (count > 1)
+      if (owners_->count.compare_exchange_weak(count, count - 1, std::memory_order_acq_rel)) return;
+    if (count != SymOwners::kForever) release_last(owners_);
+  }
+  const SymOwners* owners_;
 };
 
 [[nodiscard]] SymExpr operator+(const SymExpr& a, const SymExpr& b);

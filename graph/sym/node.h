@@ -5,7 +5,11 @@
 
 namespace tessera {
 
-struct SymNode {
+struct SymNode : SymOwners {
+  SymNode() = default;
+  SymNode(SymNode&& other) noexcept
+      : SymOwners(), op(other.op), opaque(other.opaque), value(other.value), id(other.id), hash(other.hash),
+        depth(other.depth), size(other.size), name(std::move(other.name)), args(std::move(other.args)) {}
   SymOp op = SymOp::Const;
   // Arithmetic that does not fit 64 bits, or a product that would have too many terms: kept as written, never taken
   // apart.
@@ -18,6 +22,7 @@ struct SymNode {
   std::string name;   // Symbol
   std::vector<SymExpr> args;
 };
+inline const SymNode* SymExpr::node() const { return static_cast<const SymNode*>(owners_); }
 
 namespace sym {
 

@@ -25,14 +25,14 @@ int64_t gcd(int64_t a, int64_t b) {
   return g > static_cast<uint64_t>(INT64_MAX) ? 1 : static_cast<int64_t>(g);
 }
 
-using Memo = std::unordered_map<const SymNode*, SymExpr>;
+using Memo = std::unordered_map<SymExpr, SymExpr>;
 SymExpr substituted(const SymExpr& e, const std::unordered_map<uint64_t, SymExpr>& by, Memo& memo) {
   if (e.is_const()) return e;
   if (e.is_symbol()) {
     auto it = by.find(e.symbol_id());
     return it == by.end() ? e : it->second;
   }
-  if (auto it = memo.find(e.node()); it != memo.end()) return it->second;
+  if (auto it = memo.find(e); it != memo.end()) return it->second;
   std::vector<SymExpr> args(e.args().begin(), e.args().end());
   bool changed = false;
   for (SymExpr& a : args) {
@@ -41,7 +41,7 @@ SymExpr substituted(const SymExpr& e, const std::unordered_map<uint64_t, SymExpr
     a = n;
   }
   SymExpr r = changed ? sym::rebuild(e, args) : e;
-  memo.emplace(e.node(), r);
+  memo.emplace(e, r);
   return r;
 }
 
@@ -143,14 +143,14 @@ struct Evaluator {
 std::vector<SymExpr> SymExpr::symbols() const {
   std::vector<SymExpr> out;
   std::unordered_set<const SymNode*> seen;
-  collect(node_, seen, out);
+  collect(node(), seen, out);
   std::sort(out.begin(), out.end(), [](const SymExpr& a, const SymExpr& b) { return a.node()->id < b.node()->id; });
   return out;
 }
 
 bool SymExpr::contains(const SymExpr& symbol) const {
   std::unordered_set<const SymNode*> seen;
-  return occurs(node_, symbol.node(), seen);
+  return occurs(node(), symbol.node(), seen);
 }
 
 std::optional<std::pair<SymExpr, SymExpr>> SymExpr::linear_in(const SymExpr& symbol) const {

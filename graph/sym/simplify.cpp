@@ -18,7 +18,7 @@ int64_t gcd(int64_t a, int64_t b) {
 SymExpr ShapeEnv::Reasoner::simplify(const SymExpr& e, int steps) {
   if (e.is_const()) return e;
   auto& memo = env.memo_.simplified;
-  if (auto it = memo.find(e.node()); it != memo.end()) return it->second;
+  if (auto it = memo.find(e); it != memo.end()) return it->second;
   SymExpr r = e;
   if (e.is_symbol()) {
     const Facts* f = facts(e);
@@ -41,7 +41,7 @@ SymExpr ShapeEnv::Reasoner::simplify(const SymExpr& e, int steps) {
     // Each step leads to something simpler; the limit is there in case two rules disagree about what that is.
     if (r != e && steps < kMaxSteps) r = simplify(r, steps + 1);
   }
-  memo.insert_or_assign(e.node(), r);
+  memo.insert_or_assign(e, r);
   return r;
 }
 

@@ -14,6 +14,7 @@ project() {
 }
 project build "$2" tests/install
 python3 "$2/tests/install/symbols.py" "$work/prefix"
+python3 "$2/tests/install/licences.py" "$work/prefix"
 # The example of operators, which is not linked with the library.
 project operators "$2" examples/operators
 "$1/bin/tessera" ops --operators "$work/operators/example_operators.so" --domain com.example

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import email
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -92,6 +93,23 @@ class Wheel(unittest.TestCase):
         for part in ("tessera/_native.abi3.so", "tessera/py.typed", "tessera/_native.pyi", "tessera/bin/tessera"):
             self.assertIn(part, names)
         print(f"{WHEEL.name}: {WHEEL.stat().st_size / 1e6:.1f} MB", flush=True)
+
+    def test_licences(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            with zipfile.ZipFile(WHEEL) as archive:
+                archive.extractall(folder)
+            check = subprocess.run([sys.executable, ROOT / "tests" / "install" / "licences.py", folder], capture_output=True, text=True)
+            self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
+            (info,) = Path(folder).glob("*.dist-info")
+            metadata = email.message_from_bytes((info / "METADATA").read_bytes())
+            texts = sorted(str(p.relative_to(info / "licenses")) for p in (info / "licenses").rglob("*") if p.is_file())
+            components = json.loads((info / "sboms" / "tessera.cdx.json").read_text(encoding="utf-8"))["components"]
+        self.assertEqual(metadata.get_all("License-File"), texts)
+        self.assertIn("LICENSE", texts)
+        expression = f" AND {metadata['License-Expression']} AND "
+        for component in components:
+            for part in component["licenses"][0]["expression"].split(" AND "):
+                self.assertIn(f" AND {part} AND ", expression)
 
     def test_installed(self) -> None:
         for python in pythons():

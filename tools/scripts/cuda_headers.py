@@ -3,7 +3,7 @@
 
 For machines without a CUDA toolkit: compiling needs declarations and libdevice's bitcode only, and assembling PTX needs
 libnvJitLink. Downloads about 540 MB (the header of cuBLASLt comes with the library alone) and keeps 100 MB of them:
-FOLDER/include, FOLDER/nvvm/libdevice, FOLDER/lib64. Running on a GPU needs cuBLASLt and cuDNN besides, from a toolkit or
+FOLDER/include, FOLDER/nvvm/libdevice, FOLDER/lib64, FOLDER/licenses. Running on a GPU needs cuBLASLt and cuDNN besides, from a toolkit or
 from the packages nvidia-cublas and nvidia-cudnn-cu13.
 """
 import pathlib
@@ -33,6 +33,8 @@ def place(name):
         return "nvvm/libdevice/libdevice.10.bc"
     if "/libnvJitLink.so" in name:
         return "lib64/" + name.rsplit("/", 1)[1]
+    if ".dist-info/" in name and name.rsplit("/", 1)[1].lower().startswith("license"):
+        return "licenses/" + name.split("-", 1)[0] + ".txt"
     return None
 
 
