@@ -159,7 +159,7 @@ def of_debian(paths):
         return {}
     asked = {spelled: p for p in paths for spelled in (p, p.removeprefix("/usr"))}  # packages name /lib or /usr/lib
     if not shutil.which("dpkg-query"):
-        raise Problem("there is no dpkg-query, and texts are those of Debian's packages; build on Debian, or configure with -DTESSERA_LICENCES=OFF to do without")
+        raise Problem("there is no dpkg-query, and texts are those of Debian's packages; build on Debian, or configure with -DTESSERA_LICENCES=OFF")
     found = subprocess.run(["dpkg-query", "-S", *asked], capture_output=True, text=True, check=False).stdout
     packages = {asked[path]: owner for owner, path in re.findall(r"^([^\s:,]+)[^\s]*(?:, \S+)*: (/.*)$", found, re.MULTILINE) if path in asked}
     sources, out = {}, {}
