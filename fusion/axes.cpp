@@ -156,14 +156,14 @@ namespace {
 // Visits each distinct subexpression once, in a fixed order.
 template <class F>
 bool any_subexpression(const SymExpr& e, std::unordered_set<SymExpr>& seen, const F& f) {
-  std::vector<SymExpr> stack{e};
+  std::vector<const SymExpr*> stack{&e};
   while (!stack.empty()) {
-    SymExpr x = stack.back();
+    const SymExpr& x = *stack.back();
     stack.pop_back();
     if (x.is_const() || x.is_symbol() || !seen.insert(x).second) continue;
     if (f(x)) return true;
     auto args = x.args();
-    for (size_t i = args.size(); i-- > 0;) stack.push_back(args[i]);
+    for (size_t i = args.size(); i-- > 0;) stack.push_back(&args[i]);
   }
   return false;
 }
