@@ -176,16 +176,24 @@ private:
   }
 
   // What __dlpack__ returns is taken as well, and stays its owner's: a capsule that was not consumed.
-  static const dlpack::Tensor* tensor_of(PyObject* capsule) {
+  static bool is_capsule(PyObject* object) {
+    return PyCapsule_IsValid(object, "dltensor") != 0 || PyCapsule_IsValid(object, "dltensor_versioned") != 0;
+  }
+  // What a capsule holds; null with a Python error.
+  const dlpack::Tensor* tensor_of(PyObject* capsule) const {
     if (PyCapsule_IsValid(capsule, "dltensor"))
       return &static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
-    if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
-      return &static_cast<dlpack::VersionedTensor*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"))->tensor;
+    const auto* t = static_cast<dlpack::VersionedTensor*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    if (t->major == 1) return &t->tensor;
+    refuse("a capsule of version " + std::to_string(t->major) + "." + std::to_string(t->minor) +
+           " of DLPack, whose layout is not known here; version 1 is expected");
     return nullptr;
   }
   bool take_dlpack(size_t i, PyObject* arg) {
-    if (const dlpack::Tensor* t = tensor_of(arg))
-      return take_dlpack_device(i, t->device) && take_capsule(i, Ref::borrow(arg), *t);
+    if (is_capsule(arg)) {
+      const dlpack::Tensor* t = tensor_of(arg);
+      return t && take_dlpack_device(i, t->device) && take_capsule(i, Ref::borrow(arg), *t);
+    }
     Ref device(PyObject_GetAttr(arg, names.dlpack_device));
     if (!device) {
       PyErr_Clear();
@@ -197,15 +205,21 @@ private:
     }
     Ref where(PyObject_CallObject(device.get(), nullptr));
     dlpack::Device on{};
-    if (!where || !PyArg_ParseTuple(where.get(), "ii", &on.type, &on.id)) return false;
+    if (!where || !take_pair(where.get(), "input '" + io_->name + "': __dlpack_device__ returned", on.type, on.id))
+      return false;
     if (!take_dlpack_device(i, on)) return false;
     Ref capsule = capsule_of(arg, on.type == dlpack::kCuda);
     if (!capsule) return false;
-    const dlpack::Tensor* t = tensor_of(capsule.get());
-    if (!t) {
+    if (!is_capsule(capsule.get())) {
       raise_error("InputTypeError", "input '" + io_->name + "': __dlpack__ returned no capsule of DLPack");
       return false;
     }
+    const dlpack::Tensor* t = tensor_of(capsule.get());
+    if (!t) return false;
+    if (t->device.type != on.type || t->device.id != on.id)
+      return refuse("a capsule of DLPack for device (" + std::to_string(t->device.type) + ", " +
+                    std::to_string(t->device.id) + "); __dlpack_device__ returned (" + std::to_string(on.type) + ", " +
+                    std::to_string(on.id) + ")");
     return take_capsule(i, std::move(capsule), *t);
   }
   // Version 1 of the protocol, in which read-only memory can be shown, where the owner knows it. Of a GPU's memory the
@@ -245,6 +259,44 @@ private:
     }
     return lies_in(i, true);
   }
+  // Raises InputError; false.
+  bool refuse(const std::string& has) const {
+    raise_error("InputError", "input '" + io_->name + "' is " + has);
+    return false;
+  }
+  // What the capsule itself shows: rank, sizes, and that all elements lie in the address space.
+  bool check_capsule(const dlpack::Tensor& t) const {
+    const std::string name = "a capsule of DLPack ";
+    if (t.rank < 0 || t.rank > static_cast<int32_t>(kMostDims))
+      return refuse(name + "of rank " + std::to_string(t.rank) + "; 0 to " + std::to_string(kMostDims) +
+                    " dimensions are possible");
+    if (t.rank > 0 && !t.shape)
+      return refuse(name + "of rank " + std::to_string(t.rank) + " without a shape: the pointer to it is null");
+    const auto element = static_cast<int64_t>(element_bytes(io_->dtype));
+    int64_t bytes = element;
+    bool fits = true;
+    for (int32_t d = 0; d < t.rank; ++d) {
+      if (t.shape[d] < 0)
+        return refuse(name + "whose dimension " + std::to_string(d) + " is " + std::to_string(t.shape[d]) +
+                      "; a size is 0 or more");
+      fits = !__builtin_mul_overflow(bytes, t.shape[d], &bytes) && fits;
+    }
+    if (std::find(t.shape, t.shape + t.rank, 0) != t.shape + t.rank) return true;
+    if (!t.data) return no_memory(*io_);
+    // Of the first byte behind the elements, and of the lowest element.
+    const auto at = reinterpret_cast<uintptr_t>(t.data);
+    int64_t first = 0, last = 0, begin = 0, end = 0;
+    for (int32_t d = 0; t.strides && d < t.rank; ++d) {
+      int64_t& side = t.strides[d] < 0 ? first : last;
+      int64_t far = 0;
+      fits = fits && !__builtin_mul_overflow(t.shape[d] - 1, t.strides[d], &far) &&
+             !__builtin_mul_overflow(far, element, &far) && !__builtin_add_overflow(side, far, &side);
+    }
+    fits = fits && !__builtin_add_overflow(t.strides ? last : bytes - element, element, &last) &&
+           !__builtin_add_overflow(at, t.byte_offset, &begin) && !__builtin_add_overflow(begin, last, &end) &&
+           begin + first >= 0;
+    return fits || refuse(name + "whose sizes, strides and offset reach beyond the address space");
+  }
   bool take_capsule(size_t i, Ref capsule, const dlpack::Tensor& t) {
     if (dtype_of(t.dtype) != io_->dtype) {
       const int32_t known = dtype_of(t.dtype);
@@ -252,6 +304,7 @@ private:
                                      : "DLPack code " + std::to_string(t.dtype.code) + " of " +
                                            std::to_string(t.dtype.bits) + " bits");
     }
+    if (!check_capsule(t)) return false;
     const auto rank = static_cast<size_t>(t.rank);
     if (!io_->takes_rank(rank)) return wrong_rank(*io_, t.shape, rank);
     std::copy(t.shape, t.shape + rank, dims(i));
@@ -262,12 +315,15 @@ private:
     int64_t expected = 1;
     for (size_t d = rank; t.strides && d-- > 0;) {
       if (t.shape[d] != 1 && t.strides[d] != expected) row_major = false;
+      if (t.shape[d] == 0) { // no elements
+        row_major = true;
+        break;
+      }
       expected *= t.shape[d];
     }
-    if (t.strides && expected == 0) row_major = true; // no elements
     const auto alignment = static_cast<uintptr_t>(std::min<int64_t>(element, 8));
     if (row_major && reinterpret_cast<uintptr_t>(data) % alignment == 0) {
-      lane_.inputs[i].data = address_or_nothing(data);
+      lane_.inputs[i].data = data;
       lane_.held[i] = std::move(capsule); // whose destructor gives the tensor back: it was not taken over
       return true;
     }
