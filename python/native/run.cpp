@@ -38,7 +38,7 @@ PyObject* helper(const char* name, PyObject*& known) {
   return known;
 }
 PyObject *ndarray_type, *torch_type, *numpy_number, *numpy_dtype, *numpy_contiguous, *numpy_empty, *torch_dtype,
-    *torch_stream, *torch_empty, *torch_known;
+    *torch_stream, *torch_empty, *torch_known, *torch_records, *torch_dispatches;
 
 // Whether `object` is of a class that may not be there. -1: a Python error.
 int is_a(PyObject* object, PyObject* type) { return type ? PyObject_IsInstance(object, type) : 0; }
@@ -58,7 +58,8 @@ std::string text_of(PyObject* object) {
 
 class Arguments {
 public:
-  Arguments(Model& model, Lane& lane, PyObject* stream) : model_(model), lane_(lane), stream_(stream) {}
+  Arguments(Model& model, Lane& lane, PyObject* stream, bool recorded)
+      : model_(model), lane_(lane), stream_(stream), recorded_(recorded) {}
 
   bool take(size_t i, PyObject* arg) {
     io_ = &model_.inputs[i];
@@ -67,9 +68,16 @@ public:
     if (is_numpy < 0 || is_torch < 0) return false;
     const Kind kind = is_numpy ? Kind::Numpy : is_torch ? Kind::Torch : Kind::Dlpack;
     if (i == 0) kind_ = kind;
+    if (is_torch && !recorded_) {
+      const int records = torch_takes(arg);
+      to_record_ = records == 1;
+      if (records != 0) return false;
+    }
     return is_numpy ? lies_in(i, false) && take_numpy(i, arg) : is_torch ? take_torch(i, arg) : take_dlpack(i, arg);
   }
 
+  // take() was false without a Python error: the call is PyTorch's dispatcher's.
+  [[nodiscard]] bool to_record() const { return to_record_; }
   [[nodiscard]] Kind kind() const { return kind_; }
   [[nodiscard]] bool on_gpu() const { return on_gpu_; }
   [[nodiscard]] void* stream() const { return on_; }
@@ -86,6 +94,19 @@ private:
   }
   int64_t* dims(size_t i) { return lane_.sizes.data() + model_.first_size[i]; }
 
+  // 1: PyTorch's dispatcher is to see the call, because of the thread's state or the tensor's class; -1: a Python error.
+  int torch_takes(PyObject* tensor) {
+    if (!std::exchange(looked_, true)) {
+      PyObject* records = helper("torch_records", torch_records);
+      Ref any(records ? PyObject_CallObject(records, nullptr) : nullptr);
+      if (!any) return -1;
+      if (any.get() == Py_True) return 1;
+    }
+    if (reinterpret_cast<PyObject*>(Py_TYPE(tensor)) == torch_type) return 0;
+    PyObject* dispatches = helper("torch_dispatches", torch_dispatches);
+    Ref own(dispatches ? PyObject_CallFunctionObjArgs(dispatches, tensor, nullptr) : nullptr);
+    return own ? static_cast<int>(own.get() == Py_True) : -1;
+  }
   bool take_numpy(size_t i, PyObject* arg) {
     Ref dtype(PyObject_GetAttr(arg, names.dtype));
     if (!dtype) return false;
@@ -351,6 +372,7 @@ private:
   Model& model_;
   Lane& lane_;
   PyObject* stream_;
+  bool recorded_, looked_ = false, to_record_ = false;
   const Io* io_ = nullptr;
   Kind kind_ = Kind::Numpy;
   bool on_gpu_ = false;
@@ -411,7 +433,7 @@ private:
 
 } // namespace
 
-PyObject* run(Model& model, PyObject* args, PyObject* stream) {
+PyObject* run(Model& model, PyObject* args, PyObject* stream, bool recorded) {
   const Py_ssize_t count = PyTuple_Size(args);
   if (static_cast<size_t>(count) != model.inputs.size()) {
     std::string all;
@@ -422,9 +444,10 @@ PyObject* run(Model& model, PyObject* args, PyObject* stream) {
   Using lane(model);
   if (!lane.take()) return nullptr;
   prepare(model, *lane);
-  Arguments arguments(model, *lane, stream);
+  Arguments arguments(model, *lane, stream, recorded);
   for (size_t i = 0; i < model.inputs.size(); ++i)
-    if (!arguments.take(i, PyTuple_GetItem(args, static_cast<Py_ssize_t>(i)))) return nullptr;
+    if (!arguments.take(i, PyTuple_GetItem(args, static_cast<Py_ssize_t>(i))))
+      return arguments.to_record() ? Ref::borrow(Py_None).release() : nullptr;
   const KindMaker maker(model, *lane, arguments, count > 0 ? PyTuple_GetItem(args, 0) : Py_None);
   return compute(model, *lane, maker, arguments.on_gpu(), arguments.stream()) ? outputs_of(*lane) : nullptr;
 }

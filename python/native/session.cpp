@@ -302,13 +302,15 @@ PyObject* session_call(PyObject* self, PyObject* const* args, Py_ssize_t count) 
                 count > 4 ? args[4] : Py_None);
   });
 }
-// run(args, stream)
+// run(args, stream[, recorded])
 PyObject* session_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-  if (count != 2 || !PyTuple_Check(args[0])) {
-    PyErr_SetString(PyExc_TypeError, "run() takes a tuple of arrays, and a stream or None");
+  if (count < 2 || count > 3 || !PyTuple_Check(args[0])) {
+    PyErr_SetString(PyExc_TypeError,
+                    "run() takes a tuple of arrays, a stream or None, and whether PyTorch has recorded the call");
     return nullptr;
   }
-  return protect<PyObject*>(nullptr, [&] { return run(model_of(self), args[0], args[1]); });
+  return protect<PyObject*>(nullptr,
+                            [&] { return run(model_of(self), args[0], args[1], count > 2 && args[2] == Py_True); });
 }
 
 // run_items(args)
@@ -323,9 +325,11 @@ PyMethodDef methods[] = {
      "(dtype, shape, address), (shape, list of bytes), or (kind, list of values). Returns a list of such values, with\n"
      "bytes where the address stands. tessera._items makes them. Raises tessera.Error."},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(session_run)), METH_FASTCALL,
-     "run(args, stream, /)\n--\n\n"
+     "run(args, stream, recorded=False, /)\n--\n\n"
      "Runs the model on arrays, one for each input: NumPy arrays, PyTorch tensors, or objects with __dlpack__.\n"
-     "Returns the list of outputs, of the first input's kind. Raises tessera.Error."},
+     "recorded: PyTorch's dispatcher makes this call. Else the result is None, and nothing was done, where it is to "
+     "make "
+     "it.\nReturns the list of outputs, of the first input's kind. Raises tessera.Error."},
     {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(session_call)), METH_FASTCALL,
      "call(args, make, stream, scratch=None, donated=None, /)\n--\n\n"
      "Runs the model on tensors that lie where the session runs, of the dtypes and layout that it declares.\n\n"
