@@ -112,7 +112,15 @@ bool make_output(Lane& lane, const Maker& maker, size_t o, int32_t dtype, int32_
   void* data = nullptr;
   lane.made[o] = maker.make(o, dtype, tuple, known, data);
   if (!lane.made[o]) return false;
-  lane.outputs[o] = {nullptr, dtype, rank, known.data(), address_or_nothing(data)};
+  if (!data) {
+    if (std::find(known.begin(), known.end(), 0) == known.end()) {
+      raise_error("RunError", "the tensor that was made for output " + std::to_string(o) +
+                                  " has no memory; a tracer or a mode of PyTorch gives such tensors");
+      return false;
+    }
+    data = no_elements; // the library takes null for a refusal
+  }
+  lane.outputs[o] = {nullptr, dtype, rank, known.data(), data};
   return true;
 }
 
@@ -150,6 +158,9 @@ void* make_scratch(Lane& lane, PyObject* make, size_t bytes) {
   Ref tensor(number ? PyObject_CallFunctionObjArgs(make, number.get(), nullptr) : nullptr);
   void* data = nullptr;
   if (!tensor || !address_of(tensor.get(), data)) return nullptr;
+  if (!data)
+    return raise_error("RunError", "the tensor that was made for scratch memory of " + std::to_string(bytes) +
+                                       " bytes has no memory");
   lane.scratch.push_back(std::move(tensor));
   return data;
 }
@@ -244,9 +255,11 @@ bool compute_from_host(const Model& model, Lane& lane, const Maker& maker) {
 
 } // namespace
 
-void* address_or_nothing(void* address) { return address ? address : no_elements; }
-
 bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, void* stream, PyObject* scratch) {
+  for (size_t i = 0; i < lane.inputs.size(); ++i) {
+    const tessera_tensor& t = lane.inputs[i];
+    if (!t.data && std::find(t.dims, t.dims + t.rank, 0) == t.dims + t.rank) return no_memory(model.inputs[i]);
+  }
   return on_gpu == model.on_gpu ? compute_there(model, lane, maker, stream, scratch)
                                 : compute_from_host(model, lane, maker);
 }
@@ -265,9 +278,7 @@ bool address_of(PyObject* tensor, void*& address) {
   Ref number(PyObject_CallMethodObjArgs(tensor, names.data_ptr, nullptr));
   if (!number) return false;
   address = PyLong_AsVoidPtr(number.get());
-  if (!address && PyErr_Occurred()) return false;
-  address = address_or_nothing(address);
-  return true;
+  return address || !PyErr_Occurred();
 }
 
 void set_rank(const Model& model, Lane& lane, size_t i, size_t rank) {

@@ -189,6 +189,9 @@ public:
                    void*& data) const = 0;
 };
 
+// A tuple of two integers, such as a device of DLPack. Raises InputTypeError, whose text begins with `what`.
+bool take_pair(PyObject* pair, const std::string& what, int& first, int& second);
+
 // The steps of a call, in order. Each returns false, or null, with a Python error set.
 void prepare(const Model& model, Lane& lane);
 // Runs on what lane.inputs describes, in a GPU's memory or the host's; lane.made holds the outputs.
@@ -197,10 +200,7 @@ bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, vo
              PyObject* scratch = nullptr);
 PyObject* outputs_of(Lane& lane); // as a list
 
-// What has no element may have no address, and the library takes null for a refusal: `address`, or one that nothing
-// reads.
-void* address_or_nothing(void* address);
-// tensor.data_ptr(), and tensor.shape as the sizes of input `i`.
+// tensor.data_ptr(), which is null for a tensor without memory, and tensor.shape as the sizes of input `i`.
 bool address_of(PyObject* tensor, void*& address);
 // Notes how many dimensions an input of any rank has in this call.
 void set_rank(const Model& model, Lane& lane, size_t i, size_t rank);
@@ -209,6 +209,8 @@ bool take_shape(const Model& model, Lane& lane, size_t i, PyObject* tensor);
 std::string counted(size_t n, const char* what);
 // Raises InputError; false.
 bool wrong_rank(const Io& io, const int64_t* dims, size_t rank);
+
+bool no_memory(const Io& io);
 
 // Of onnx.TensorProto.DataType; 0 for what takes no whole bytes.
 size_t element_bytes(int32_t dtype);

@@ -38,7 +38,7 @@ PyObject* helper(const char* name, PyObject*& known) {
   return known;
 }
 PyObject *ndarray_type, *torch_type, *numpy_number, *numpy_dtype, *numpy_contiguous, *numpy_empty, *torch_dtype,
-    *torch_stream, *torch_empty, *torch_known;
+    *torch_stream, *torch_empty, *torch_known, *torch_records, *torch_dispatches;
 
 // Whether `object` is of a class that may not be there. -1: a Python error.
 int is_a(PyObject* object, PyObject* type) { return type ? PyObject_IsInstance(object, type) : 0; }
@@ -58,7 +58,8 @@ std::string text_of(PyObject* object) {
 
 class Arguments {
 public:
-  Arguments(Model& model, Lane& lane, PyObject* stream) : model_(model), lane_(lane), stream_(stream) {}
+  Arguments(Model& model, Lane& lane, PyObject* stream, bool recorded)
+      : model_(model), lane_(lane), stream_(stream), recorded_(recorded) {}
 
   bool take(size_t i, PyObject* arg) {
     io_ = &model_.inputs[i];
@@ -67,9 +68,16 @@ public:
     if (is_numpy < 0 || is_torch < 0) return false;
     const Kind kind = is_numpy ? Kind::Numpy : is_torch ? Kind::Torch : Kind::Dlpack;
     if (i == 0) kind_ = kind;
+    if (is_torch && !recorded_) {
+      const int records = torch_takes(arg);
+      to_record_ = records == 1;
+      if (records != 0) return false;
+    }
     return is_numpy ? lies_in(i, false) && take_numpy(i, arg) : is_torch ? take_torch(i, arg) : take_dlpack(i, arg);
   }
 
+  // take() was false without a Python error: the call is PyTorch's dispatcher's.
+  [[nodiscard]] bool to_record() const { return to_record_; }
   [[nodiscard]] Kind kind() const { return kind_; }
   [[nodiscard]] bool on_gpu() const { return on_gpu_; }
   [[nodiscard]] void* stream() const { return on_; }
@@ -86,6 +94,19 @@ private:
   }
   int64_t* dims(size_t i) { return lane_.sizes.data() + model_.first_size[i]; }
 
+  // 1: PyTorch's dispatcher is to see the call, because of the thread's state or the tensor's class; -1: a Python error.
+  int torch_takes(PyObject* tensor) {
+    if (!std::exchange(looked_, true)) {
+      PyObject* records = helper("torch_records", torch_records);
+      Ref any(records ? PyObject_CallObject(records, nullptr) : nullptr);
+      if (!any) return -1;
+      if (any.get() == Py_True) return 1;
+    }
+    if (reinterpret_cast<PyObject*>(Py_TYPE(tensor)) == torch_type) return 0;
+    PyObject* dispatches = helper("torch_dispatches", torch_dispatches);
+    Ref own(dispatches ? PyObject_CallFunctionObjArgs(dispatches, tensor, nullptr) : nullptr);
+    return own ? static_cast<int>(own.get() == Py_True) : -1;
+  }
   bool take_numpy(size_t i, PyObject* arg) {
     Ref dtype(PyObject_GetAttr(arg, names.dtype));
     if (!dtype) return false;
@@ -176,16 +197,24 @@ private:
   }
 
   // What __dlpack__ returns is taken as well, and stays its owner's: a capsule that was not consumed.
-  static const dlpack::Tensor* tensor_of(PyObject* capsule) {
+  static bool is_capsule(PyObject* object) {
+    return PyCapsule_IsValid(object, "dltensor") != 0 || PyCapsule_IsValid(object, "dltensor_versioned") != 0;
+  }
+  // What a capsule holds; null with a Python error.
+  const dlpack::Tensor* tensor_of(PyObject* capsule) const {
     if (PyCapsule_IsValid(capsule, "dltensor"))
       return &static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
-    if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
-      return &static_cast<dlpack::VersionedTensor*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"))->tensor;
+    const auto* t = static_cast<dlpack::VersionedTensor*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    if (t->major == 1) return &t->tensor;
+    refuse("a capsule of version " + std::to_string(t->major) + "." + std::to_string(t->minor) +
+           " of DLPack, whose layout is not known here; version 1 is expected");
     return nullptr;
   }
   bool take_dlpack(size_t i, PyObject* arg) {
-    if (const dlpack::Tensor* t = tensor_of(arg))
-      return take_dlpack_device(i, t->device) && take_capsule(i, Ref::borrow(arg), *t);
+    if (is_capsule(arg)) {
+      const dlpack::Tensor* t = tensor_of(arg);
+      return t && take_dlpack_device(i, t->device) && take_capsule(i, Ref::borrow(arg), *t);
+    }
     Ref device(PyObject_GetAttr(arg, names.dlpack_device));
     if (!device) {
       PyErr_Clear();
@@ -197,15 +226,21 @@ private:
     }
     Ref where(PyObject_CallObject(device.get(), nullptr));
     dlpack::Device on{};
-    if (!where || !PyArg_ParseTuple(where.get(), "ii", &on.type, &on.id)) return false;
+    if (!where || !take_pair(where.get(), "input '" + io_->name + "': __dlpack_device__ returned", on.type, on.id))
+      return false;
     if (!take_dlpack_device(i, on)) return false;
     Ref capsule = capsule_of(arg, on.type == dlpack::kCuda);
     if (!capsule) return false;
-    const dlpack::Tensor* t = tensor_of(capsule.get());
-    if (!t) {
+    if (!is_capsule(capsule.get())) {
       raise_error("InputTypeError", "input '" + io_->name + "': __dlpack__ returned no capsule of DLPack");
       return false;
     }
+    const dlpack::Tensor* t = tensor_of(capsule.get());
+    if (!t) return false;
+    if (t->device.type != on.type || t->device.id != on.id)
+      return refuse("a capsule of DLPack for device (" + std::to_string(t->device.type) + ", " +
+                    std::to_string(t->device.id) + "); __dlpack_device__ returned (" + std::to_string(on.type) + ", " +
+                    std::to_string(on.id) + ")");
     return take_capsule(i, std::move(capsule), *t);
   }
   // Version 1 of the protocol, in which read-only memory can be shown, where the owner knows it. Of a GPU's memory the
@@ -245,6 +280,44 @@ private:
     }
     return lies_in(i, true);
   }
+  // Raises InputError; false.
+  bool refuse(const std::string& has) const {
+    raise_error("InputError", "input '" + io_->name + "' is " + has);
+    return false;
+  }
+  // What the capsule itself shows: rank, sizes, and that all elements lie in the address space.
+  bool check_capsule(const dlpack::Tensor& t) const {
+    const std::string name = "a capsule of DLPack ";
+    if (t.rank < 0 || t.rank > static_cast<int32_t>(kMostDims))
+      return refuse(name + "of rank " + std::to_string(t.rank) + "; 0 to " + std::to_string(kMostDims) +
+                    " dimensions are possible");
+    if (t.rank > 0 && !t.shape)
+      return refuse(name + "of rank " + std::to_string(t.rank) + " without a shape: the pointer to it is null");
+    const auto element = static_cast<int64_t>(element_bytes(io_->dtype));
+    int64_t bytes = element;
+    bool fits = true;
+    for (int32_t d = 0; d < t.rank; ++d) {
+      if (t.shape[d] < 0)
+        return refuse(name + "whose dimension " + std::to_string(d) + " is " + std::to_string(t.shape[d]) +
+                      "; a size is 0 or more");
+      fits = !__builtin_mul_overflow(bytes, t.shape[d], &bytes) && fits;
+    }
+    if (std::find(t.shape, t.shape + t.rank, 0) != t.shape + t.rank) return true;
+    if (!t.data) return no_memory(*io_);
+    // Of the first byte behind the elements, and of the lowest element.
+    const auto at = reinterpret_cast<uintptr_t>(t.data);
+    int64_t first = 0, last = 0, begin = 0, end = 0;
+    for (int32_t d = 0; t.strides && d < t.rank; ++d) {
+      int64_t& side = t.strides[d] < 0 ? first : last;
+      int64_t far = 0;
+      fits = fits && !__builtin_mul_overflow(t.shape[d] - 1, t.strides[d], &far) &&
+             !__builtin_mul_overflow(far, element, &far) && !__builtin_add_overflow(side, far, &side);
+    }
+    fits = fits && !__builtin_add_overflow(t.strides ? last : bytes - element, element, &last) &&
+           !__builtin_add_overflow(at, t.byte_offset, &begin) && !__builtin_add_overflow(begin, last, &end) &&
+           begin + first >= 0;
+    return fits || refuse(name + "whose sizes, strides and offset reach beyond the address space");
+  }
   bool take_capsule(size_t i, Ref capsule, const dlpack::Tensor& t) {
     if (dtype_of(t.dtype) != io_->dtype) {
       const int32_t known = dtype_of(t.dtype);
@@ -252,6 +325,7 @@ private:
                                      : "DLPack code " + std::to_string(t.dtype.code) + " of " +
                                            std::to_string(t.dtype.bits) + " bits");
     }
+    if (!check_capsule(t)) return false;
     const auto rank = static_cast<size_t>(t.rank);
     if (!io_->takes_rank(rank)) return wrong_rank(*io_, t.shape, rank);
     std::copy(t.shape, t.shape + rank, dims(i));
@@ -262,12 +336,15 @@ private:
     int64_t expected = 1;
     for (size_t d = rank; t.strides && d-- > 0;) {
       if (t.shape[d] != 1 && t.strides[d] != expected) row_major = false;
+      if (t.shape[d] == 0) { // no elements
+        row_major = true;
+        break;
+      }
       expected *= t.shape[d];
     }
-    if (t.strides && expected == 0) row_major = true; // no elements
     const auto alignment = static_cast<uintptr_t>(std::min<int64_t>(element, 8));
     if (row_major && reinterpret_cast<uintptr_t>(data) % alignment == 0) {
-      lane_.inputs[i].data = address_or_nothing(data);
+      lane_.inputs[i].data = data;
       lane_.held[i] = std::move(capsule); // whose destructor gives the tensor back: it was not taken over
       return true;
     }
@@ -295,6 +372,7 @@ private:
   Model& model_;
   Lane& lane_;
   PyObject* stream_;
+  bool recorded_, looked_ = false, to_record_ = false;
   const Io* io_ = nullptr;
   Kind kind_ = Kind::Numpy;
   bool on_gpu_ = false;
@@ -355,7 +433,7 @@ private:
 
 } // namespace
 
-PyObject* run(Model& model, PyObject* args, PyObject* stream) {
+PyObject* run(Model& model, PyObject* args, PyObject* stream, bool recorded) {
   const Py_ssize_t count = PyTuple_Size(args);
   if (static_cast<size_t>(count) != model.inputs.size()) {
     std::string all;
@@ -366,9 +444,10 @@ PyObject* run(Model& model, PyObject* args, PyObject* stream) {
   Using lane(model);
   if (!lane.take()) return nullptr;
   prepare(model, *lane);
-  Arguments arguments(model, *lane, stream);
+  Arguments arguments(model, *lane, stream, recorded);
   for (size_t i = 0; i < model.inputs.size(); ++i)
-    if (!arguments.take(i, PyTuple_GetItem(args, static_cast<Py_ssize_t>(i)))) return nullptr;
+    if (!arguments.take(i, PyTuple_GetItem(args, static_cast<Py_ssize_t>(i))))
+      return arguments.to_record() ? Ref::borrow(Py_None).release() : nullptr;
   const KindMaker maker(model, *lane, arguments, count > 0 ? PyTuple_GetItem(args, 0) : Py_None);
   return compute(model, *lane, maker, arguments.on_gpu(), arguments.stream()) ? outputs_of(*lane) : nullptr;
 }

@@ -302,13 +302,15 @@ PyObject* session_call(PyObject* self, PyObject* const* args, Py_ssize_t count) 
                 count > 4 ? args[4] : Py_None);
   });
 }
-// run(args, stream)
+// run(args, stream[, recorded])
 PyObject* session_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-  if (count != 2 || !PyTuple_Check(args[0])) {
-    PyErr_SetString(PyExc_TypeError, "run() takes a tuple of arrays, and a stream or None");
+  if (count < 2 || count > 3 || !PyTuple_Check(args[0])) {
+    PyErr_SetString(PyExc_TypeError,
+                    "run() takes a tuple of arrays, a stream or None, and whether PyTorch has recorded the call");
     return nullptr;
   }
-  return protect<PyObject*>(nullptr, [&] { return run(model_of(self), args[0], args[1]); });
+  return protect<PyObject*>(nullptr,
+                            [&] { return run(model_of(self), args[0], args[1], count > 2 && args[2] == Py_True); });
 }
 
 // run_items(args)
@@ -323,9 +325,11 @@ PyMethodDef methods[] = {
      "(dtype, shape, address), (shape, list of bytes), or (kind, list of values). Returns a list of such values, with\n"
      "bytes where the address stands. tessera._items makes them. Raises tessera.Error."},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(session_run)), METH_FASTCALL,
-     "run(args, stream, /)\n--\n\n"
+     "run(args, stream, recorded=False, /)\n--\n\n"
      "Runs the model on arrays, one for each input: NumPy arrays, PyTorch tensors, or objects with __dlpack__.\n"
-     "Returns the list of outputs, of the first input's kind. Raises tessera.Error."},
+     "recorded: PyTorch's dispatcher makes this call. Else the result is None, and nothing was done, where it is to "
+     "make "
+     "it.\nReturns the list of outputs, of the first input's kind. Raises tessera.Error."},
     {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(session_call)), METH_FASTCALL,
      "call(args, make, stream, scratch=None, donated=None, /)\n--\n\n"
      "Runs the model on tensors that lie where the session runs, of the dtypes and layout that it declares.\n\n"
@@ -388,20 +392,44 @@ PyType_Spec spec = {"tessera._native.Session", sizeof(SessionObject), 0, Py_TPFL
 
 // ---- opening
 
+// An option that is a number from 0 to `most`, as PyArg_Parse's O& takes it. Raises UsageError.
+template <int64_t most>
+struct Count {
+  const char* name;
+  int64_t value = 0;
+
+  static int take(PyObject* number, void* into) {
+    return protect(0, [&] {
+      auto& self = *static_cast<Count*>(into);
+      int overflow = 0;
+      self.value = PyLong_AsLongLongAndOverflow(number, &overflow);
+      if (overflow == 0 && self.value == -1 && PyErr_Occurred()) return 0;
+      if (overflow == 0 && self.value >= 0 && self.value <= most) return 1;
+      Ref shown(PyObject_Str(number));
+      Ref utf8(shown ? PyUnicode_AsUTF8String(shown.get()) : nullptr);
+      if (!utf8) return 0;
+      raise_error("UsageError", std::string(self.name) + " is " + PyBytes_AsString(utf8.get()) + "; 0 to " +
+                                    std::to_string(most) + " are possible");
+      return 0;
+    });
+  }
+};
+
 struct Options {
   const char *device = "auto", *tf32 = "conv", *plan = "", *policy = "generic", *specialize = "", *ranges = "";
-  int threads = 0, max_variants = 0, deterministic = 0, strict_rounding = 0;
-  unsigned long long memory_limit = 0;
+  int deterministic = 0, strict_rounding = 0;
+  Count<INT32_MAX> threads{"threads"}, max_variants{"max_variants"};
+  Count<INT64_MAX> memory_limit{"memory_limit"};
   [[nodiscard]] tessera_options c() const {
     tessera_options o{};
     o.struct_size = sizeof o;
     o.device = device;
-    o.threads = threads;
+    o.threads = static_cast<int32_t>(threads.value);
     o.tf32 = tf32;
-    o.memory_limit = memory_limit;
+    o.memory_limit = static_cast<uint64_t>(memory_limit.value);
     if (*plan) o.plan = plan;
     o.policy = policy;
-    o.max_variants = max_variants;
+    o.max_variants = static_cast<int32_t>(max_variants.value);
     o.deterministic = deterministic;
     o.strict_rounding = strict_rounding;
     if (*specialize) o.specialize = specialize;
@@ -429,10 +457,11 @@ PyObject* open_model(PyObject*, PyObject* args, PyObject* keywords) {
                                    "ranges",       "strict_rounding", nullptr};
   PyObject* path = nullptr;
   Options options;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sizyKsipssp:open", const_cast<char**>(names_of),
-                                   PyUnicode_FSConverter, &path, &options.device, &options.threads, &options.tf32,
-                                   &options.plan, &options.memory_limit, &options.policy, &options.max_variants,
-                                   &options.deterministic, &options.specialize, &options.ranges,
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sO&zyO&sO&pssp:open", const_cast<char**>(names_of),
+                                   PyUnicode_FSConverter, &path, &options.device, options.threads.take,
+                                   &options.threads, &options.tf32, &options.plan, options.memory_limit.take,
+                                   &options.memory_limit, &options.policy, options.max_variants.take,
+                                   &options.max_variants, &options.deterministic, &options.specialize, &options.ranges,
                                    &options.strict_rounding))
     return nullptr;
   Ref bytes(path);
@@ -502,9 +531,9 @@ PyObject* open_program(PyObject*, PyObject* args, PyObject* keywords) {
   PyObject *json = nullptr, *weights = nullptr;
   Options options;
   int strided = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "zO|Osizppp:open_program", const_cast<char**>(names_of), &name,
-                                   &json, &weights, &options.device, &options.threads, &options.tf32, &strided,
-                                   &options.deterministic, &options.strict_rounding))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "zO|OsO&zppp:open_program", const_cast<char**>(names_of), &name,
+                                   &json, &weights, &options.device, options.threads.take, &options.threads,
+                                   &options.tf32, &strided, &options.deterministic, &options.strict_rounding))
     return nullptr;
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
     Program program;

@@ -85,6 +85,20 @@ PyObject* raise_error(const char* kind, const std::string& message) {
   return nullptr;
 }
 
+bool take_pair(PyObject* pair, const std::string& what, int& first, int& second) {
+  if (PyTuple_Check(pair) && PyTuple_Size(pair) == 2) {
+    if (PyArg_ParseTuple(pair, "ii", &first, &second)) return true;
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false; // an integer out of range, or an error of the caller's
+    PyErr_Clear();
+  }
+  Ref shown(PyObject_Repr(pair));
+  Ref utf8(shown ? PyUnicode_AsUTF8String(shown.get()) : nullptr);
+  const char* seen = utf8 ? PyBytes_AsString(utf8.get()) : nullptr;
+  if (!seen) return false;
+  raise_error("InputTypeError", what + " " + seen + "; a tuple of two integers is expected");
+  return false;
+}
+
 bool Io::is_fixed() const {
   if (any_rank) return false;
   for (int64_t d : fixed)
@@ -148,6 +162,12 @@ bool wrong_rank(const Io& io, const int64_t* dims, size_t rank) {
   for (size_t d = 0; d < rank; ++d) given += (d ? ", " : "") + std::to_string(dims[d]);
   raise_error("InputError", "input '" + io.name + "' has " + counted(rank, "dimension") + ", " + given +
                                 "]; the model declares " + io.text());
+  return false;
+}
+
+bool no_memory(const Io& io) {
+  raise_error("InputError", "input '" + io.name + "' has no memory: its address is null, as that of a tensor whose " +
+                                "storage was freed; elements of " + io.text() + " are expected there");
   return false;
 }
 

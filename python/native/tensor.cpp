@@ -161,8 +161,8 @@ PyObject* dlpack_of(PyObject* self, PyObject* args, PyObject* keywords) {
     return nullptr;
   Memory& own = memory_of(self);
   int major = 0, minor = 0, kind = own.device.type, id = own.device.id;
-  if (version && version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) return nullptr;
-  if (device && device != Py_None && !PyArg_ParseTuple(device, "ii", &kind, &id)) return nullptr;
+  if (version && version != Py_None && !take_pair(version, "max_version is", major, minor)) return nullptr;
+  if (device && device != Py_None && !take_pair(device, "dl_device is", kind, id)) return nullptr;
   if (kind != own.device.type || id != own.device.id || (copy == Py_True && own.of_gpu)) {
     PyErr_Format(PyExc_BufferError, "this tensor lies on dl_device (%d, %d), and a copy to (%d, %d) is not made here",
                  own.device.type, own.device.id, kind, id);

@@ -5,8 +5,8 @@
 
 namespace tessera::python {
 
-// Session.run(args, stream): run.cpp
-PyObject* run(Model& model, PyObject* args, PyObject* stream);
+// Session.run(args, stream, recorded): run.cpp
+PyObject* run(Model& model, PyObject* args, PyObject* stream, bool recorded);
 
 // tessera._native.Tensor, memory with __dlpack__: tensor.cpp
 bool add_tensor_type(PyObject* module);

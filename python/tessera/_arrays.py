@@ -80,6 +80,17 @@ def torch_contiguous(tensor: Any) -> Any:
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
+def torch_records() -> bool:
+    """Whether PyTorch records operators, or computes others in their place: a tracer, a dispatch mode or a transform of torch.func is active."""
+    c = sys.modules["torch"]._C
+    return bool(c._is_tracing() or c._len_torch_dispatch_stack() or c._functorch.peek_interpreter_stack())
+
+
+def torch_dispatches(tensor: Any) -> bool:
+    """Whether operators on a tensor of a subclass are Python's, as those of FakeTensor are."""
+    return type(tensor).__torch_dispatch__ is not sys.modules["torch"].Tensor.__torch_dispatch__
+
+
 def torch_stream(tensor: Any, stream: int | None) -> int:
     """The CUDA stream, as an int, for a call on a tensor of a GPU: the one given, else PyTorch's current one."""
     if stream is not None:

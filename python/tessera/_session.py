@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -42,9 +42,11 @@ class Model:
     call had before plans memory once; it does not compile again unless the model's code assumed otherwise.
     """
 
-    def __init__(self, session: _native.Session, path: str) -> None:
+    def __init__(self, session: _native.Session, path: str, options: Mapping[str, Any]) -> None:
+        """options: of load(), such that JSON has them."""
         self._session = session
-        self._run = session.run
+        self._options = options
+        self._run: Callable[..., list[Any] | None] = session.run
         self._path = path
         self._file = os.path.abspath(path)  # whichever folder is the current one later
         self._inputs = _infos(session.inputs)
@@ -88,6 +90,7 @@ class Model:
         is one (without inputs, too), PyTorch tensors on the same device where it is one, else objects with __dlpack__.
         An output of a dtype that NumPy has only with the package ml_dtypes is an object with __dlpack__ where that is
         not installed.
+        Tracers, modes and transforms of PyTorch see the call as an operator (tessera.recorded), without gradients.
         A tensor of strings is a NumPy array of objects (str), a sequence a list, an optional a value or None, a map a dict: in
         and out. A model that has one takes and returns NumPy arrays alone.
 
@@ -97,6 +100,10 @@ class Model:
         if named:
             args = self._in_order(args, named)
         outputs = self._run(args, stream)
+        if outputs is None:  # PyTorch records the call
+            from .recorded import call
+
+            outputs = call(self, args, stream)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _in_order(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
@@ -248,18 +255,17 @@ def load(
 
     Raises FileError, ModelError, UnsupportedError, UsageError, OutOfMemoryError, RunError; all are tessera.Error.
     """
-    native = _native.open(
-        path,
-        device,
-        threads,
-        tf32,
-        b"" if plan is None else os.fsencode(plan),
-        memory_limit,
-        policy,
-        max_variants,
-        deterministic,
-        specialize if isinstance(specialize, str) else _assignments(specialize or {}),
-        warm_up if isinstance(warm_up, str) else _ranges_text(warm_up or {}),
-        strict_rounding,
-    )
-    return Model(native, os.fsdecode(path))
+    options = {
+        "device": device,
+        "threads": threads,
+        "tf32": tf32,
+        "memory_limit": memory_limit,
+        "policy": policy,
+        "max_variants": max_variants,
+        "deterministic": deterministic,
+        "specialize": specialize if isinstance(specialize, str) else _assignments(specialize or {}),
+        "strict_rounding": strict_rounding,
+    }
+    ranges = warm_up if isinstance(warm_up, str) else _ranges_text(warm_up or {})
+    native = _native.open(path, plan=b"" if plan is None else os.fsencode(plan), ranges=ranges, **options)  # type: ignore[arg-type]
+    return Model(native, os.fsdecode(path), {**options, "plan": None if plan is None else os.path.abspath(os.fsdecode(plan)), "warm_up": ranges})

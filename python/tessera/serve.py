@@ -16,11 +16,16 @@ or several; the model's file has the same path on each.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
+import math
 import os
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ._errors import InputError, InputTypeError, UsageError
+from ._arrays import DTYPES_OF_KSERVE, KSERVE
+from ._errors import Error, InputError, InputTypeError, UnsupportedError, UsageError
 from ._session import Model, Sizes, load
 
 _Named = dict[str, Any]  # arrays by the names of inputs or outputs
@@ -109,27 +114,113 @@ class Replica:
         # Copies: an answer does not keep the whole batch.
         return [{name: value[end - r[self._model.inputs[0].name].shape[0] : end].copy() for name, value in whole.items()} for r, end in zip(requests, ends, strict=True)]
 
-    def arrays_of(self, body: Any) -> _Named:
-        """The inputs in the body of a request of KServe's protocol, version 2."""
-        from ._arrays import DTYPES_OF_KSERVE
-        import numpy
-
-        if not isinstance(body, dict) or not isinstance(body.get("inputs"), list):
+    def arrays_of(self, body: bytes) -> _Named:
+        """The inputs in the body of a request of KServe's protocol, version 2. Raises InputError or InputTypeError, which say what is wrong."""
+        try:
+            request = json.loads(body)
+        except RecursionError:
+            raise InputError("the body is JSON that is nested too deeply") from None
+        except ValueError as e:
+            raise InputError(f"the body is not JSON: {e}") from e
+        if not isinstance(request, dict) or not isinstance(request.get("inputs"), list):
             raise InputTypeError('the body is no object with a list "inputs"')
         out: _Named = {}
-        for one in body["inputs"]:
-            dtype = DTYPES_OF_KSERVE.get(one.get("datatype"))
-            if dtype is None:
-                raise InputTypeError(f"input '{one.get('name')}' has the datatype {one.get('datatype')!r}; it may be {', '.join(DTYPES_OF_KSERVE)}")
-            out[one["name"]] = numpy.asarray(one["data"], dtype).reshape(one["shape"])
+        for index, one in enumerate(request["inputs"]):
+            name, array = _input_of(one, index)
+            if name in out:
+                raise InputTypeError(f"input '{name}' is given twice")
+            out[name] = array
         return self.named((), out)
 
 
-def _body_of(answer: _Named, name: str) -> dict[str, Any]:
-    from ._arrays import KSERVE
+def _shown(value: Any) -> str:
+    """JSON of a value, or the beginning of it."""
+    return reprlib.repr(value) if isinstance(value, (dict, list)) else json.dumps(value)[:80]
 
-    outputs = [{"name": n, "shape": list(v.shape), "datatype": KSERVE[str(v.dtype)], "data": v.ravel().tolist()} for n, v in answer.items()]
-    return {"model_name": name, "outputs": outputs}
+
+def _input_of(one: Any, index: int) -> tuple[str, Any]:
+    """Name and array of an element of "inputs"."""
+    import numpy
+
+    if not isinstance(one, dict):
+        raise InputTypeError(f'inputs[{index}] is {_shown(one)}; an object with "name", "shape", "datatype" and "data" is expected')
+    name, shape, datatype, data = (one.get(key) for key in ("name", "shape", "datatype", "data"))
+    if not isinstance(name, str):
+        raise InputTypeError(f'inputs[{index}]: "name" is {_shown(name)}; a string is expected')
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+        raise InputTypeError(f"input '{name}': \"shape\" is {_shown(shape)}; a list of integers that are 0 or more is expected")
+    dtype = DTYPES_OF_KSERVE.get(datatype) if isinstance(datatype, str) else None
+    if dtype is None:
+        raise InputTypeError(f"input '{name}': \"datatype\" is {_shown(datatype)}; it may be {', '.join(DTYPES_OF_KSERVE)}")
+    if not isinstance(data, list):
+        raise InputTypeError(f"input '{name}': \"data\" is {_shown(data)}; a list is expected")
+    flat = _flat(data, shape, name)
+    kinds, expected = _VALUES[numpy.dtype(dtype).kind]
+    if not kinds.issuperset(map(type, flat)):
+        at = next(i for i, value in enumerate(flat) if type(value) not in kinds)
+        raise InputTypeError(f"input '{name}': element {at} is {_shown(flat[at])}; {datatype} takes {expected}")
+    beyond = _beyond(flat, dtype)
+    if beyond is not None:
+        limits = numpy.finfo(dtype) if dtype.startswith("float") else numpy.iinfo(dtype)
+        raise InputError(f"input '{name}': element {beyond} is {_shown(flat[beyond])}; {datatype} takes {expected} from {limits.min} to {limits.max}")
+    try:
+        return name, numpy.array(flat, dtype).reshape(shape)
+    except ValueError as e:  # sizes that no array has
+        raise InputError(f"input '{name}': shape {_shown(shape)}: {e}") from e
+
+
+# Types of Python that JSON's values have, by kind of NumPy's dtype.
+_VALUES: dict[str, tuple[frozenset[type], str]] = {
+    "b": (frozenset({bool}), "true and false"), "i": (frozenset({int}), "integers"), "u": (frozenset({int}), "integers"),
+    "f": (frozenset({int, float}), "numbers"), "O": (frozenset({str}), "strings"),
+}  # fmt: skip
+
+
+def _beyond(flat: list[Any], dtype: str) -> int | None:
+    """The first number that the dtype does not hold. Infinities of floats are held."""
+    import numpy
+
+    if not flat or dtype in ("bool", "object"):
+        return None
+    if not dtype.startswith("float"):
+        low, high = int(numpy.iinfo(dtype).min), int(numpy.iinfo(dtype).max)
+        return None if low <= min(flat) and max(flat) <= high else next(i for i, v in enumerate(flat) if not low <= v <= high)
+    most = int(numpy.finfo(dtype).max)  # with which Python compares integers of any size exactly
+    try:
+        sizes = numpy.abs(numpy.array(flat, numpy.float64))
+        if not ((sizes > float(most)) & (sizes != math.inf)).any():
+            return None
+    except OverflowError:  # an integer beyond float64
+        pass
+    return next((i for i, v in enumerate(flat) if abs(v) > most and abs(v) != math.inf), None)
+
+
+def _flat(data: list[Any], shape: list[int], name: str) -> list[Any]:
+    """The elements, row-major. The protocol has them in one list, or in lists nested as the shape says."""
+    level, flat = 0, data
+    while list in set(map(type, flat)):
+        level += 1
+        fits = level < len(shape) and len(flat) == math.prod(shape[:level]) and all(isinstance(v, list) and len(v) == shape[level] for v in flat)
+        if not fits:
+            raise InputError(f"input '{name}': \"data\" is nested in another way than shape {_shown(shape)} says")
+        flat = list(itertools.chain.from_iterable(flat))
+    if len(flat) != math.prod(shape):
+        raise InputError(f"input '{name}': \"data\" has {len(flat)} elements; shape {_shown(shape)} says {math.prod(shape)}")
+    return flat
+
+
+def _text_of(answer: _Named, name: str) -> str:
+    """The body of an answer. NaN and infinities are NaN, Infinity and -Infinity, as Triton's server writes and reads them.
+
+    Raises UnsupportedError: the protocol's JSON has no values for an output's dtype.
+    """
+    outputs = []
+    for output, value in answer.items():
+        datatype = KSERVE.get(str(getattr(value, "dtype", type(value).__name__)))
+        if datatype is None:
+            raise UnsupportedError(f"output '{output}' is {getattr(value, 'dtype', type(value).__name__)}, for which the protocol has no JSON")
+        outputs.append({"name": output, "shape": list(value.shape), "datatype": datatype, "data": value.ravel().tolist()})
+    return json.dumps({"model_name": name, "outputs": outputs})
 
 
 def _serve() -> Any:
@@ -166,13 +257,14 @@ def _class_of(serve: Any, max_batch: int, batch_wait: float) -> type:
 
         async def __call__(self, request: Any) -> Any:
             """A request by HTTP, with a body of KServe's protocol, version 2."""
-            from starlette.responses import JSONResponse
+            from starlette.responses import Response
 
             try:
-                answer = await self._answer(self.arrays_of(await request.json()))
-            except (ValueError, TypeError, KeyError) as e:  # what the client sent
-                return JSONResponse({"error": str(e)}, status_code=400)
-            return JSONResponse(_body_of(answer, serve.get_replica_context().deployment))
+                answer = await self._answer(self.arrays_of(await request.body()))
+                text, status = _text_of(answer, serve.get_replica_context().deployment), 200
+            except Error as e:
+                text, status = json.dumps({"error": str(e)}), 400 if isinstance(e, (InputError, InputTypeError)) else 500
+            return Response(text, status, media_type="application/json")
 
     return TesseraModel
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import subprocess
 import sys
 import unittest
+from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy
@@ -146,8 +149,50 @@ class Refused:
     """No array."""
 
 
+class Tensor(ctypes.Structure):
+    """DLPack's structure of a tensor, behind the version that some capsules begin with."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("device_id", ctypes.c_int32), ("rank", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("offset", ctypes.c_uint64),
+                ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]  # fmt: skip
+
+
+class Versioned(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+                ("flags", ctypes.c_uint64), ("tensor", Tensor)]  # fmt: skip
+
+
+class Capsule:
+    """A capsule of float32[2, 3] whose fields are as a test says; `shape` and `strides` are sequences."""
+
+    def __init__(self, shape: Any = (2, 3), strides: Any = None, version: int | None = None, **fields: Any) -> None:
+        self._array = values((2, 3))
+        self._sizes = [None if s is None else (ctypes.c_int64 * len(s))(*s) for s in (shape, strides)]
+        at = [None if s is None else ctypes.addressof(s) for s in self._sizes]
+        self._tensor = Tensor(self._array.ctypes.data, 1, 0, 2, 2, 32, 1, at[0], at[1])
+        for name, value in fields.items():
+            setattr(self._tensor, name, value)
+        self._whole: Any = self._tensor if version is None else Versioned(version, 0, None, None, 0, self._tensor)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self.capsule = new(ctypes.addressof(self._whole), b"dltensor" if version is None else b"dltensor_versioned", None)
+
+
+class Speaks:
+    """What has DLPack's two methods."""
+
+    def __init__(self, device: Any, capsule: Any) -> None:
+        self._device, self._capsule = device, capsule
+
+    def __dlpack_device__(self) -> Any:
+        return self._device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._capsule
+
+
 class Errors(unittest.TestCase):
-    def check(self, kind: type, message: str, call) -> None:
+    def check(self, kind: type, message: str, call: Callable[[], Any]) -> None:
         with self.subTest(message=message):
             with self.assertRaises(tessera.Error) as caught:
                 call()
@@ -177,6 +222,44 @@ class Errors(unittest.TestCase):
         what = "input 'b': dimension 0 must be n, where n is 3 by another dimension, the model declares i64[n] and i64[2] was given"
         self.check(size, f"{what} [TES-3008 bad-input]", lambda: model(a, b[:2]))
         self.assertEqual(model(a, b).shape, (3, 4))  # errors leave the model as it was
+
+    def test_capsules(self) -> None:
+        model = load("(float[n, m] x) => (float[n, m] y) { y = Relu(x) }")
+        for given in (Capsule(), Capsule(strides=(3, 1), version=1)):
+            numpy.testing.assert_array_equal(numpy.from_dlpack(model(given.capsule)), values((2, 3)))
+        empty = Capsule(shape=(2, 0), data=None)
+        self.assertEqual(model(empty.capsule).shape, (2, 0))
+        what, far = "input 'x' is a capsule of DLPack", "whose sizes, strides and offset reach beyond the address space"
+        memory = "input 'x' has no memory: its address is null, as that of a tensor whose storage was freed; elements of float32[n, m] are expected there"
+        for given, message in (
+            (Capsule(rank=-1), f"{what} of rank -1; 0 to 64 dimensions are possible"),
+            (Capsule(rank=10**9), f"{what} of rank 1000000000; 0 to 64 dimensions are possible"),
+            (Capsule(shape=None), f"{what} of rank 2 without a shape: the pointer to it is null"),
+            (Capsule(shape=(2, -3)), f"{what} whose dimension 1 is -3; a size is 0 or more"),
+            (Capsule(shape=(1 << 40, 1 << 40)), f"{what} {far}"),
+            (Capsule(shape=(1 << 40, 1 << 40), strides=(0, 0)), f"{what} {far}"),
+            (Capsule(strides=(1 << 61, 1)), f"{what} {far}"),
+            (Capsule(strides=(-(1 << 60), 1)), f"{what} {far}"),
+            (Capsule(offset=(1 << 64) - 4), f"{what} {far}"),
+            (Capsule(data=None), memory),
+            (Capsule(data=None, offset=64), memory),
+            (Capsule(version=2), "input 'x' is a capsule of version 2.0 of DLPack, whose layout is not known here; version 1 is expected"),
+        ):  # fmt: skip
+            for arg in (given.capsule, Speaks((1, 0), given.capsule)):
+                self.check(tessera.InputError, f"{message} [TES-3008 bad-input]", lambda: model(arg))
+        lies = Capsule(device=2, device_id=1)
+        message = f"{what} for device (2, 1); __dlpack_device__ returned (1, 0) [TES-3008 bad-input]"
+        self.check(tessera.InputError, message, lambda: model(Speaks((1, 0), lies.capsule)))
+
+    def test_devices_that_are_none(self) -> None:
+        model = load("(float[n, m] x) => (float[n, m] y) { y = Relu(x) }")
+        for device, shown in (("cpu", "'cpu'"), (1, "1"), ((1,), "(1,)"), ((1, "0"), "(1, '0')"), (None, "None")):
+            message = f"input 'x': __dlpack_device__ returned {shown}; a tuple of two integers is expected [TES-3008 bad-input]"
+            self.check(tessera.InputTypeError, message, lambda: model(Speaks(device, None)))
+        y = model(Dlpack(values((2, 3))))
+        for name in ("max_version", "dl_device"):
+            message = f"{name} is '1.0'; a tuple of two integers is expected [TES-3008 bad-input]"
+            self.check(tessera.InputTypeError, message, lambda: y.__dlpack__(**{name: "1.0"}))
 
     def test_a_failing_array(self) -> None:
         model = load(ADD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 import time
 import unittest
@@ -77,18 +78,29 @@ class Serve(unittest.TestCase):
         self.run_app(max_batch=4)
 
         def post(body: Any) -> Any:
-            request = urllib.request.Request(f"http://127.0.0.1:{self.port}/model", json.dumps(body).encode(), {"Content-Type": "application/json"})
+            text = body if isinstance(body, bytes) else json.dumps(body).encode()
+            request = urllib.request.Request(f"http://127.0.0.1:{self.port}/model", text, {"Content-Type": "application/json"})
             with urllib.request.urlopen(request, timeout=120) as answer:
                 return json.load(answer)
 
         x = {"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, -3]}
         answer = post({"inputs": [x, {**x, "name": "w"}]})
         self.assertEqual([(o["name"], o["shape"], o["datatype"], o["data"]) for o in answer["outputs"]], [("y", [1, 3], "FP32", [1, 4, 9]), ("s", [1], "FP32", [14])])
-        for wrong in ({"inputs": [x]}, {"inputs": [x, {**x, "name": "w", "datatype": "FP31"}]}, {"inputs": [x, {**x, "name": "w", "shape": [1, 4]}]}, []):
-            with self.assertRaises(urllib.error.HTTPError) as caught:
+        (y, _) = post({"inputs": [{**x, "data": [math.inf, math.nan, 1]}, {**x, "name": "w"}]})["outputs"]
+        self.assertEqual(list(map(str, y["data"])), ["inf", "nan", "0.0"])
+        for message, wrong in (
+            ("the model's inputs are x, w", {"inputs": [x]}),
+            ("input 'w': \"datatype\" is \"FP31\"", {"inputs": [x, {**x, "name": "w", "datatype": "FP31"}]}),
+            ("input 'w': \"data\" has 3 elements", {"inputs": [x, {**x, "name": "w", "shape": [1, 4]}]}),
+            ("input 'w': dimension 1 must be n", {"inputs": [x, {**x, "name": "w", "shape": [1, 2], "data": [1, 2]}]}),
+            ("input 'x' is given twice", {"inputs": [x, x]}),
+            ("no object with a list", []),
+            ("nested too deeply", b"[" * 200000),
+        ):
+            with self.subTest(message=message), self.assertRaises(urllib.error.HTTPError) as caught:
                 post(wrong)
             self.assertEqual(caught.exception.code, 400)
-            self.assertIn("error", json.load(caught.exception))
+            self.assertIn(message, json.load(caught.exception)["error"])
 
     def test_more_replicas_when_requests_wait(self) -> None:
         handle = self.run_app(autoscaling={"min_replicas": 1, "max_replicas": 3, "target_ongoing_requests": 1, "upscale_delay_s": 0.1, "look_back_period_s": 1.0})

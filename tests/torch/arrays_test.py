@@ -81,6 +81,11 @@ class Host(unittest.TestCase):
                     model(given)
                 self.assertIs(type(caught.exception), kind)
                 self.assertEqual(caught.exception.message, message)
+        freed = torch.rand(3000, 64)
+        freed.untyped_storage().resize_(0)
+        for empty in (freed, torch._efficientzerotensor(2, 64), torch._to_functional_tensor(torch.rand(2, 64))):
+            with self.assertRaisesRegex(tessera.InputError, "input 'x' has no memory: its address is null"):
+                model(empty)
         with self.assertRaises(RuntimeError):  # PyTorch's own: a sparse tensor has no memory of that kind
             model(torch.rand(2, 64).to_sparse())
 
