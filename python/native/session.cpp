@@ -392,20 +392,44 @@ PyType_Spec spec = {"tessera._native.Session", sizeof(SessionObject), 0, Py_TPFL
 
 // ---- opening
 
+// An option that is a number from 0 to `most`, as PyArg_Parse's O& takes it. Raises UsageError.
+template <int64_t most>
+struct Count {
+  const char* name;
+  int64_t value = 0;
+
+  static int take(PyObject* number, void* into) {
+    return protect(0, [&] {
+      auto& self = *static_cast<Count*>(into);
+      int overflow = 0;
+      self.value = PyLong_AsLongLongAndOverflow(number, &overflow);
+      if (overflow == 0 && self.value == -1 && PyErr_Occurred()) return 0;
+      if (overflow == 0 && self.value >= 0 && self.value <= most) return 1;
+      Ref shown(PyObject_Str(number));
+      Ref utf8(shown ? PyUnicode_AsUTF8String(shown.get()) : nullptr);
+      if (!utf8) return 0;
+      raise_error("UsageError", std::string(self.name) + " is " + PyBytes_AsString(utf8.get()) + "; 0 to " +
+                                    std::to_string(most) + " are possible");
+      return 0;
+    });
+  }
+};
+
 struct Options {
   const char *device = "auto", *tf32 = "conv", *plan = "", *policy = "generic", *specialize = "", *ranges = "";
-  int threads = 0, max_variants = 0, deterministic = 0, strict_rounding = 0;
-  unsigned long long memory_limit = 0;
+  int deterministic = 0, strict_rounding = 0;
+  Count<INT32_MAX> threads{"threads"}, max_variants{"max_variants"};
+  Count<INT64_MAX> memory_limit{"memory_limit"};
   [[nodiscard]] tessera_options c() const {
     tessera_options o{};
     o.struct_size = sizeof o;
     o.device = device;
-    o.threads = threads;
+    o.threads = static_cast<int32_t>(threads.value);
     o.tf32 = tf32;
-    o.memory_limit = memory_limit;
+    o.memory_limit = static_cast<uint64_t>(memory_limit.value);
     if (*plan) o.plan = plan;
     o.policy = policy;
-    o.max_variants = max_variants;
+    o.max_variants = static_cast<int32_t>(max_variants.value);
     o.deterministic = deterministic;
     o.strict_rounding = strict_rounding;
     if (*specialize) o.specialize = specialize;
@@ -433,10 +457,11 @@ PyObject* open_model(PyObject*, PyObject* args, PyObject* keywords) {
                                    "ranges",       "strict_rounding", nullptr};
   PyObject* path = nullptr;
   Options options;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sizyKsipssp:open", const_cast<char**>(names_of),
-                                   PyUnicode_FSConverter, &path, &options.device, &options.threads, &options.tf32,
-                                   &options.plan, &options.memory_limit, &options.policy, &options.max_variants,
-                                   &options.deterministic, &options.specialize, &options.ranges,
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sO&zyO&sO&pssp:open", const_cast<char**>(names_of),
+                                   PyUnicode_FSConverter, &path, &options.device, options.threads.take,
+                                   &options.threads, &options.tf32, &options.plan, options.memory_limit.take,
+                                   &options.memory_limit, &options.policy, options.max_variants.take,
+                                   &options.max_variants, &options.deterministic, &options.specialize, &options.ranges,
                                    &options.strict_rounding))
     return nullptr;
   Ref bytes(path);
@@ -506,9 +531,9 @@ PyObject* open_program(PyObject*, PyObject* args, PyObject* keywords) {
   PyObject *json = nullptr, *weights = nullptr;
   Options options;
   int strided = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "zO|Osizppp:open_program", const_cast<char**>(names_of), &name,
-                                   &json, &weights, &options.device, &options.threads, &options.tf32, &strided,
-                                   &options.deterministic, &options.strict_rounding))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "zO|OsO&zppp:open_program", const_cast<char**>(names_of), &name,
+                                   &json, &weights, &options.device, options.threads.take, &options.threads,
+                                   &options.tf32, &strided, &options.deterministic, &options.strict_rounding))
     return nullptr;
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
     Program program;

@@ -6,7 +6,7 @@ import threading
 import unittest
 
 import numpy
-from support import load
+from support import load, save
 
 import tessera
 
@@ -66,6 +66,17 @@ class Serving(unittest.TestCase):
         model.trim()
         self.assertLess(model.metrics()["host_bytes"], held)
         self.assertEqual(numpy.asarray(model(x)).tolist(), numpy.asarray(first).tolist())
+
+    def test_numbers_of_options(self) -> None:
+        """One that does not fit is told as it was given."""
+        path = save("(float[n] x) => (float[n] y) { y = Relu(x) }")
+        for option, most in (("memory_limit", (1 << 63) - 1), ("threads", (1 << 31) - 1), ("max_variants", (1 << 31) - 1)):
+            for given in (-1, most + 1, 1 << 70, -(1 << 70)):
+                with self.subTest(option=option, given=given), self.assertRaises(tessera.UsageError) as caught:
+                    tessera.load(path, "cpu", **{option: given})
+                self.assertEqual(caught.exception.message, f"{option} is {given}; 0 to {most} are possible")
+            with self.assertRaises(TypeError):
+                tessera.load(path, "cpu", **{option: "1"})
 
     def test_a_call_beyond_the_memory_limit_is_refused(self) -> None:
         model = load("(float[n, n] x) => (float[n, n] y) { p = MatMul(x, x) \n q = MatMul(p, x) \n y = Relu(q) }", memory_limit=1 << 20)
