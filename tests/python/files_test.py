@@ -64,7 +64,7 @@ class Files(unittest.TestCase):
             (tessera.UnsupportedError, unknown, {}, "Foo"),
             (tessera.UsageError, path, {"device": "tpu"}, "auto, cpu, cuda or cuda:N"),
             (tessera.UsageError, path, {"tf32": "never"}, 'one of off, conv, matmul, all'),
-            (tessera.UsageError, path, {"threads": -1}, "-1 threads"),
+            (tessera.UsageError, path, {"threads": -1}, "threads is -1; 0 to 2147483647 are possible"),
         )
         for kind, file, options, part in cases:
             with self.subTest(file=file, options=options):
