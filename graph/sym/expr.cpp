@@ -27,10 +27,11 @@ struct Shard {
   std::unordered_set<const SymNode*, NodeHash, NodeEqual> nodes;
 };
 // The table lives as long as the process: expressions are also in static objects.
-Shard& shard_of(uint64_t hash) {
-  static auto* const shards = new std::array<Shard, kShards>;
-  return (*shards)[(hash >> 48) % kShards];
+std::array<Shard, kShards>& shards() {
+  static auto* const all = new std::array<Shard, kShards>;
+  return *all;
 }
+Shard& shard_of(uint64_t hash) { return shards()[(hash >> 48) % kShards]; }
 std::atomic<uint64_t> next_symbol_id{1};
 
 // The node of that structure, with one owner more.
@@ -78,6 +79,15 @@ int compare_monomials(const SymExpr& a, const SymExpr& b) {
 } // namespace
 
 namespace sym {
+
+size_t interned() {
+  size_t count = 0;
+  for (Shard& shard : shards()) {
+    std::lock_guard lock(shard.mutex);
+    count += shard.nodes.size();
+  }
+  return count;
+}
 
 // The expression that has the count which publish() added.
 static SymExpr owning(const SymNode* node) {

@@ -29,6 +29,7 @@ namespace sym {
 // The node of that structure: one object for equal ones. Expressions nested or grown beyond any use become a fresh
 // symbol that nothing binds, so that recursion over expressions is bounded; evaluating it is an error.
 [[nodiscard]] SymExpr intern(SymOp op, std::vector<SymExpr> args, bool opaque = false);
+[[nodiscard]] size_t interned(); // nodes that live
 inline constexpr uint32_t kMaxDepth = 200, kMaxSize = 20000;
 
 // An expression as sum of coeff * monomial; the monomial is 1 (a Const), an atom, or a Mul of atoms without a

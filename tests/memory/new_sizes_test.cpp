@@ -1,4 +1,5 @@
 // Calls of ever new sizes: what a size costs is counted, bounded and given back.
+#include "graph/sym/node.h"
 #include "runtime/memory_account.h"
 #include "tests/api/harness.h"
 #include <fstream>
@@ -119,6 +120,27 @@ TEST(NewSizes, GrowingSizesDoNotFillTheHeap) {
   EXPECT_LT(resident_mb() - start, 120); // the last call takes 23 MB
   ASSERT_TRUE(session->trim().ok());
   EXPECT_LT(resident_mb() - start, 24);
+}
+
+TEST(NewSizes, OpensAndVariantsLeaveNoExpressions) {
+  Maker m;
+  m.input("x", {"n", "k"}).output("y");
+  m.weight(int64_tensor("flat", {1}, {-1}));
+  m.add("Softmax", {"x"}, {"s"}).add("Concat", {"s", "x"}, {"c"}, {onnx_test::int_attribute("axis", 1)}).add("Reshape", {"c", "flat"}, {"y"});
+  const auto open_call_close = [&](int64_t i) {
+    SessionOptions options = api_test::options();
+    options.policy = VariantPolicy::Exact;
+    auto session = api_test::open(m, options);
+    ASSERT_TRUE(session);
+    for (int64_t n = 1; n < 4; ++n) {
+      auto result = session->run({{"x", Tensor::create(DType::F32, {n + i, 3}, true).value()}});
+      ASSERT_TRUE(result.ok()) << result.error().str();
+    }
+  };
+  open_call_close(0); // tables that live as long as the process
+  const size_t before = sym::interned();
+  for (int64_t i = 1; i < 6; ++i) open_call_close(i);
+  EXPECT_EQ(sym::interned(), before);
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 #include "expr_fuzz.h"
 #include "graph/sym/env.h"
+#include "graph/sym/node.h"
 #include <gtest/gtest.h>
 #include <set>
 #include <thread>
@@ -218,6 +219,34 @@ TEST_F(SymExprTest, FuzzOrderIsTotal) {
           EXPECT_TRUE(x < z);
         }
     }
+}
+
+TEST_F(SymExprTest, NodesLiveAsLongAsExpressions) {
+  const size_t before = sym::interned();
+  {
+    const SymExpr x = floordiv((b + s) * 7000 + 5, t);
+    EXPECT_GT(sym::interned(), before);
+    const SymExpr part = x.args()[0], copy = x;
+    EXPECT_EQ(floordiv((b + s) * 7000 + 5, t), copy);
+    SymExpr moved = SymExpr::symbol("moved");
+    moved = std::move(moved) + part;
+    moved = moved.args()[0]; // what it alone owned goes
+  }
+  EXPECT_EQ(sym::interned(), before);
+}
+
+TEST_F(SymExprTest, ThreadsMakeAndDropEqualExpressions) {
+  const size_t before = sym::interned();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([this] {
+      for (int64_t i = 0; i < 20000; ++i) {
+        const SymExpr x = mod(b * (2000 + i % 3) + s, 5000 + i % 2);
+        if (x.args()[1].const_value() != 5000 + i % 2 || x.args()[0] != b * (2000 + i % 3) + s) ADD_FAILURE() << x.str();
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(sym::interned(), before);
 }
 
 } // namespace
