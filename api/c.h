@@ -326,7 +326,7 @@ const char* tessera_get_metrics(const tessera_session* session, tessera_metrics*
 const char* tessera_last_miss(tessera_session* session, const char** text);
 
 /* Memory for output `output` of a call, once its element type and sizes are known; null: there is none, which ends the
- * call. `context` is the caller's. */
+ * call. A call asks once for each output, also where another variant takes it over. `context` is the caller's. */
 typedef void* (*tessera_allocate)(void* context, int32_t output, int32_t dtype, int32_t rank, const int64_t* dims);
 /* The cheapest call: inputs by position (names are not looked at), in the memory of the session's device; outputs in
  * memory that `allocate` gives, those whose sizes depend on values included. `stream` as above, null on the host. */

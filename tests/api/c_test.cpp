@@ -309,7 +309,7 @@ TEST(C, InputsAreGivenOnceAndOutputsHaveMemoryOfTheirOwn) {
   expect_says(run(data + 8, data + 11), "overlaps that of output");
   expect_says(run(data + 11, data + 8), "overlaps that of output");
   expect_says(run(data, data + 8), "output 'z' overlaps that of input 'x'");
-  expect_says(run(data + 8, data + 5), "output 'w' overlaps that of input 'y'");
+  expect_says(run(data + 12, data + 5), "output 'w' overlaps that of input 'y'");
   EXPECT_EQ(data[0], 1) << "nothing was written";
   in[1].name = "x";
   expect_says(run(data + 8, data + 12), "input 'x' is given twice");
