@@ -136,10 +136,12 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
                  ", and no memory has so many bytes");
   if (given.max_variant_bytes > 0) options.max_variant_bytes = static_cast<int64_t>(given.max_variant_bytes);
   TESSERA_ASSIGN(options.executor.memory, account_of(given));
+  options.executor.pool = ThreadPool::create(given.threads);
   auto out = std::make_unique<tessera_session>();
   out->metrics = std::make_unique<ContextMetrics>(std::make_shared<SharedMetrics>(options.executor.memory));
   out->device = choice.device;
   out->gpu = choice.gpu;
+  out->threads = options.executor.pool->threads();
   TESSERA_ASSIGN(out->session, open(std::move(options)));
   describe(*out);
   return out;
@@ -246,6 +248,7 @@ const char* tessera_clone(tessera_session* session, tessera_session** clone) {
     out->session = session->session;
     out->device = session->device;
     out->gpu = session->gpu;
+    out->threads = session->threads;
     out->metrics = std::make_unique<ContextMetrics>(session->metrics->shared());
     TESSERA_ASSIGN(out->executor, session->session->new_executor());
     describe(*out);

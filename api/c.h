@@ -106,7 +106,7 @@ typedef struct {
 typedef struct {
   size_t struct_size; /* sizeof(tessera_options) */
   const char* device; /* "cpu", "cuda", "cuda:1" (the second GPU) or "auto", the default */
-  int32_t threads;    /* of the host, 0 for all cores */
+  int32_t threads;    /* of the host; 0: as many as the process's affinity and its control group's quota have processors */
   /* Tune kernels during the calls, in at most this share of the time: 0.05 is 5 %. 0: what the variable
    * TESSERA_TUNE_SHARE says, else never; negative: never. */
   double tune_share;
@@ -319,6 +319,7 @@ typedef struct {
   uint64_t cached_plans;        /* of the compiles: those whose result the cache folder had */
   uint64_t contained_failures;  /* internal failures of the compiles that cost one kernel's schedule, route or pass: the
                                  * report lists them, and where their texts were saved */
+  uint64_t threads;             /* of the host, that calls run on: tessera_options.threads, or what 0 came to */
 } tessera_metrics;
 const char* tessera_get_metrics(const tessera_session* session, tessera_metrics* metrics);
 /* Why no variant that there was fitted the last call, of any context, of which that is so: the condition, the sizes, what

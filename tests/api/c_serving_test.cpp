@@ -1,6 +1,7 @@
 // What a server needs of the C interface: contexts, bound memory, warm-up, a memory limit, an allocator, metrics, the
 // explanation of a miss, the log, and structs of other versions.
 #include "api/c.h"
+#include "graph/support/processors.h"
 #include "harness.h"
 #include <atomic>
 #include <cstdlib>
@@ -352,6 +353,10 @@ TEST(CServing, MetricsCountWhatHappens) {
   EXPECT_EQ(std::accumulate(std::begin(m.latency), std::end(m.latency), uint64_t{0}), m.calls);
   EXPECT_GE(m.kernels, m.cached_kernels);
   EXPECT_GT(m.kernels, 0u);
+  EXPECT_EQ(m.threads, 2u);
+  tessera_options all = on_cpu();
+  all.threads = 0;
+  EXPECT_EQ(metrics_of(Opened(meeting(), all).session).threads, static_cast<uint64_t>(usable_processors()));
 
   // Contexts count for their session, those that are closed, too.
   tessera_session* clone = nullptr;
