@@ -136,10 +136,12 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
                  ", and no memory has so many bytes");
   if (given.max_variant_bytes > 0) options.max_variant_bytes = static_cast<int64_t>(given.max_variant_bytes);
   TESSERA_ASSIGN(options.executor.memory, account_of(given));
+  options.executor.pool = ThreadPool::create(given.threads);
   auto out = std::make_unique<tessera_session>();
   out->metrics = std::make_unique<ContextMetrics>(std::make_shared<SharedMetrics>(options.executor.memory));
   out->device = choice.device;
   out->gpu = choice.gpu;
+  out->threads = options.executor.pool->threads();
   TESSERA_ASSIGN(out->session, open(std::move(options)));
   describe(*out);
   return out;
@@ -148,6 +150,9 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
 Result<ProgramSource> source_of(const tessera_program& given) {
   TESSERA_ASSIGN(const tessera_program program, take_struct("tessera_program", given, kProgramBytes));
   if (program.json == nullptr) return usage("the program has no JSON");
+  if (program.json_bytes > UINTPTR_MAX - reinterpret_cast<uintptr_t>(program.json))
+    return usage("the program's JSON of " + std::to_string(program.json_bytes) +
+                 " bytes reaches beyond the end of the address space");
   if (program.weight_count < 0 || (program.weight_count > 0 && program.weights == nullptr))
     return usage("the program's weights are null");
   ProgramSource source;
@@ -157,7 +162,8 @@ Result<ProgramSource> source_of(const tessera_program& given) {
   for (int32_t i = 0; i < program.weight_count; ++i) {
     const tessera_tensor& w = program.weights[i];
     if (w.name == nullptr) return usage("weight " + std::to_string(i) + " has no name");
-    const IoInfo any{w.name, DType::F32, SymShape(static_cast<size_t>(std::max(w.rank, 0)))};
+    IoInfo any{w.name, DType::F32, {}};
+    any.any_rank = true;
     TESSERA_ASSIGN(Checked checked, check(w, any, "weight '" + any.name + "'", DataUse::Needed));
     source.weights.insert_or_assign(any.name, view(checked));
   }
@@ -242,6 +248,7 @@ const char* tessera_clone(tessera_session* session, tessera_session** clone) {
     out->session = session->session;
     out->device = session->device;
     out->gpu = session->gpu;
+    out->threads = session->threads;
     out->metrics = std::make_unique<ContextMetrics>(session->metrics->shared());
     TESSERA_ASSIGN(out->executor, session->session->new_executor());
     describe(*out);

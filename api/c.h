@@ -106,7 +106,7 @@ typedef struct {
 typedef struct {
   size_t struct_size; /* sizeof(tessera_options) */
   const char* device; /* "cpu", "cuda", "cuda:1" (the second GPU) or "auto", the default */
-  int32_t threads;    /* of the host, 0 for all cores */
+  int32_t threads;    /* of the host; 0: as many as the process's affinity and its control group's quota have processors */
   /* Tune kernels during the calls, in at most this share of the time: 0.05 is 5 %. 0: what the variable
    * TESSERA_TUNE_SHARE says, else never; negative: never. */
   double tune_share;
@@ -319,6 +319,7 @@ typedef struct {
   uint64_t cached_plans;        /* of the compiles: those whose result the cache folder had */
   uint64_t contained_failures;  /* internal failures of the compiles that cost one kernel's schedule, route or pass: the
                                  * report lists them, and where their texts were saved */
+  uint64_t threads;             /* of the host, that calls run on: tessera_options.threads, or what 0 came to */
 } tessera_metrics;
 const char* tessera_get_metrics(const tessera_session* session, tessera_metrics* metrics);
 /* Why no variant that there was fitted the last call, of any context, of which that is so: the condition, the sizes, what
@@ -326,7 +327,7 @@ const char* tessera_get_metrics(const tessera_session* session, tessera_metrics*
 const char* tessera_last_miss(tessera_session* session, const char** text);
 
 /* Memory for output `output` of a call, once its element type and sizes are known; null: there is none, which ends the
- * call. `context` is the caller's. */
+ * call. A call asks once for each output, also where another variant takes it over. `context` is the caller's. */
 typedef void* (*tessera_allocate)(void* context, int32_t output, int32_t dtype, int32_t rank, const int64_t* dims);
 /* The cheapest call: inputs by position (names are not looked at), in the memory of the session's device; outputs in
  * memory that `allocate` gives, those whose sizes depend on values included. `stream` as above, null on the host. */

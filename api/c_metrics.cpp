@@ -119,6 +119,7 @@ const char* tessera_get_metrics(const tessera_session* session, tessera_metrics*
     m.load_ms = totals.load_ms;
     m.cached_plans = static_cast<uint64_t>(totals.cached_plans);
     m.contained_failures = static_cast<uint64_t>(totals.contained);
+    m.threads = static_cast<uint64_t>(session->threads);
     return give_struct("tessera_metrics", m, TESSERA_BYTES_WITH(tessera_metrics, latency), *metrics);
   });
   return outcome.ok() ? nullptr : record_error(outcome.error());

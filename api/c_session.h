@@ -14,6 +14,7 @@ struct tessera_session {
   std::unique_ptr<tessera::ContextMetrics> metrics;
   std::string device;
   int gpu = 0;                                  // of device "cuda"
+  int threads = 0;                              // of the host
   bool sizes_known = true;                      // of outputs, from those of inputs
   std::vector<tessera::IoInfo> inputs, outputs; // as the model declares them
   std::vector<tessera::IoInfo> states;

@@ -4,8 +4,6 @@
 namespace tessera {
 namespace {
 
-constexpr int32_t kMostDimensions = 64; // of an input of any rank
-
 Diagnostic unknown_input(const std::vector<IoInfo>& known, const std::string& name) {
   Diagnostic d(ErrorCode::UnknownInput, "the model has no input '" + name + "'");
   std::string names;

@@ -4,6 +4,8 @@
 
 namespace tessera {
 
+inline constexpr int32_t kMostDimensions = 64; // of a tensor whose rank nothing else says
+
 enum class Side : uint8_t { Input, Output };
 enum class DataUse : uint8_t { Needed, Optional, Ignored }; // Optional: null is fine
 

@@ -1,5 +1,5 @@
 // Values of every kind through the C interface: tensors of numbers and of strings, sequences, optionals, maps.
-#include "api/c_session.h"
+#include "api/c_tensors.h"
 #include <algorithm>
 
 using namespace tessera;
@@ -49,7 +49,10 @@ Result<Tensor> tensor_of(const tessera_item& item, const std::string& what) {
   const tessera_tensor& t = item.tensor;
   const auto dtype = dtype_from_onnx(t.dtype);
   if (!dtype || *dtype == DType::List) return usage(what + " has the element type " + std::to_string(t.dtype));
-  if (t.rank < 0 || (t.rank > 0 && t.dims == nullptr)) return usage(what + " has no dimensions");
+  if (t.rank < 0 || t.rank > kMostDimensions)
+    return Diagnostic(ErrorCode::BadInput, what + " has rank " + std::to_string(t.rank) + "; 0 to " +
+                                               std::to_string(kMostDimensions) + " are possible");
+  if (t.rank > 0 && t.dims == nullptr) return usage(what + " has no dimensions");
   Dims dims(t.dims, t.dims + t.rank);
   TESSERA_ASSIGN(const int64_t count, element_count(dims));
   if (*dtype == DType::String) return strings_of(item, std::move(dims), count, what);

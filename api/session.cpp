@@ -2,6 +2,7 @@
 #include "api/adaptive.h"
 #include "api/session_executor.h"
 #include "api/warm_up.h"
+#include "graph/support/absolute_path.h"
 #include "graph/support/blocks_of_bytes.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
@@ -105,6 +106,8 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   auto& impl = *session->impl_;
   impl.path = path;
   TESSERA_TRY(complete(options));
+  if (const std::string cache = cache_directory(options.compile.cache_dir); !cache.empty())
+    options.compile.cache_dir = absolute_path(cache);
   ExecutorOptions& run = options.executor;
   if (!run.memory) run.memory = std::make_shared<MemoryAccount>(run.memory_limit);
   if (!run.pool) run.pool = ThreadPool::create(options.compile.threads);

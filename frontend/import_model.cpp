@@ -1,5 +1,5 @@
 #include "frontend/fx/importer.h"
-#include "frontend/model.h"
+#include "frontend/named_import.h"
 #include "frontend/onnx/importer.h"
 #include "graph/support/file.h"
 #include <unordered_set>
@@ -33,6 +33,10 @@ Result<Format> format_of(const std::string& path) {
 // The name says what the file was meant to be.
 template <class T>
 Result<T> named_as_read(Result<T> read, const std::string& path) {
+  if (!read.ok() && read.error().code == ErrorCode::MalformedModel && path.ends_with(".tsr"))
+    return Diagnostic(ErrorCode::CorruptFile, Location{.file = path},
+                      "is a damaged compiled file: it does not begin as one")
+        .note("compile the model again with `tessera compile`, or copy the file again");
   if (!read.ok() && read.error().code == ErrorCode::MalformedModel && path.ends_with(".pt2"))
     return std::move(read).take_error().note("nor is it an archive of torch.export.save, which begins as a zip file: "
                                              "save the program again, or copy it again");
@@ -59,10 +63,21 @@ void yield_unread(Graph& graph) {
 
 } // namespace
 
+Result<ImportedModel> import_model(const std::string& path, const std::string& name, const ImportOptions& options) {
+  const auto import = [&]() -> Result<ImportedModel> {
+    TESSERA_ASSIGN(Format format, format_of(path));
+    if (format == Format::Archive) return fx::import_file(path, name, options);
+    return named_as_read(onnx::import_file(path, name, options), name);
+  };
+  auto imported = import();
+  if (imported.ok() || imported.error().location.file != path) return imported;
+  Diagnostic error = std::move(imported).take_error(); // of opening it
+  error.location.file = name;
+  return error;
+}
+
 Result<ImportedModel> import_model(const std::string& path, const ImportOptions& options) {
-  TESSERA_ASSIGN(Format format, format_of(path));
-  if (format == Format::Archive) return fx::import_file(path, options);
-  return named_as_read(onnx::import_file(path, options), path);
+  return import_model(path, path, options);
 }
 
 Result<ModelSurvey> survey_model(const std::string& path, const ImportOptions& options) {

@@ -1,5 +1,6 @@
 #include "runtime/control.h"
 #include "graph/support/check.h"
+#include "runtime/variant_executor.h"
 #include <algorithm>
 
 namespace tessera {
@@ -41,7 +42,7 @@ Result<std::unique_ptr<ControlRun>> ControlRun::create(const Variant& variant, i
   inner.observer = nullptr;
   inner.profile = false;
   for (const auto& body : run->step_.bodies) {
-    TESSERA_ASSIGN(auto executor, Executor::create({body.executable}, inner));
+    TESSERA_ASSIGN(auto executor, VariantExecutor::create({body.executable}, {0, true, true}, inner));
     run->bodies_.push_back(std::move(executor));
   }
   return run;

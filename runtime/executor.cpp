@@ -15,8 +15,9 @@ namespace {
 
 class ExecutorImpl final : public VariantExecutor {
 public:
-  ExecutorImpl(ExecutorOptions options, bool before_generic, std::unique_ptr<Device> device, bool on_gpu)
-      : options_(std::move(options)), before_generic_(before_generic), device_(std::move(device)), on_gpu_(on_gpu) {}
+  ExecutorImpl(ExecutorOptions options, Order order, std::unique_ptr<Device> device, bool on_gpu)
+      : options_(std::move(options)), before_generic_(order.before_generic), of_body_(order.of_body),
+        device_(std::move(device)), on_gpu_(on_gpu) {}
 
   Status begin(std::vector<std::shared_ptr<const Executable>> variants, size_t generic) {
     for (auto& v : variants) TESSERA_TRY(add(std::move(v), list_.loaded.size()));
@@ -265,11 +266,15 @@ private:
       arguments.captured = self.captured_;
       arguments.states = self.states_.all();
       arguments.changes_states = !self.warming_up_;
+      arguments.of_body = self.of_body_;
       auto done = l.run(arguments, *self.stats_);
-      // What other shapes left behind goes before a call is refused; not where that would request the caller's memory twice.
-      if (self.options_.memory->limit() != 0 && arguments.allocator == nullptr && !arguments.captured &&
-          lacks_memory(done) && self.give_back().ok())
+      // What other shapes left behind goes before a call is refused. A body's call is a part of its outer run's.
+      const bool whole = !arguments.donated || !arguments.donated->overwritten; // the inputs
+      if (self.options_.memory->limit() != 0 && !self.of_body_ && whole && !arguments.captured && lacks_memory(done) &&
+          self.give_back().ok()) {
+        arguments.again = true;
         done = l.run(arguments, *self.stats_);
+      }
       self.ran_ = &l;
       self.arena_bytes_ = l.arena_bytes();
       return done;
@@ -525,7 +530,7 @@ private:
   InUse in_use_;
   bool warming_up_ = false;
   ExecutorOptions options_;
-  const bool before_generic_;
+  const bool before_generic_, of_body_;
   std::unique_ptr<Device> device_;
   bool on_gpu_;
   VariantList list_;                                                     // destroyed before the device
@@ -563,7 +568,7 @@ VariantExecutor::create(std::vector<std::shared_ptr<const Executable>> variants,
     }
     bool on_gpu = is_gpu_target(variants[0]->target);
     TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(variants, options) : make_cpu_device(options));
-    auto executor = std::make_unique<ExecutorImpl>(std::move(options), order.before_generic, std::move(device), on_gpu);
+    auto executor = std::make_unique<ExecutorImpl>(std::move(options), order, std::move(device), on_gpu);
     TESSERA_TRY(executor->begin(std::move(variants), order.generic));
     return std::unique_ptr<VariantExecutor>(std::move(executor));
   });

@@ -5,6 +5,7 @@
 #include "runtime/memory_account.h"
 #include <atomic>
 #include <cstring>
+#include <tuple>
 
 namespace tessera {
 
@@ -20,6 +21,7 @@ Result<std::unique_ptr<LoadedVariant>> LoadedVariant::create(std::shared_ptr<con
   l->held_.resize(buffers);
   l->is_held_.resize(buffers);
   l->spare_outputs_.resize(l->variant_->exe->outputs.size());
+  l->requested_.resize(l->variant_->exe->outputs.size());
   if (options.profile) l->step_ids_ = step_ids(*l->variant_->exe);
   TESSERA_ASSIGN(l->loaded_, device.add(*l->variant_, l->table_));
   return l;
@@ -31,6 +33,7 @@ LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunSta
   profile_ = arguments.profile && !arguments.captured;
   begun_ = false;
   captured_ = arguments.captured;
+  if (!arguments.again) std::fill(requested_.begin(), requested_.end(), std::nullopt);
   stats.steps.clear(); // of a variant that was given up
   arena_bytes_ = 0;
   std::optional<MidRunMiss> miss;
@@ -158,6 +161,13 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
   }
   if (profile_) count_bytes();
   const PhaseTimer timer(phases(), "results");
+  std::vector<Tensor> own; // until what is in them is copied
+  for (size_t o = 0; o < exe.call_outputs(); ++o)
+    if (defers_output(o, arguments)) {
+      own.push_back(given_[o]);
+      TESSERA_TRY(request_output(o, *arguments.allocator));
+    }
+  if (!own.empty()) TESSERA_TRY(check_overlaps(given_));
   TESSERA_TRY(device_.finish(given_));
   given_.resize(exe.call_outputs());
   const double took = watch.ms();
@@ -176,29 +186,33 @@ Status LoadedVariant::of_this_call(Status status) const {
   return error;
 }
 
-// What a run writes overlaps nothing that it reads or writes otherwise.
-Status LoadedVariant::check_overlaps(const std::vector<Tensor>& outputs) {
+// What a run writes overlaps nothing that it reads or writes otherwise. Outputs without a tensor yet are passed over.
+Status LoadedVariant::check_overlaps(std::span<const Tensor> outputs) {
   const auto& exe = *variant_->exe;
-  ranges_.clear();
-  auto add = [&](const Tensor& t, const Binding& binding, bool written) {
-    if (!has_bytes(t.dtype()) || t.bytes() == 0) return;
-    auto begin = reinterpret_cast<uintptr_t>(t.data());
-    ranges_.push_back({begin, begin + t.bytes(), &binding, written});
+  const auto range = [](const Tensor& t, const Binding& binding) {
+    const auto begin = reinterpret_cast<uintptr_t>(t.data());
+    return Range{begin, begin + (has_bytes(t.dtype()) ? t.bytes() : 0), &binding};
   };
-  for (size_t i = 0; i < call.tensors.size(); ++i) add(*call.tensors[i], exe.inputs[i], false);
-  for (size_t o = 0; o < outputs.size(); ++o) add(outputs[o], exe.outputs[o], true);
-  std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  const Range *any = nullptr, *written = nullptr; // those before that reach furthest
-  for (const Range& r : ranges_) {
-    if (const Range* other = r.written ? any : written; other && r.begin < other->end) {
-      const Range &out = r.written ? r : *other, &second = r.written ? *other : r;
-      return Diagnostic(ErrorCode::BadInput, "the memory given for output '" + out.binding->name +
-                                                 "' overlaps that of " + (second.written ? "output '" : "input '") +
-                                                 second.binding->name + "'")
-          .note("give each output memory of its own");
-    }
-    if (!any || r.end > any->end) any = &r;
-    if (r.written && (!written || r.end > written->end)) written = &r;
+  const auto overlap = [](const Range& output, const char* kind, const Range& other) {
+    return Diagnostic(ErrorCode::BadInput, "the memory given for output '" + output.binding->name +
+                                               "' overlaps that of " + kind + " '" + other.binding->name + "'")
+        .note("give each output memory of its own");
+  };
+  written_.clear();
+  for (size_t o = 0; o < exe.call_outputs(); ++o)
+    if (outputs[o].defined() && has_bytes(outputs[o].dtype()) && outputs[o].bytes() > 0)
+      written_.push_back(range(outputs[o], exe.outputs[o]));
+  std::sort(written_.begin(), written_.end(),
+            [](const Range& a, const Range& b) { return std::tie(a.begin, a.binding) < std::tie(b.begin, b.binding); });
+  for (size_t w = 1; w < written_.size(); ++w)
+    if (written_[w].begin < written_[w - 1].end) return overlap(written_[w], "output", written_[w - 1]);
+  for (size_t i = 0; i < exe.call_inputs(); ++i) {
+    const Range in = range(*call.tensors[i], exe.inputs[i]);
+    if (in.begin == in.end) continue;
+    // Of outputs, which are disjoint, the first that ends behind the input's beginning.
+    const auto out = std::upper_bound(written_.begin(), written_.end(), in.begin,
+                                      [](uintptr_t at, const Range& output) { return at < output.end; });
+    if (out != written_.end() && out->begin < in.end) return overlap(*out, "input", in);
   }
   return {};
 }
@@ -275,10 +289,11 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
   arena_bytes_ += plan->arena_bytes + plan->step_scratch;
   if (options_.memory->limit() != 0 && !arguments.scratch) {
     int64_t outputs = 0; // that are allocated here
-    if (!arguments.outputs && !arguments.allocator)
+    if (!arguments.outputs)
       for (size_t o = 0; o < v.exe->call_outputs(); ++o)
         if (const auto id = static_cast<size_t>(v.exe->outputs[o].buffer);
-            v.buffer_segment[id] <= segment && has_bytes(v.exe->buffers[id].dtype))
+            v.output_segment[o] <= segment && has_bytes(v.exe->buffers[id].dtype) &&
+            (!arguments.allocator || defers_output(o, arguments)))
           outputs += plan->bytes[id];
     TESSERA_TRY(options_.memory->check_call(arena_bytes_ + plan->worker_scratch * device_.workers(), outputs));
   }
@@ -293,9 +308,13 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
       table_bytes[b] = bytes[b];
     }
   TESSERA_TRY(device_.enter(segment, *plan));
-  for (size_t o = 0; o < v.exe->outputs.size(); ++o)
-    if (v.buffer_segment[static_cast<size_t>(v.exe->outputs[o].buffer)] == segment)
-      TESSERA_TRY(make_output(o, arguments));
+  bool requested = false;
+  for (size_t o = 0; o < v.exe->outputs.size(); ++o) {
+    if (v.output_segment[o] != segment) continue;
+    TESSERA_TRY(make_output(o, arguments));
+    requested = requested || (arguments.allocator && !defers_output(o, arguments));
+  }
+  if (requested && !arguments.of_body) TESSERA_TRY(check_overlaps(given_));
   TESSERA_TRY(device_.place_outputs(segment, given_));
   if (place_lent(*plan)) return plan;
   call.lends_outputs = false;
@@ -331,17 +350,45 @@ Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
     TESSERA_ASSIGN(given_[o], Tensor::create(info.dtype, {0}));
     return {};
   }
-  auto bytes = static_cast<size_t>(table_.bytes[id]);
-  if (arguments.allocator) {
-    TESSERA_ASSIGN(void* memory, (*arguments.allocator)(o, info.dtype, dims));
-    if (memory == nullptr && bytes > 0)
-      return Diagnostic(ErrorCode::OutOfMemory, "the caller has no memory for output '" + binding.name + "' of " +
-                                                    std::to_string(bytes) + " bytes");
-    static std::byte nothing{};
-    const auto* data = memory ? static_cast<const std::byte*>(memory) : &nothing;
-    given_[o] = Tensor::view(info.dtype, dims, Storage{nullptr, data, bytes});
-    return {};
+  return arguments.allocator && !defers_output(o, arguments) ? request_output(o, *arguments.allocator) : own_output(o);
+}
+
+// Whether the output lies in memory of the executor until its sizes are final. A call that is captured came before with
+// these sizes, and nothing in it depends on values.
+bool LoadedVariant::defers_output(size_t o, const CallArguments& arguments) const {
+  return arguments.allocator && !arguments.captured && !arguments.of_body && variant_->output_may_change[o];
+}
+
+// In memory that is requested of the caller.
+Status LoadedVariant::request_output(size_t o, const OutputAllocator& allocator) {
+  const auto& binding = variant_->exe->outputs[o];
+  const auto id = static_cast<size_t>(binding.buffer);
+  const DType dtype = variant_->exe->buffers[id].dtype;
+  const auto bytes = static_cast<size_t>(table_.bytes[id]);
+  if (!requested_[o]) {
+    TESSERA_ASSIGN(requested_[o], allocator(o, dtype, *table_.dims[id]));
   }
+  void* const memory = *requested_[o];
+  if (memory == nullptr && bytes > 0)
+    return Diagnostic(ErrorCode::OutOfMemory, "the caller has no memory for output '" + binding.name + "' of " +
+                                                  std::to_string(bytes) + " bytes");
+  const auto alignment = static_cast<uintptr_t>(std::clamp(info(dtype).bits / 8, 1, 8));
+  if (bytes > 0 && reinterpret_cast<uintptr_t>(memory) % alignment != 0)
+    return Diagnostic(ErrorCode::Usage, "output '" + binding.name + "' was given memory at an address that is no " +
+                                            "multiple of " + std::to_string(alignment) + ", the size of its elements");
+  static std::byte nothing{};
+  const auto* data = memory ? static_cast<const std::byte*>(memory) : &nothing;
+  given_[o] = Tensor::view(dtype, *table_.dims[id], Storage{nullptr, data, bytes});
+  return {};
+}
+
+// In memory of the executor's own, on the device where the call's inputs lie.
+Status LoadedVariant::own_output(size_t o) {
+  const auto& binding = variant_->exe->outputs[o];
+  const auto id = static_cast<size_t>(binding.buffer);
+  const auto& info = variant_->exe->buffers[id];
+  const Dims& dims = *table_.dims[id];
+  const auto bytes = static_cast<size_t>(table_.bytes[id]);
   auto& [spare, room] = spare_outputs_[o];
   constexpr size_t kWorthKeeping = 64 << 10; // below, the allocator is as good
   if (spare && spare.use_count() == 1 && room >= bytes && room <= bytes * 2) {
@@ -352,7 +399,8 @@ Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
     return {};
   }
   if (spare.use_count() == 1) spare.reset(); // its room first
-  auto allocated = options_.memory->allocate(bytes, "outputs");
+  auto allocated =
+      on_device_ ? device_.inner().allocate(static_cast<int64_t>(bytes)) : options_.memory->allocate(bytes, "outputs");
   if (!allocated.ok())
     return Diagnostic(allocated.error().code, allocated.error().message + " for output '" + binding.name + "'");
   auto block = std::move(*allocated);

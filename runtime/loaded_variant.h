@@ -35,6 +35,8 @@ struct CallArguments {
   bool wait_for_plans = false;       // until what is made in the background for these sizes is there
   std::span<StateValue> states = {}; // the executor's, which the last inputs show
   bool changes_states = true;        // by their new values, once the call is done
+  bool of_body = false;              // VariantExecutor::Order
+  bool again = false;                // after a run that lacked memory: the caller has said where outputs lie
 };
 
 class LoadedVariant {
@@ -70,8 +72,11 @@ private:
   [[nodiscard]] Result<SegmentPlan*> plan_for(int segment, const CallArguments& arguments);
   [[nodiscard]] bool place_lent(const SegmentPlan& plan);
   void decide_lending(const CallArguments& arguments);
-  Status check_overlaps(const std::vector<Tensor>& outputs);
+  [[nodiscard]] Status check_overlaps(std::span<const Tensor> outputs);
+  [[nodiscard]] bool defers_output(size_t o, const CallArguments& arguments) const;
   [[nodiscard]] Status make_output(size_t o, const CallArguments& arguments);
+  [[nodiscard]] Status own_output(size_t o);
+  [[nodiscard]] Status request_output(size_t o, const OutputAllocator& allocator);
   [[nodiscard]] Status execute(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index);
   [[nodiscard]] Status profiled(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index);
   void count_bytes();
@@ -110,10 +115,10 @@ private:
   struct Range { // of addresses, of an input or output
     uintptr_t begin, end;
     const Binding* binding;
-    bool written;
   };
-  std::vector<Range> ranges_; // of inputs and given outputs
-  std::vector<Tensor> given_; // outputs
+  std::vector<Range> written_;                  // of outputs
+  std::vector<std::optional<void*>> requested_; // per output: what the caller's allocator has answered
+  std::vector<Tensor> given_;                   // outputs
   std::vector<Tensor> host_results_;
   std::optional<GuardMiss> body_miss_;
 };

@@ -1,5 +1,5 @@
-#include "runtime/memory_account.h"
 #include "graph/support/tensor.h"
+#include "runtime/caller_memory.h"
 
 namespace tessera {
 namespace {
@@ -66,13 +66,23 @@ Result<std::shared_ptr<const void>> MemoryAccount::hold(Where where, int64_t byt
 }
 
 std::byte* MemoryAccount::call_allocate(size_t bytes, size_t alignment) const {
-  auto* data = static_cast<std::byte*>(functions_.allocate(functions_.context, bytes, alignment));
-  if (data == nullptr || reinterpret_cast<uintptr_t>(data) % alignment == 0) return data;
-  call_release(data, bytes);
-  return nullptr;
+  return static_cast<std::byte*>(functions_.allocate(functions_.context, bytes, alignment));
 }
 void MemoryAccount::call_release(std::byte* data, size_t bytes) const {
   functions_.release(functions_.context, data, bytes);
+}
+
+Result<std::byte*> memory_of_caller(const MemoryAccount& account, size_t bytes, size_t alignment, const char* what) {
+  std::byte* data = account.call_allocate(bytes, alignment);
+  if (data == nullptr)
+    return Diagnostic(ErrorCode::OutOfMemory,
+                      "the caller's allocator has no memory of " + std::to_string(bytes) + " bytes for " + what);
+  const auto off = reinterpret_cast<uintptr_t>(data) % alignment;
+  if (off == 0) return data;
+  account.call_release(data, bytes);
+  return Diagnostic(ErrorCode::Usage, "the caller's allocator gave misaligned memory for " + std::string(what) +
+                                          ": its address is " + std::to_string(off) + " bytes behind a multiple of " +
+                                          std::to_string(alignment));
 }
 
 Result<std::shared_ptr<std::byte>> MemoryAccount::allocate(size_t bytes, const char* what) {
@@ -82,11 +92,7 @@ Result<std::shared_ptr<std::byte>> MemoryAccount::allocate(size_t bytes, const c
   counted->bytes = bytes;
   if (has_functions()) {
     constexpr size_t kAlignment = 64;
-    counted->data = call_allocate(bytes, kAlignment);
-    if (counted->data == nullptr)
-      return Diagnostic(ErrorCode::OutOfMemory, "the caller's allocator gave no memory of " + std::to_string(bytes) +
-                                                    " bytes, aligned to " + std::to_string(kAlignment) + ", for " +
-                                                    what);
+    TESSERA_ASSIGN(counted->data, memory_of_caller(*this, bytes, kAlignment, what));
   } else {
     TESSERA_ASSIGN(counted->block, allocate_bytes(bytes));
     counted->data = counted->block.get();

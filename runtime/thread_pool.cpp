@@ -9,6 +9,7 @@
 // on in the loop's caller once no helper is inside. A region that is left by an exception lets its helpers go first.
 #include "graph/support/guarded.h"
 #include "graph/support/handover.h"
+#include "graph/support/processors.h"
 #include "runtime/executor.h"
 #include "runtime/float_mode.h"
 #include "runtime/single_thread_openmp.h"
@@ -18,7 +19,6 @@
 #include <oneapi/tbb/info.h>
 #include <oneapi/tbb/task_arena.h>
 #include <oneapi/tbb/task_group.h>
-#include <sched.h>
 #include <thread>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -260,16 +260,10 @@ void RegionTask::run(TbbPool& pool, const std::function<void()>& body, FirstExce
   handover.give();
 }
 
-int cores_of_this_process() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, oneapi::tbb::info::default_concurrency());
-}
-
 } // namespace
 
 std::shared_ptr<ThreadPool> ThreadPool::create(int threads) {
-  return std::make_shared<TbbPool>(std::clamp(threads > 0 ? threads : cores_of_this_process(), 1, 1024));
+  return std::make_shared<TbbPool>(std::clamp(threads > 0 ? threads : usable_processors(), 1, 1024));
 }
 
 } // namespace tessera

@@ -32,6 +32,7 @@ Result<std::unique_ptr<Variant>> Variant::create(std::shared_ptr<const Executabl
   TESSERA_ASSIGN(v->guards, GuardSet::compile(*v->exe->env, v->slots));
   TESSERA_TRY(v->compile_sizes());
   TESSERA_TRY(v->check_buffers());
+  v->place_outputs();
   return v;
 }
 
@@ -284,6 +285,57 @@ Status Variant::check_buffers() {
     if (fits) in_place_of[i] = b.in_place_of;
   }
   return {};
+}
+
+namespace {
+// Whether a run may end as it does not fit: a guard, or a library call that a GPU's libraries refuse.
+bool may_miss(const Executable& body) {
+  const auto& guards = body.env->guards();
+  const auto assumes = [&](const SymExpr& size) {
+    const auto symbols = size.symbols();
+    return std::any_of(symbols.begin(), symbols.end(),
+                       [&](const SymExpr& s) { return body.env->fact_class(s) != GuardClass::Required; });
+  };
+  return std::any_of(guards.begin(), guards.end(), [](const Guard& g) { return g.cls != GuardClass::Required; }) ||
+         std::any_of(body.buffers.begin(), body.buffers.end(),
+                     [&](const BufferInfo& b) { return std::any_of(b.shape.begin(), b.shape.end(), assumes); }) ||
+         std::any_of(body.steps.begin(), body.steps.end(), [&](const Step& step) {
+           const auto* control = std::get_if<ControlStep>(&step);
+           return (is_gpu_target(body.target) && std::holds_alternative<LibraryStep>(step)) ||
+                  (control && std::any_of(control->bodies.begin(), control->bodies.end(),
+                                          [](const ControlBody& b) { return may_miss(*b.executable); }));
+         });
+}
+} // namespace
+
+void Variant::place_outputs() {
+  // The first segment that begins when no other variant can take over the call any more.
+  int final_segment = 0;
+  const auto last = static_cast<int>(segment_begin.size()) - 2;
+  for (int g = 0; g < guards.count(); ++g)
+    if (!guards.required(g))
+      for (const SymExpr& symbol : guards.guard(g).condition.symbols()) {
+        const auto slot = std::find(slots.begin(), slots.end(), symbol) - slots.begin();
+        const bool known = static_cast<size_t>(slot) < slots.size(); // else the guard is over what stands for it
+        final_segment = std::max(final_segment, known ? slot_segment[static_cast<size_t>(slot)] : last);
+      }
+  std::vector<int> written(exe->buffers.size(), static_cast<int>(segment_begin.size())); // first in which steps do it
+  for (size_t s = 0; s < exe->steps.size(); ++s) {
+    const int segment = segment_of(static_cast<int>(s));
+    if (on_gpu && std::holds_alternative<LibraryStep>(exe->steps[s])) final_segment = std::max(final_segment, segment);
+    if (const auto* control = std::get_if<ControlStep>(&exe->steps[s]))
+      for (const ControlBody& body : control->bodies)
+        if (may_miss(*body.executable)) final_segment = std::max(final_segment, segment + 1);
+    for (BufferId b : buffers_of(exe->steps[s]).written)
+      written[static_cast<size_t>(b)] = std::min(written[static_cast<size_t>(b)], segment);
+  }
+  for (size_t o = 0; o < exe->outputs.size(); ++o) {
+    const auto b = static_cast<size_t>(exe->outputs[o].buffer);
+    const int known = buffer_segment[b], asked = std::max(known, final_segment);
+    const bool changes = o < exe->call_outputs() && (asked > last || std::max(written[b], known) < asked);
+    output_may_change.push_back(changes);
+    output_segment.push_back(changes || o >= exe->call_outputs() ? known : asked);
+  }
 }
 
 void Variant::append_key(const CallState& call, std::vector<int64_t>& key) {

@@ -63,6 +63,9 @@ public:
   size_t library_classes = 0;
   std::vector<int> segment_begin;                 // first step of each segment; a last entry is the number of steps
   std::vector<std::vector<BufferId>> temporaries; // per segment, in buffer order
+  std::vector<int> output_segment;                // per output: where it gets its memory
+  // Per output: steps write it while another variant may still take over the call, with other sizes of it.
+  std::vector<bool> output_may_change;
   std::vector<int> in_place_of;         // per buffer: checked, -1 where the executable's request cannot be met
   std::vector<void*> constant_pointers; // per buffer: on the host; null where it is no constant
   // Per buffer: steps that run on the device (all but host steps) read or write it. Never for strings.
@@ -116,6 +119,7 @@ private:
   Status compile_sizes();
   Status check_buffers();
   Status check_segments() const;
+  void place_outputs();
   Status bind_dims(const InputForm& input, const Tensor& tensor, CallState& call) const;
   [[nodiscard]] std::string declared(const InputForm& input) const;
 };

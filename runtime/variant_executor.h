@@ -12,6 +12,9 @@ public:
     size_t generic =
         0; // index of the generic variant: those before it are specialized, those behind it came as it missed
     bool before_generic = false;
+    // The executor runs a body of a control step: a miss ends the call of the step's own executor, which sees to what
+    // OutputAllocator promises.
+    bool of_body = false;
   };
   // As Executor::create().
   [[nodiscard]] static Result<std::unique_ptr<VariantExecutor>>

@@ -175,7 +175,7 @@ private:
     std::lock_guard lock(content_mutex_);
     if (!content_ || !content_->unchanged(pool)) {
       auto read = compiler_->program() ? ModelContent::of_program(compiler_->program(), pool)
-                                       : ModelContent::of_file(path(), cache, pool);
+                                       : ModelContent::of_file(compiler_->file(), cache, pool);
       if (!read.ok()) return nullptr;
       content_ = std::move(*read);
     }

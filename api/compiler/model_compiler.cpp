@@ -1,6 +1,8 @@
 #include "api/compiler/model_compiler.h"
 #include "codegen/driver/steering.h"
 #include "frontend/fx/importer.h"
+#include "frontend/named_import.h"
+#include "graph/support/absolute_path.h"
 #include "graph/support/recover.h"
 #include "graph/support/stopwatch.h"
 #include "runtime/variant.h"
@@ -27,8 +29,8 @@ SessionVariant described(const CompileRequest& request, const CompileOptions& op
 
 ModelCompiler::ModelCompiler(std::string path, std::shared_ptr<const ProgramSource> program, SessionOptions options,
                              std::shared_ptr<TunedRecords> records)
-    : path_(std::move(path)), program_(std::move(program)), options_(std::move(options)), records_(std::move(records)) {
-}
+    : path_(std::move(path)), file_(absolute_path(path_)), program_(std::move(program)), options_(std::move(options)),
+      records_(std::move(records)) {}
 
 ImportOptions ModelCompiler::import_options(const CompileRequest& request) const {
   ImportOptions import = options_.import;
@@ -49,10 +51,10 @@ Result<CompiledModel> ModelCompiler::compile(const CompileRequest& request) cons
   CompiledModel out;
   failure_point("import");
   ImportOptions import = import_options(request);
-  auto imported = program_ ? fx::import_program(*program_, import) : import_model(path_, import);
+  auto imported = program_ ? fx::import_program(*program_, import) : import_model(file_, path_, import);
   if (!imported.ok() && imported.error().code == ErrorCode::MissingValues && !options_.compile_only && !program_) {
     import.undetermined = true; // the first call reports them
-    auto waiting = import_model(path_, import);
+    auto waiting = import_model(file_, path_, import);
     import.undetermined = waiting.ok();
     if (waiting.ok()) imported = std::move(waiting);
   }

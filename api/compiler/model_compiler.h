@@ -44,14 +44,15 @@ public:
   // Errors: those of both; Usage for a specialization of a dimension that the model does not have.
   [[nodiscard]] Result<CompiledModel> compile(const CompileRequest& request) const;
 
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const std::string& path() const { return path_; } // as it was given, for people
+  [[nodiscard]] const std::string& file() const { return file_; } // the same, wherever the process works now
   [[nodiscard]] const std::shared_ptr<const ProgramSource>& program() const { return program_; }
   [[nodiscard]] const std::shared_ptr<TunedRecords>& records() const { return records_; }
 
 private:
   [[nodiscard]] Status assume(const CompileRequest& request, Graph& graph) const;
 
-  const std::string path_;
+  const std::string path_, file_;
   const std::shared_ptr<const ProgramSource> program_;
   const SessionOptions options_;
   const std::shared_ptr<TunedRecords> records_;

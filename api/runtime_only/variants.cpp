@@ -15,6 +15,7 @@ Result<std::string> kind_of_file(const std::string& path) {
   TESSERA_ASSIGN(const size_t bytes, read_some(file, path, begin, sizeof begin));
   if (bytes == sizeof begin && std::string_view(begin, sizeof begin) == "PK\x03\x04")
     return std::string("a program of torch.export");
+  if (path.ends_with(".tsr")) return std::string("a damaged compiled file, as it does not begin as one");
   return std::string(path.ends_with(".onnx") ? "an ONNX model" : "no compiled file");
 }
 

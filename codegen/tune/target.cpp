@@ -2,8 +2,8 @@
 #include "codegen/llvm/gpu_compiler.h"
 #include "codegen/llvm/host_compiler.h"
 #include "graph/support/file.h"
+#include "graph/support/processors.h"
 #include <sstream>
-#include <thread>
 
 namespace tessera {
 namespace {
@@ -28,7 +28,7 @@ std::optional<TunedTarget> tuned_target(const CompileOptions& o) {
     return TunedTarget{o.device_name + ", " + arch, o.driver, gpu_compiler_version(*target)};
   }
   const HostTarget host = HostTarget::detect();
-  const unsigned threads = o.threads > 0 ? static_cast<unsigned>(o.threads) : std::thread::hardware_concurrency();
+  const int threads = o.threads > 0 ? o.threads : usable_processors();
   return TunedTarget{processor() + ", " + std::to_string(host.vector_bytes) + "-byte vectors, " +
                          std::to_string(threads) + " threads",
                      "none", host_compiler_version(host)};

@@ -2,6 +2,7 @@
 #include "frontend/fx/graph_builder.h"
 #include "frontend/fx/inline.h"
 #include "frontend/fx/symbols.h"
+#include "frontend/named_import.h"
 #include "graph/support/file.h"
 
 namespace tessera::fx {
@@ -77,9 +78,13 @@ Result<ImportedModel> import_archive(const Archive& archive, const ImportOptions
 
 } // namespace
 
-Result<ImportedModel> import_file(const std::string& path, const ImportOptions& options) {
+Result<ImportedModel> import_file(const std::string& path, const std::string& name, const ImportOptions& options) {
   TESSERA_ASSIGN(Archive archive, Archive::open(path));
-  return import_archive(archive, options, path);
+  return import_archive(archive, options, name);
+}
+
+Result<ImportedModel> import_file(const std::string& path, const ImportOptions& options) {
+  return import_file(path, path, options);
 }
 
 Result<ModelSurvey> survey_file(const std::string& path, const ImportOptions& options) {

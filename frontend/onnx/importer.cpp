@@ -1,4 +1,5 @@
 #include "frontend/onnx/importer.h"
+#include "frontend/named_import.h"
 #include "frontend/onnx/graph_builder.h"
 #include "tessera_onnx_data.pb.h"
 
@@ -45,10 +46,14 @@ Result<ImportedModel> import(std::string_view bytes, const ImportOptions& option
 
 } // namespace
 
-Result<ImportedModel> import_file(const std::string& path, const ImportOptions& options) {
+Result<ImportedModel> import_file(const std::string& path, const std::string& name, const ImportOptions& options) {
   TESSERA_ASSIGN(Storage mapped, map_file(path));
   return import(text_of(mapped), options, WeightLoader(folder_of(path), path, mapped.owner, options.missing_weights),
-                path);
+                name);
+}
+
+Result<ImportedModel> import_file(const std::string& path, const ImportOptions& options) {
+  return import_file(path, path, options);
 }
 
 Result<ModelSurvey> survey_file(const std::string& path, const ImportOptions& options) {

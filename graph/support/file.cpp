@@ -3,7 +3,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
+#include <memory>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -160,19 +163,70 @@ NewFile::~NewFile() {
   if (!temporary_.empty()) ::unlinkat(folder_.get(), temporary_.c_str(), 0);
 }
 
-Status NewFile::open(unsigned mode) {
+namespace {
+Result<std::string> temporary_name(const std::string& path) {
+  uint64_t random = 0;
+  char name[32];
+  if (::getrandom(&random, sizeof random, 0) != sizeof random)
+    return file_error(ErrorCode::FileError, path, "create", errno);
+  std::snprintf(name, sizeof name, "%s%016llx", kTemporaryPrefix.data(), static_cast<unsigned long long>(random));
+  return std::string(name);
+}
+
+// A file without a name gets one by this path.
+std::string link_of(const FileDescriptor& file) { return "/proc/self/fd/" + std::to_string(file.get()); }
+
+// Whether the file still has a name: another process may have removed it before it was locked. A file system without
+// locks keeps what nobody removes.
+bool lock_named(const FileDescriptor& file) {
+  struct stat st {};
+  return ::flock(file.get(), LOCK_EX) != 0 || ::fstat(file.get(), &st) != 0 || st.st_nlink > 0;
+}
+
+// Of processes that ended: what is being written is locked.
+void remove_abandoned(const FileDescriptor& folder) {
+  FileDescriptor opened(::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(opened ? ::fdopendir(opened.get()) : nullptr, &::closedir);
+  if (!entries) return;
+  (void)opened.release();
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with(kTemporaryPrefix) || name.size() != kTemporaryPrefix.size() + 16) continue;
+    const FileDescriptor file(::openat(folder.get(), entry->d_name, read_flags() | O_NOFOLLOW));
+    struct stat st {};
+    if (file && ::fstat(file.get(), &st) == 0 && S_ISREG(st.st_mode) && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
+      (void)::unlinkat(folder.get(), entry->d_name, 0);
+  }
+}
+
+// Gives a file without a name its own one, or where there is a file of that name a temporary one, which is returned.
+Result<std::string> give_name(const FileDescriptor& file, const FileDescriptor& folder, const std::string& own,
+                              const std::string& path) {
+  std::string name = own;
   for (int i = 0; i < 16; ++i) {
-    uint64_t random = 0;
-    char name[32];
-    if (::getrandom(&random, sizeof random, 0) != sizeof random)
-      return file_error(ErrorCode::FileError, path_, "create", errno);
-    std::snprintf(name, sizeof name, "%s%016llx", kTemporaryPrefix.data(), static_cast<unsigned long long>(random));
-    file_ = FileDescriptor(::openat(folder_.get(), name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-    if (file_) {
+    if (::linkat(AT_FDCWD, link_of(file).c_str(), folder.get(), name.c_str(), AT_SYMLINK_FOLLOW) == 0)
+      return i > 0 ? name : std::string();
+    if (errno != EEXIST) break;
+    TESSERA_ASSIGN(name, temporary_name(path));
+  }
+  return file_error(ErrorCode::FileError, path, "create", errno);
+}
+} // namespace
+
+Status NewFile::open(unsigned mode) {
+  file_ = FileDescriptor(::openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode));
+  if (file_ && ::access(link_of(file_).c_str(), F_OK) == 0) {
+    (void)::flock(file_.get(), LOCK_EX);
+    return {};
+  }
+  for (int i = 0; i < 16; ++i) {
+    TESSERA_ASSIGN(const std::string name, temporary_name(path_));
+    file_ = FileDescriptor(::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    if (file_ && lock_named(file_)) {
       temporary_ = name;
       return {};
     }
-    if (errno != EEXIST) break;
+    if (!file_ && errno != EEXIST) break;
   }
   return file_error(ErrorCode::FileError, path_, "create", errno);
 }
@@ -186,6 +240,7 @@ Result<NewFile> NewFile::create(const std::string& path) {
   struct stat st {};
   if (::stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode))
     return wrong_kind(ErrorCode::FileError, path, st.st_mode, "a regular file, or nothing,");
+  remove_abandoned(fd);
   NewFile file(std::move(fd), here ? path : path.substr(slash + 1), path);
   TESSERA_TRY(file.open(0666));
   return file;
@@ -217,8 +272,12 @@ Status NewFile::write_at(int64_t offset, const void* data, size_t bytes) {
 
 Status NewFile::commit(bool sync) {
   if (sync && ::fsync(file_.get()) != 0) return file_error(ErrorCode::FileError, path_, "write", errno);
+  const FileDescriptor locked(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0)); // until it has its name
+  if (temporary_.empty()) {
+    TESSERA_ASSIGN(temporary_, give_name(file_, folder_, name_, path_));
+  }
   if (file_.close() != 0) return file_error(ErrorCode::FileError, path_, "write", errno);
-  if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name_.c_str()) != 0)
+  if (!temporary_.empty() && ::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name_.c_str()) != 0)
     return file_error(ErrorCode::FileError, path_, "rename to", errno);
   temporary_.clear();
   if (!sync) return {};

@@ -1,8 +1,8 @@
 // The host as a device: buffers are host memory, kernels are functions whose programs the thread pool runs.
 #include "graph/support/stopwatch.h"
+#include "runtime/caller_memory.h"
 #include "runtime/cpu/plan.h"
 #include "runtime/cpu/red_zones.h"
-#include "runtime/memory_account.h"
 #include <cstring>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
@@ -25,13 +25,14 @@ public:
     if (wanted <= bytes_) return {};
     release();
     wanted = (wanted + kPage - 1) / kPage * kPage;
-    TESSERA_TRY(account_->take(MemoryAccount::Where::Host, static_cast<int64_t>(wanted), "intermediate results"));
-    data_ = account_->has_functions() ? account_->call_allocate(wanted, kPage) : map(wanted);
-    if (data_ == nullptr) {
+    constexpr const char* kWhat = "intermediate results";
+    TESSERA_TRY(account_->take(MemoryAccount::Where::Host, static_cast<int64_t>(wanted), kWhat));
+    auto given = account_->has_functions() ? memory_of_caller(*account_, wanted, kPage, kWhat) : map(wanted, kWhat);
+    if (!given.ok()) {
       account_->give(MemoryAccount::Where::Host, static_cast<int64_t>(wanted));
-      return Diagnostic(ErrorCode::OutOfMemory,
-                        "cannot allocate " + std::to_string(bytes) + " bytes for intermediate results");
+      return std::move(given).take_error();
     }
+    data_ = *given;
     bytes_ = wanted;
     return {};
   }
@@ -55,9 +56,10 @@ public:
 
 private:
   static constexpr size_t kPage = 4096, kHuge = size_t{4} << 20;
-  static std::byte* map(size_t bytes) {
+  static Result<std::byte*> map(size_t bytes, const char* what) {
     void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return nullptr;
+    if (p == MAP_FAILED)
+      return Diagnostic(ErrorCode::OutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes for " + what);
     if (bytes >= kHuge) (void)::madvise(p, bytes, MADV_HUGEPAGE);
     return static_cast<std::byte*>(p);
   }
@@ -186,7 +188,7 @@ public:
     for (size_t o = 0; o < outputs.size(); ++o) {
       auto id = variant_->exe->outputs[o].buffer;
       auto b = static_cast<size_t>(id);
-      if (variant_->buffer_segment[b] != segment || !has_bytes(outputs[o].dtype())) continue;
+      if (variant_->output_segment[o] != segment || !has_bytes(outputs[o].dtype())) continue;
       if (poison_ && table_->bytes[b] > 0)
         std::memset(outputs[o].mutable_data(), 0xFF, static_cast<size_t>(table_->bytes[b]));
       pointer(id) = outputs[o].mutable_data();
@@ -239,7 +241,12 @@ public:
     marks_.push_back(host_clock_ms());
     return {};
   }
-  Status finish(std::span<Tensor>) override {
+  Status finish(std::span<Tensor> outputs) override {
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      const BufferId id = variant_->exe->outputs[o].buffer;
+      if (has_bytes(outputs[o].dtype()))
+        TESSERA_TRY(inner_.move(outputs[o].mutable_data(), pointer(id), table_->bytes[static_cast<size_t>(id)]));
+    }
     for (size_t s = 0; s < stats_->steps.size() && 2 * s + 1 < marks_.size(); ++s) {
       stats_->steps[s].begin_ms = marks_[2 * s];
       stats_->steps[s].ms = marks_[2 * s + 1] - marks_[2 * s];

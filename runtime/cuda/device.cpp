@@ -203,7 +203,7 @@ public:
     auto each = [&](auto&& visit) -> Status {
       for (size_t o = 0; o < outputs.size(); ++o) {
         auto id = run_.variant->exe->outputs[o].buffer;
-        if (run_.variant->buffer_segment[static_cast<size_t>(id)] == segment && has_bytes(outputs[o].dtype()))
+        if (run_.variant->output_segment[o] == segment && has_bytes(outputs[o].dtype()))
           TESSERA_TRY(visit(id, outputs[o], o >= run_.variant->exe->call_outputs()));
       }
       return {};

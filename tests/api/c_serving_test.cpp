@@ -1,6 +1,7 @@
 // What a server needs of the C interface: contexts, bound memory, warm-up, a memory limit, an allocator, metrics, the
 // explanation of a miss, the log, and structs of other versions.
 #include "api/c.h"
+#include "graph/support/processors.h"
 #include "harness.h"
 #include <atomic>
 #include <cstdlib>
@@ -352,6 +353,10 @@ TEST(CServing, MetricsCountWhatHappens) {
   EXPECT_EQ(std::accumulate(std::begin(m.latency), std::end(m.latency), uint64_t{0}), m.calls);
   EXPECT_GE(m.kernels, m.cached_kernels);
   EXPECT_GT(m.kernels, 0u);
+  EXPECT_EQ(m.threads, 2u);
+  tessera_options all = on_cpu();
+  all.threads = 0;
+  EXPECT_EQ(metrics_of(Opened(meeting(), all).session).threads, static_cast<uint64_t>(usable_processors()));
 
   // Contexts count for their session, those that are closed, too.
   tessera_session* clone = nullptr;
@@ -441,11 +446,13 @@ struct Counting {
   std::map<void*, size_t> blocks;
   size_t given = 0;
   bool empty = false;
+  size_t off = 0; // bytes that new memory is misaligned by
   static void* allocate(void* self, size_t bytes, size_t alignment) {
     auto& c = *static_cast<Counting*>(self);
     std::lock_guard lock(c.mutex);
     if (c.empty) return nullptr;
-    void* data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    void* data =
+        static_cast<std::byte*>(std::aligned_alloc(alignment, bytes / alignment * alignment + 2 * alignment)) + c.off;
     c.blocks.emplace(data, bytes);
     ++c.given;
     return data;
@@ -457,7 +464,7 @@ struct Counting {
     ASSERT_NE(it, c.blocks.end());
     EXPECT_EQ(it->second, bytes);
     c.blocks.erase(it);
-    std::free(data);
+    std::free(static_cast<std::byte*>(data) - reinterpret_cast<uintptr_t>(data) % 64);
   }
 };
 
@@ -486,8 +493,13 @@ TEST(CServing, TheCallersAllocatorGivesWhatRunsHold) {
     for (size_t i = 0; i < p.y.size(); ++i) ASSERT_EQ(static_cast<const float*>(out[0].data)[i], p.y[i]);
     counting.empty = true;
     Products larger(1024);
-    says(tessera_run(s.session, &larger.in, 1, &larger.out, 1), "cannot allocate");
+    says(tessera_run(s.session, &larger.in, 1, &larger.out, 1), "the caller's allocator has no memory of ");
     counting.empty = false;
+    counting.off = 8;
+    says(tessera_run(s.session, &larger.in, 1, &larger.out, 1),
+         "the caller's allocator gave misaligned memory for intermediate results: its address is 8 bytes behind a");
+    says(tessera_run_fresh(s.session, &p.in, 1, &out, &count), "gave misaligned memory for ");
+    counting.off = 0;
     EXPECT_EQ(tessera_run(s.session, &larger.in, 1, &larger.out, 1), nullptr);
   }
   EXPECT_TRUE(counting.blocks.empty()) << "all was given back";

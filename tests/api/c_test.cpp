@@ -295,6 +295,54 @@ TEST(C, NumbersThatAreNotTheModelsAreErrors) {
   EXPECT_EQ(tessera_run(s.session, good, 2, &result, 1), nullptr);
 }
 
+TEST(C, NumbersOfAProgramAreLookedAtFirst) {
+  float x = 0;
+  int64_t dims[] = {1, 1};
+  tessera_tensor weight{"w", kFloat, 2, dims, &x};
+  tessera_program program{};
+  program.struct_size = sizeof program;
+  program.json = "{}";
+  program.json_bytes = 2;
+  program.weights = &weight;
+  program.weight_count = 1;
+  tessera_session* session = nullptr;
+  const char* refusals = nullptr;
+  const auto both = [&](const std::string& text) {
+    expect_says(tessera_open_program(&program, nullptr, &session), text);
+    expect_says(tessera_survey_program(&program, &refusals), text);
+  };
+  for (int32_t rank : {INT32_MIN, -1, 65, 1 << 30, INT32_MAX}) {
+    weight.rank = rank;
+    both("weight 'w' has rank " + std::to_string(rank) + "; 0 to 64 are possible");
+  }
+  weight.rank = 2;
+  program.json_bytes = SIZE_MAX;
+  both("reaches beyond the end of the address space");
+  program.json_bytes = 2;
+  for (int32_t count : {INT32_MIN, -1}) {
+    program.weight_count = count;
+    both("the program's weights are null");
+  }
+}
+
+TEST(C, RanksOfItemsAreLookedAtFirst) {
+  Opened s(write(model()));
+  float x[4] = {};
+  int64_t dims[] = {1, 4};
+  tessera_item items[2] = {};
+  for (tessera_item& item : items) {
+    item.struct_size = sizeof item;
+    item.tensor = {nullptr, kFloat, 2, dims, x};
+  }
+  const tessera_item* out = nullptr;
+  int32_t count = 0;
+  ASSERT_EQ(tessera_run_items(s.session, items, 2, &out, &count), nullptr);
+  for (int32_t rank : {INT32_MIN, -1, 65, 1 << 30, INT32_MAX}) {
+    items[1].tensor.rank = rank;
+    expect_says(tessera_run_items(s.session, items, 2, &out, &count), "rank " + std::to_string(rank) + "; 0 to 64");
+  }
+}
+
 TEST(C, InputsAreGivenOnceAndOutputsHaveMemoryOfTheirOwn) {
   Opened s(write(two_outputs()));
   ASSERT_TRUE(s.session);
@@ -309,7 +357,7 @@ TEST(C, InputsAreGivenOnceAndOutputsHaveMemoryOfTheirOwn) {
   expect_says(run(data + 8, data + 11), "overlaps that of output");
   expect_says(run(data + 11, data + 8), "overlaps that of output");
   expect_says(run(data, data + 8), "output 'z' overlaps that of input 'x'");
-  expect_says(run(data + 8, data + 5), "output 'w' overlaps that of input 'y'");
+  expect_says(run(data + 12, data + 5), "output 'w' overlaps that of input 'y'");
   EXPECT_EQ(data[0], 1) << "nothing was written";
   in[1].name = "x";
   expect_says(run(data + 8, data + 12), "input 'x' is given twice");

@@ -1,11 +1,15 @@
 // Opening what is no regular file: an error that names the kind, at once. Every test ends by a signal if it waits.
+#include "graph/support/absolute_path.h"
 #include "graph/support/file.h"
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -119,6 +123,40 @@ TEST_F(Files, NewOnesAppearWholeOrNotAtAll) {
   }
   EXPECT_EQ(read_file(path("file")).value(), "two");
   EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(Files, NothingRemainsOfAProcessThatIsKilled) {
+  ASSERT_TRUE(write_file(path("file"), {"old"}).ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto file = NewFile::create(path("file"));
+    if (file.ok() && file->write("half", 4).ok()) ::raise(SIGKILL);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  // What file systems without files that have no name leave behind goes with the next new file.
+  ASSERT_TRUE(NewFile::create(path("file")).ok());
+  EXPECT_EQ(entries(), 1u);
+  EXPECT_EQ(read_file(path("file")).value(), "old");
+}
+
+TEST_F(Files, ThoseThatProcessesLeftBehindAreRemoved) {
+  const std::string left = path(".tessera-0123456789abcdef"), written = path(".tessera-fedcba9876543210");
+  for (const std::string& file : {left, written, path(".tessera-notes"), path("tessera-0123456789abcdef")})
+    ASSERT_TRUE(write_file(file, {"half"}).ok());
+  FileDescriptor writer = open_file(written).value();
+  ASSERT_EQ(::flock(writer.get(), LOCK_EX | LOCK_NB), 0);
+  { EXPECT_TRUE(NewFile::create(path("file")).ok()); }
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(written)) << "it is being written";
+  EXPECT_EQ(entries(), 3u);
+}
+
+TEST_F(Files, PathsAreMadeAbsolute) {
+  EXPECT_EQ(absolute_path("/a/../b"), "/a/../b");
+  EXPECT_EQ(absolute_path("b/c"), fs::current_path().string() + "/b/c");
 }
 
 TEST_F(Files, NewOnesReplaceNothingButFiles) {

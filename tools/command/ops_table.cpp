@@ -3,6 +3,7 @@
 #include "frontend/onnx/upgrade.h"
 #include "graph/ops/sample_graph.h"
 #include "graph/reference/evaluator.h"
+#include "graph/support/processors.h"
 #include "graph/support/similar.h"
 #include <algorithm>
 #include <atomic>
@@ -189,7 +190,7 @@ Result<std::vector<OperatorRow>> operator_table(const OperatorFilter& filter) {
     }
   };
   std::vector<std::thread> threads;
-  for (unsigned t = 1; t < std::min<size_t>(std::max(1U, std::thread::hardware_concurrency()), known.size()); ++t)
+  for (size_t t = 1; t < std::min(static_cast<size_t>(usable_processors()), known.size()); ++t)
     threads.emplace_back(work);
   work();
   for (std::thread& t : threads) t.join();

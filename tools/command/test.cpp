@@ -3,6 +3,7 @@
 #include "api/device.h"
 #include "frontend/onnx/importer.h"
 #include "graph/ops/op.h"
+#include "graph/support/processors.h"
 #include "inputs.h"
 #include "test_cases.h"
 #include "workers.h"
@@ -204,7 +205,7 @@ Status run_all(const TestOptions& o, std::vector<TestResult>& results) {
   size_t done = 0;
   WorkerOptions w;
   w.tasks = results.size();
-  w.jobs = o.jobs > 0 ? static_cast<size_t>(o.jobs) : std::max(1u, std::thread::hardware_concurrency());
+  w.jobs = o.jobs > 0 ? static_cast<size_t>(o.jobs) : static_cast<size_t>(usable_processors());
   w.timeout = std::chrono::seconds(o.timeout);
   w.work = [&](size_t task) { return json_text(run_case(o, results[task].test)); };
   w.done = [&](size_t task, const TaskEnd& end) {

@@ -2,7 +2,7 @@
 #include "codegen/device/cpu/host_kernels.h"
 #include "codegen/target/host.h"
 #include "codegen/target/select.h"
-#include <thread>
+#include "graph/support/processors.h"
 
 namespace tessera {
 namespace {
@@ -77,7 +77,7 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CompileOptions& options)
   host.vector_bytes = device.vector_bytes;
   // A default target stands for every host with these vectors; the system reports the caches and cores.
   if (options.target.empty()) {
-    device.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    device.cores = usable_processors();
     set_host_caches(device);
   }
   if (options.threads > 0) device.cores = options.threads;
