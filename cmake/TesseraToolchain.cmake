@@ -7,6 +7,8 @@ if(MOLD_PROGRAM)
   add_link_options(-fuse-ld=mold)
 endif()
 
+add_link_options(LINKER:-z,relro,-z,now) # no pointers to functions that stay writable
+
 # gcc 12 warns falsely of uninitialized optionals and of overlapping or overflowing string copies when it inlines at -O3.
 add_library(tessera_flags INTERFACE)
 target_compile_options(tessera_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds -ffp-contract=off)

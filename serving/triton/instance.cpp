@@ -135,30 +135,24 @@ Error Instance::allocate(Group group, size_t output, const Dims& dims, void** da
   Produced& result = results_[output];
   TESSERA_TRITON_TRY(check_rows(group, output, dims));
   const size_t bytes = bytes_of(value, dims);
-  if (result.made && result.dims != dims) // a response has one tensor of a name
-    return make_error(TRITONSERVER_ERROR_INTERNAL,
-                      "output '" + value.name + "' was given memory of other sizes before");
-  if (!result.made) {
-    result.place = copies_->home();
-    void* memory = nullptr;
-    if (group.size() == 1 && group.front().wants(output)) {
-      Place there = result.place;
-      TESSERA_TRITON_TRY(group.front().output(value, dims, bytes, &memory, there));
-      if (!same_memory(result.place, there) || !is_aligned(memory, value)) {
-        result.response = std::exchange(memory, nullptr);
-        result.response_place = there;
-      }
+  result.place = copies_->home();
+  void* memory = nullptr;
+  if (group.size() == 1 && group.front().wants(output)) {
+    Place there = result.place;
+    TESSERA_TRITON_TRY(group.front().output(value, dims, bytes, &memory, there));
+    if (!same_memory(result.place, there) || !is_aligned(memory, value)) {
+      result.response = std::exchange(memory, nullptr);
+      result.response_place = there;
     }
-    if (bytes == 0) memory = &nothing;
-    if (memory == nullptr) {
-      TESSERA_TRITON_TRY(output_blocks_[output].reserve(session_.get(), *copies_, bytes));
-      memory = output_blocks_[output].data();
-    }
-    result.data = memory;
-    result.dims = dims;
-    result.bytes = bytes;
-    result.made = true;
   }
+  if (bytes == 0) memory = &nothing;
+  if (memory == nullptr) {
+    TESSERA_TRITON_TRY(output_blocks_[output].reserve(session_.get(), *copies_, bytes));
+    memory = output_blocks_[output].data();
+  }
+  result.data = memory;
+  result.dims = dims;
+  result.bytes = bytes;
   *data = const_cast<void*>(result.data);
   return nullptr;
 }

@@ -10,7 +10,6 @@ using Group = std::span<Request>;
 
 // An output of a call, before it is in a response.
 struct Produced {
-  bool made = false;
   Dims dims;
   size_t bytes = 0;
   const void* data = nullptr;            // of numbers

@@ -37,6 +37,13 @@ Place place_of(const std::string& key) {
   return place;
 }
 
+// A path that the configuration gives, which leads nowhere but into the model's folder.
+Error check_inside(const std::string& what, const std::string& given) {
+  const std::filesystem::path path(given);
+  if (!path.is_absolute() && std::find(path.begin(), path.end(), "..") == path.end()) return nullptr;
+  return invalid(what + " is '" + given + "', and has to be a path inside of the model's folder");
+}
+
 std::string known_parameters() {
   std::string all;
   for (const char* name : kParameters) all += (all.empty() ? "" : ", ") + std::string(name);
@@ -44,6 +51,15 @@ std::string known_parameters() {
 }
 
 } // namespace
+
+// The same where links are followed. What cannot be looked at cannot be opened either.
+Error Model::check_real_place(const std::string& what, const std::string& path) const {
+  std::error_code failed;
+  const auto real = std::filesystem::weakly_canonical(path, failed);
+  const auto folder = std::filesystem::weakly_canonical(folder_, failed);
+  if (std::mismatch(folder.begin(), folder.end(), real.begin(), real.end()).first == folder.end()) return nullptr;
+  return invalid(what + " leads to '" + real.string() + "', which is not inside of the model's folder");
+}
 
 std::string Model::parameter(const std::string& name) const {
   if (!config_.contains("parameters") || !config_["parameters"].contains(name)) return "";
@@ -62,8 +78,7 @@ Error Model::read_config(TRITONBACKEND_Model* handle) {
   const Json parameters = config_.value("parameters", Json::object());
   for (const auto& [name, value] : parameters.items())
     if (std::find(std::begin(kParameters), std::end(kParameters), name) == std::end(kParameters))
-      log(TRITONSERVER_LOG_WARN,
-          "model '" + name_ + "': the backend tessera has no parameter '" + name + "'; it has " + known_parameters());
+      return invalid("the backend tessera has no parameter '" + name + "'; it has " + known_parameters());
   return nullptr;
 }
 
@@ -85,6 +100,7 @@ Error Model::find_file(TRITONBACKEND_Model* handle) {
   }
   std::string all;
   for (const std::string& name : names) {
+    TESSERA_TRITON_TRY(check_inside("default_model_filename", name));
     std::error_code ignored; // a file that cannot be looked at is none that can be opened
     if (std::filesystem::exists(versioned + name, ignored)) {
       file_ = versioned + name;
@@ -124,7 +140,9 @@ Error Model::session_on(const std::string& device, tessera_session*& session) {
   }
   if (!warm_up.empty()) options.ranges = warm_up.c_str();
   if (!plan.empty()) {
-    if (!plan.starts_with('/')) plan = folder_ + "/" + plan;
+    TESSERA_TRITON_TRY(check_inside("the parameter 'plan'", plan));
+    plan = folder_ + "/" + plan;
+    TESSERA_TRITON_TRY(check_real_place("the parameter 'plan'", plan));
     options.plan = plan.c_str();
   }
   tessera_session* opened = nullptr;

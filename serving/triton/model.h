@@ -34,6 +34,7 @@ private:
   // The session for `device`; opens it where none is there.
   [[nodiscard]] Error session_on(const std::string& device, tessera_session*& session);
   [[nodiscard]] std::string parameter(const std::string& name) const; // empty where it is not given
+  [[nodiscard]] Error check_real_place(const std::string& what, const std::string& path) const;
 
   std::string name_, folder_, file_; // folder_: of the model, file_: the path of the file that is served
   Json config_;

@@ -85,7 +85,6 @@ Error Instance::call_with_strings(Group group) {
       for (size_t s = 0; s < count_of(result.dims); ++s)
         result.strings.emplace_back(item.strings[s],
                                     item.string_bytes ? item.string_bytes[s] : std::strlen(item.strings[s]));
-    result.made = true;
   }
   return nullptr;
 }

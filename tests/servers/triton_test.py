@@ -208,6 +208,57 @@ class Triton(unittest.TestCase):
                 self.assertFalse(server.http().is_model_ready("scores"))
                 self.assertIn(said, server.log())
 
+    def test_results_whose_sizes_are_data(self) -> None:
+        graphs = {
+            "expand": "(float[n, 2] x, int64[2] s) => (float[p, q] y) { y = Expand(x, s) }",
+            "nonzero": "(float[n] x) => (int64[1, k] y) { y = NonZero(x) }",
+            "compress": "(float[n] x, bool[n] c) => (float[k] y) { y = Compress<axis = 0>(x, c) }",
+            "range": "(int64 n) => (int64[k] y) <int64 zero = {0}, int64 one = {1}> { y = Range(zero, n, one) }",
+            "select": "(float[1, n, 4] b, float[1, 1, n] s, int64[1] m) => (int64[k, 3] y) { y = NonMaxSuppression(b, s, m) }",
+            "loop": """(int64 trips, float[n, 2] x) => (float[m, 2] y) { y = Loop(trips, , x)
+                <body = b (int64 i, bool c, float[k, 2] v) => (bool more, float[l, 2] w) { more = Identity(c)  w = Concat<axis = 0>(v, v) }> }""",
+        }
+        boxes = numpy.array([[[0, 0, 1, 1], [2, 2, 3, 3], [4, 4, 5, 5]]], "float32")
+        with Server(repository(self.folder, graphs)) as server:
+            client, draw = server.http(), numpy.random.default_rng(0)
+            for _ in range(30):
+                n, trips = int(draw.integers(1, 6)), int(draw.integers(1, 4))
+                x, keep, one = draw.integers(0, 2, n).astype("float32"), draw.random(n) < 0.7, numpy.ones((1, 2), "float32")
+                keep[0] = x[0] = 1  # something is left
+                cases = {
+                    "expand": ({"x": one, "s": numpy.array([n, 2])}, numpy.ones((n, 2))),
+                    "nonzero": ({"x": x}, numpy.array(numpy.nonzero(x))),
+                    "compress": ({"x": x, "c": keep}, x[keep]),
+                    "range": ({"n": numpy.array([n])}, numpy.arange(n)),
+                    "select": ({"b": boxes, "s": numpy.array([[[1, 3, 2]]], "float32"), "m": numpy.array([min(n, 3)])},
+                               numpy.array([[0, 0, 1], [0, 0, 2], [0, 0, 0]])[:n]),
+                    "loop": ({"trips": numpy.array([trips]), "x": one * n}, numpy.full((2**trips, 2), n)),
+                }  # fmt: skip
+                for name, (inputs, expected) in cases.items():
+                    numpy.testing.assert_array_equal(infer(client, name, inputs).as_numpy("y"), expected, err_msg=name)
+
+    def test_parameters_that_are_refused(self) -> None:
+        outside = self.folder / "outside"
+        outside.write_text("secret")
+        models = repository(self.folder, {"relu": "(float[n] x) => (float[n] y) { y = Relu(x) }"})
+        config = models / "relu" / "config.pbtxt"
+        text = config.read_text()
+        (models / "relu" / "link").symlink_to(outside)
+        cases = {
+            ("polcy", "exact"): "no parameter 'polcy'; it has device, threads",
+            ("plan", str(outside)): "has to be a path inside of the model's folder",
+            ("plan", "../../outside"): "has to be a path inside of the model's folder",
+            ("plan", "link"): "not inside of the model's folder",
+        }
+        with Server(models, "--model-control-mode=explicit") as server:
+            client = server.http()
+            for (key, value), message in cases.items():
+                config.write_text(text + f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n')
+                with self.assertRaisesRegex(InferenceServerException, message):
+                    client.load_model("relu")
+            config.write_text(text)
+            client.load_model("relu")
+
     def test_policies_and_ranges(self) -> None:
         options = ("--policy", "exact", "--max-variants", 3, "--deterministic", "--warm-up", "batch=1..2..4,n=3..5..9")
         models = repository(self.folder, {"scores": SCORES}, *options)

@@ -102,7 +102,7 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
   sub.option("MODEL", o.model, "model file: ONNX, or a program of torch.export (.pt2)").required();
   add_plan_options(sub, o);
   sub.group("Device");
-  sub.option("--threads", o.threads, "worker threads, 0 for all cores").not_negative();
+  sub.option("--threads", o.threads, "worker threads, 0 for all that affinity and quota allow").not_negative();
   sub.option("--target", o.target,
              "device whose figures choose schedules: the name of a known one (h200, a100, avx2) or a target file that "
              "'tessera calibrate' wrote (default: $TESSERA_TARGET, else the device's own); without a GPU here, also "
