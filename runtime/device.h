@@ -153,8 +153,8 @@ public:
   // Makes room for the plan's arena and scratch, and sets the addresses of the segment's temporaries. Error
   // OutOfMemory; a later run may succeed.
   [[nodiscard]] virtual Status enter(int segment, const SegmentPlan& plan) = 0;
-  // Sets the addresses of the outputs whose sizes are known in this segment. `outputs`, in model order: tensors that
-  // are to hold them at the end, of the right type and sizes. Strings have no address.
+  // Sets the addresses of the outputs that get their memory in this segment (Variant::output_segment). `outputs`, in
+  // model order: tensors of the right type and sizes. Strings have no address.
   [[nodiscard]] virtual Status place_outputs(int segment, std::span<Tensor> outputs) = 0;
   // Starts all steps of the segment as one, in place of execute() for each. False: nothing was started. Not called while
   // a profile is made. `wait`: as in choose().
@@ -170,7 +170,8 @@ public:
   [[nodiscard]] virtual InnerRuns& inner() = 0;
   // Profile: a point in time, before and after each step.
   [[nodiscard]] virtual Status mark() = 0;
-  // The outputs are complete when it returns (on_device: when the stream gets there). Bounds violations are BadInput.
+  // `outputs`: those of place_outputs(), or others of the same sizes, which the results are then copied to. They are
+  // complete when it returns (on_device: when the stream gets there). Bounds violations are BadInput.
   // Fills ms and begin_ms of stats.steps from the marks.
   [[nodiscard]] virtual Status finish(std::span<Tensor> outputs) = 0;
   virtual void abandon() = 0;

@@ -149,7 +149,8 @@ struct DeviceTensor {
 };
 
 // Memory for output `output` of a call, once its type and sizes are known: at least as many bytes as these take,
-// aligned to the element, that overlap no input.
+// aligned to the element, that overlap no input and no other output: else the call ends with the error Usage or BadInput.
+// A call requests each once, also where another variant takes it over.
 using OutputAllocator = std::function<Result<void*>(size_t output, DType dtype, const Dims& dims)>;
 
 // Memory of the GPU for what a call computes in between: at least `bytes`, aligned to 256, which nothing else uses until

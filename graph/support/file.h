@@ -59,8 +59,9 @@ void drop_pages(const void* data, size_t bytes);
 // other thing that is no regular file is an error. Never waits for a reader to come. Errors: FileError.
 [[nodiscard]] Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces);
 
-// A file that appears whole or not at all: written next to its destination under another name, and renamed. A process
-// that ends in between leaves a file whose name begins with kTemporaryPrefix.
+// A file that appears whole or not at all. Until commit() it has no name, so that nothing remains of a process that ends
+// before. On file systems without such files (O_TMPFILE), and in the moment in which it takes another file's place, its
+// name begins with kTemporaryPrefix, and it is locked; create() removes such files that nobody has locked.
 inline constexpr std::string_view kTemporaryPrefix = ".tessera-";
 class NewFile {
 public:
@@ -81,7 +82,7 @@ private:
   NewFile(FileDescriptor folder, std::string name, std::string path);
   [[nodiscard]] Status open(unsigned mode);
   FileDescriptor folder_, file_;
-  std::string name_, temporary_, path_; // temporary_: the name that it has now; empty: it is in its place
+  std::string name_, temporary_, path_; // temporary_: the name that it has now; empty: none, or its own
 };
 
 } // namespace tessera

@@ -154,6 +154,65 @@ TEST_F(OnGpu, SizesThatAHostStepDefines) {
     }
 }
 
+// The first variant assumes that the host step keeps all. What it knows of sizes before is not what the call comes to.
+TEST_F(OnGpu, MemoryOfOutputsIsRequestedOnceTheSizesAreFinal) {
+  const auto variant = [&](bool assumes) {
+    auto b = builder();
+    auto s = b.symbol("s"), k = b.symbol("k");
+    auto x = b.input("x", {s}), kept = b.buffer("kept", {k}), early = b.output("early", {s}),
+         y = b.output("y", {assumes ? s : k});
+    kernel(b, "twice", x, early, s);
+    HostStep h;
+    h.name = h.op = "keep large";
+    h.inputs = {early};
+    h.outputs = {kept};
+    h.defines = {{k, 0, 0}};
+    h.run = [](const std::vector<Tensor>& in, const std::unordered_map<uint64_t, int64_t>&) {
+      std::vector<double> large;
+      for (int64_t i = 0; i < in[0].count(); ++i)
+        if (in[0].get_f64(i) > 20) large.push_back(in[0].get_f64(i));
+      return Result<std::vector<Tensor>>(
+          std::vector<Tensor>{Tensor::of<double>(DType::F32, {static_cast<int64_t>(large.size())}, large)});
+    };
+    b.exe->steps.emplace_back(h);
+    kernel(b, "twice", assumes ? early : kept, y, assumes ? s : k);
+    if (assumes) b.exe->env->add_guard({sym_eq(k, s), GuardClass::Assumed, "all are kept", {}});
+    return b.done();
+  };
+  auto made = create({variant(true), variant(false)});
+  ASSERT_TRUE(made.ok()) << made.error().str();
+  auto x = gpu.allocate(4096), early = gpu.allocate(4096), y = gpu.allocate(4096);
+  auto* stream = reinterpret_cast<void*>(uintptr_t{0x77});
+  for (int64_t n : {10, 30, 10, 3}) { // of 30 all are kept, of 3 none
+    const Tensor in = ramp(n);
+    std::memcpy(reinterpret_cast<void*>(x), in.data(), in.bytes());
+    std::map<size_t, Dims> requested;
+    const OutputAllocator give = [&](size_t output, DType, const Dims& dims) -> Result<void*> {
+      EXPECT_TRUE(requested.emplace(output, dims).second) << "output " << output << " is requested twice";
+      return reinterpret_cast<void*>(output == 0 ? early : y);
+    };
+    const DeviceTensor given[] = {device(x, n)};
+    const Status done = (*made)->call(given, give, stream);
+    ASSERT_TRUE(done.ok()) << done.error().str();
+    gpu.run_all();
+    ASSERT_TRUE((*made)->wait().ok());
+    std::vector<float> twice, want;
+    for (float v : values(in)) twice.push_back(2 * v + static_cast<float>(n));
+    for (float t : twice)
+      if (t > 20) want.push_back(t);
+    const auto count = static_cast<int64_t>(want.size());
+    for (float& w : want) w = 2 * w + static_cast<float>(count);
+    EXPECT_EQ(requested, (std::map<size_t, Dims>{{0, {n}}, {1, {count}}}));
+    EXPECT_EQ(at_address(early, n), twice);
+    EXPECT_EQ(at_address(y, count), want);
+  }
+  const OutputAllocator over = [&](size_t, DType, const Dims&) -> Result<void*> { return reinterpret_cast<void*>(x); };
+  const DeviceTensor given[] = {device(x, 10)};
+  const Status refused = (*made)->call(given, over, stream);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("overlaps that of"), std::string::npos) << refused.error().str();
+}
+
 TEST_F(OnGpu, AlternativesAreTakenWhereTheirConditionsHold) {
   auto note = [this](const std::string& name) {
     gpu.kernel(name, 4, [this](const FakeGpu::Launch& l) {
