@@ -114,12 +114,12 @@ void WindowFacts::find_axes(const BlockFacts& f) {
 
 int64_t WindowFacts::distinct(const Load& load, int64_t step, int64_t results, int64_t outer_step,
                               int64_t outer_results) const {
-  std::vector<int64_t> at{0};
+  std::vector<uint64_t> at{0}; // strides that a model's sizes make may wrap
   auto spread = [&](int64_t by, int64_t count) {
     if (by == 0 || count == 1) return;
     const size_t n = at.size();
     for (int64_t i = 1; i < count; ++i)
-      for (size_t k = 0; k < n; ++k) at.push_back(at[k] + i * by);
+      for (size_t k = 0; k < n; ++k) at.push_back(at[k] + static_cast<uint64_t>(i) * static_cast<uint64_t>(by));
     std::sort(at.begin(), at.end());
     at.erase(std::unique(at.begin(), at.end()), at.end());
   };
