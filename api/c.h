@@ -106,7 +106,7 @@ typedef struct {
 typedef struct {
   size_t struct_size; /* sizeof(tessera_options) */
   const char* device; /* "cpu", "cuda", "cuda:1" (the second GPU) or "auto", the default */
-  int32_t threads;    /* of the host; 0: as many as the process's affinity and its control group's quota have processors */
+  int32_t threads; /* of the host; 0: as many as the process's affinity and its control group's quota have processors */
   /* Tune kernels during the calls, in at most this share of the time: 0.05 is 5 %. 0: what the variable
    * TESSERA_TUNE_SHARE says, else never; negative: never. */
   double tune_share;

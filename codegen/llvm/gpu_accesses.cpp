@@ -37,8 +37,7 @@ std::optional<Accesses::Affine> Accesses::affine(tile::ValueId id) const {
   };
   switch (op->kind) {
   case OpKind::Range: return Affine{{1}, layout::kMaxDivisor};
-  case OpKind::Const:
-    return Affine{std::vector<int64_t>(type.shape.size(), 0), layout::power_of_two_in(op->i)};
+  case OpKind::Const: return Affine{std::vector<int64_t>(type.shape.size(), 0), layout::power_of_two_in(op->i)};
   case OpKind::ExpandDims: {
     auto a = affine(op->operands[0]);
     if (a) a->strides.insert(a->strides.begin() + op->axis, 0);

@@ -1,8 +1,7 @@
 // What a server needs of the C interface: contexts, bound memory, warm-up, a memory limit, an allocator, metrics, the
 // explanation of a miss, the log, and structs of other versions.
-#include "api/c.h"
+#include "c_harness.h"
 #include "graph/support/processors.h"
-#include "harness.h"
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
@@ -14,30 +13,6 @@ namespace tessera::api_test {
 namespace {
 
 constexpr int32_t kFloat = TESSERA_F32;
-
-tessera_options on_cpu() {
-  tessera_options o{};
-  o.struct_size = sizeof o;
-  o.device = "cpu";
-  o.threads = 2;
-  return o;
-}
-
-struct Opened {
-  tessera_session* session = nullptr;
-  explicit Opened(const Maker& model, const tessera_options& options = on_cpu()) {
-    const char* error = tessera_open_with(write(model).c_str(), &options, &session);
-    EXPECT_EQ(error, nullptr) << error;
-  }
-  ~Opened() { tessera_close(session); }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-};
-
-void says(const char* error, const std::string& text) {
-  ASSERT_NE(error, nullptr) << text;
-  EXPECT_NE(std::string(error).find(text), std::string::npos) << error;
-}
 
 tessera_metrics metrics_of(const tessera_session* session) {
   tessera_metrics m{};

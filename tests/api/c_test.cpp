@@ -1,7 +1,6 @@
 // The C interface: results as the C++ one has them, in memory of the caller's; every wrong argument is an error text.
-#include "api/c.h"
+#include "c_harness.h"
 #include "graph/support/log.h"
-#include "harness.h"
 #include <cmath>
 #include <functional>
 #include <thread>
@@ -9,17 +8,6 @@
 
 namespace tessera::api_test {
 namespace {
-
-struct Opened {
-  tessera_session* session = nullptr;
-  explicit Opened(const std::string& path) {
-    const char* error = tessera_open(path.c_str(), "cpu", 2, &session);
-    EXPECT_EQ(error, nullptr) << error;
-  }
-  ~Opened() { tessera_close(session); }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-};
 
 Maker model() {
   Maker m;

@@ -1,22 +1,10 @@
 // Values of every kind through the C interface: strings, sequences, optionals, maps.
-#include "api/c.h"
-#include "harness.h"
+#include "c_harness.h"
 
 namespace tessera::api_test {
 namespace {
 
 namespace proto = onnx_test::proto;
-
-struct Opened {
-  tessera_session* session = nullptr;
-  explicit Opened(const std::string& path) {
-    const char* error = tessera_open(path.c_str(), "cpu", 2, &session);
-    EXPECT_EQ(error, nullptr) << error;
-  }
-  ~Opened() { tessera_close(session); }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-};
 
 tessera_item item(int32_t kind) {
   tessera_item out{};

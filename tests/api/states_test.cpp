@@ -1,8 +1,7 @@
 // Models that change what they keep: values from call to call, of each context its own, through the C interface, its classes
 // and the session.
-#include "api/c.h"
 #include "api/tessera.hpp"
-#include "harness.h"
+#include "c_harness.h"
 #include "tests/fx/program_maker.h"
 #include <filesystem>
 
@@ -21,10 +20,6 @@ constexpr const char* kProgram = "s in [2, 64]\n"
                                  "return y, z\nmutates n = m\nmutates rows = next";
 
 void fine(const char* error) { ASSERT_EQ(error, nullptr) << error; }
-void says(const char* error, const std::string& text) {
-  ASSERT_NE(error, nullptr) << text;
-  EXPECT_NE(std::string(error).find(text), std::string::npos) << error;
-}
 
 class States : public ::testing::Test {
 protected:

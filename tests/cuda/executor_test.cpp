@@ -117,17 +117,13 @@ TEST_F(OnGpu, HostStepsAreCopiedForAndCounted) {
   }
 }
 
-TEST_F(OnGpu, SizesThatAHostStepDefines) {
-  auto b = builder();
-  auto s = b.symbol("s"), k = b.symbol("k");
-  auto x = b.input("x", {s}), t = b.buffer("t", {s}), kept = b.buffer("kept", {k}), u = b.buffer("u", {k}),
-       y = b.output("y", {k}), whole = b.output("whole", {s});
-  kernel(b, "twice", x, t, s);
+// Elements above 20; it defines their number.
+HostStep keeping_large(BufferId from, BufferId kept, const SymExpr& count) {
   HostStep h;
   h.name = h.op = "keep large";
-  h.inputs = {t};
+  h.inputs = {from};
   h.outputs = {kept};
-  h.defines = {{k, 0, 0}};
+  h.defines = {{count, 0, 0}};
   h.run = [](const std::vector<Tensor>& in, const std::unordered_map<uint64_t, int64_t>&) {
     std::vector<double> large;
     for (int64_t i = 0; i < in[0].count(); ++i)
@@ -135,7 +131,16 @@ TEST_F(OnGpu, SizesThatAHostStepDefines) {
     return Result<std::vector<Tensor>>(
         std::vector<Tensor>{Tensor::of<double>(DType::F32, {static_cast<int64_t>(large.size())}, large)});
   };
-  b.exe->steps.emplace_back(h);
+  return h;
+}
+
+TEST_F(OnGpu, SizesThatAHostStepDefines) {
+  auto b = builder();
+  auto s = b.symbol("s"), k = b.symbol("k");
+  auto x = b.input("x", {s}), t = b.buffer("t", {s}), kept = b.buffer("kept", {k}), u = b.buffer("u", {k}),
+       y = b.output("y", {k}), whole = b.output("whole", {s});
+  kernel(b, "twice", x, t, s);
+  b.exe->steps.emplace_back(keeping_large(t, kept, k));
   kernel(b, "twice", kept, u, k);
   kernel(b, "twice", u, y, k);
   kernel(b, "twice", t, whole, s); // t lives on across the host step
@@ -162,19 +167,7 @@ TEST_F(OnGpu, MemoryOfOutputsIsRequestedOnceTheSizesAreFinal) {
     auto x = b.input("x", {s}), kept = b.buffer("kept", {k}), early = b.output("early", {s}),
          y = b.output("y", {assumes ? s : k});
     kernel(b, "twice", x, early, s);
-    HostStep h;
-    h.name = h.op = "keep large";
-    h.inputs = {early};
-    h.outputs = {kept};
-    h.defines = {{k, 0, 0}};
-    h.run = [](const std::vector<Tensor>& in, const std::unordered_map<uint64_t, int64_t>&) {
-      std::vector<double> large;
-      for (int64_t i = 0; i < in[0].count(); ++i)
-        if (in[0].get_f64(i) > 20) large.push_back(in[0].get_f64(i));
-      return Result<std::vector<Tensor>>(
-          std::vector<Tensor>{Tensor::of<double>(DType::F32, {static_cast<int64_t>(large.size())}, large)});
-    };
-    b.exe->steps.emplace_back(h);
+    b.exe->steps.emplace_back(keeping_large(early, kept, k));
     kernel(b, "twice", assumes ? early : kept, y, assumes ? s : k);
     if (assumes) b.exe->env->add_guard({sym_eq(k, s), GuardClass::Assumed, "all are kept", {}});
     return b.done();

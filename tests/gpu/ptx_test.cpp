@@ -261,7 +261,8 @@ tile.kernel @signs(%x: ptr<i64>, %y: ptr<f32> written) {
   %i = cast(%f)                   : tile<[256], i32>
   %z = cast(%i)                   : tile<[256], f32>
   store %y[%r] = %z
-})").ptx;
+})")
+                              .ptx;
   EXPECT_EQ(occurrences(ptx, R"(cvt\.rn\.f(32|64)\.s)"), 0) << ptx;
   EXPECT_GT(occurrences(ptx, R"(selp\.f32 .*0fBF800000)"), 0) << ptx;
 }

@@ -126,7 +126,9 @@ TEST(NewSizes, OpensAndVariantsLeaveNoExpressions) {
   Maker m;
   m.input("x", {"n", "k"}).output("y");
   m.weight(int64_tensor("flat", {1}, {-1}));
-  m.add("Softmax", {"x"}, {"s"}).add("Concat", {"s", "x"}, {"c"}, {onnx_test::int_attribute("axis", 1)}).add("Reshape", {"c", "flat"}, {"y"});
+  m.add("Softmax", {"x"}, {"s"})
+      .add("Concat", {"s", "x"}, {"c"}, {onnx_test::int_attribute("axis", 1)})
+      .add("Reshape", {"c", "flat"}, {"y"});
   const auto open_call_close = [&](int64_t i) {
     SessionOptions options = api_test::options();
     options.policy = VariantPolicy::Exact;

@@ -68,7 +68,7 @@ class Serving(unittest.TestCase):
         self.assertEqual(numpy.asarray(model(x)).tolist(), numpy.asarray(first).tolist())
 
     def test_numbers_of_options(self) -> None:
-        """One that does not fit is told as it was given."""
+        """The error about one that does not fit shows it as it was given."""
         path = save("(float[n] x) => (float[n] y) { y = Relu(x) }")
         for option, most in (("memory_limit", (1 << 63) - 1), ("threads", (1 << 31) - 1), ("max_variants", (1 << 31) - 1)):
             for given in (-1, most + 1, 1 << 70, -(1 << 70)):

@@ -242,7 +242,8 @@ TEST_F(SymExprTest, ThreadsMakeAndDropEqualExpressions) {
     threads.emplace_back([this] {
       for (int64_t i = 0; i < 20000; ++i) {
         const SymExpr x = mod(b * (2000 + i % 3) + s, 5000 + i % 2);
-        if (x.args()[1].const_value() != 5000 + i % 2 || x.args()[0] != b * (2000 + i % 3) + s) ADD_FAILURE() << x.str();
+        if (x.args()[1].const_value() != 5000 + i % 2 || x.args()[0] != b * (2000 + i % 3) + s)
+          ADD_FAILURE() << x.str();
       }
     });
   for (auto& t : threads) t.join();
