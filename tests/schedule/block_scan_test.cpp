@@ -64,6 +64,7 @@ void expect_scan(DType dtype, int rank, int64_t axis, const char* kind, bool exc
   for (const ScheduledKernel& k : kernels) {
     auto ok = tile::verify(k.kernel);
     ASSERT_TRUE(ok.ok()) << ok.error().str() << tile::print(k.kernel);
+    EXPECT_EQ(tile::needs_cooperative_launch(k.kernel), !k.team.is_const(0)) << tile::print(k.kernel);
   }
   std::mt19937 rng(3);
   for (const Sizes& at : sizes) {

@@ -223,7 +223,7 @@ Result<std::vector<ScheduledKernel>> schedule(const Graph& graph, const KernelRe
                                               std::vector<ContainedFailure>& contained) {
   while (true) {
     Schedule at;
-    auto made = guarded({"scheduling kernel", request.name}, [&]() -> Result<std::vector<ScheduledKernel>> {
+    auto lowered = [&]() -> Result<std::vector<ScheduledKernel>> {
       failure_point(request.nest ? "schedule" : "own");
       if (request.attention) return attention_by_blocks(graph, *request.attention, "kernel");
       if (!request.nest) return lower_own_kernel(graph, graph.node(request.node), device, "kernel");
@@ -236,6 +236,13 @@ Result<std::vector<ScheduledKernel>> schedule(const Graph& graph, const KernelRe
       failure_point("lower");
       if (list.ok() && list->empty() && !without.empty())
         return Diagnostic(ErrorCode::CodegenError, "no schedule is left");
+      return list;
+    };
+    auto made = guarded({"scheduling kernel", request.name}, [&] {
+      auto list = lowered();
+      if (list.ok()) // a launch of programs that wait, which nobody knows of, never ends where not all are resident
+        for (const ScheduledKernel& k : *list)
+          TESSERA_CHECK(tile::needs_cooperative_launch(k.kernel) == !k.team.is_const(0), print(k.schedule));
       return list;
     });
     if (made.ok() || !request.nest || !may_detour(made.error())) return made;

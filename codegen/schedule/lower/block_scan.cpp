@@ -370,6 +370,7 @@ private:
     };
     b_.store(partial_, b_.broadcast(slots(rank_), folded_), total);
     b_.grid_barrier(counters_, row_, rank_, blocks_);
+    out_.team = rows_ ? env_.simplify(p_.blocks_per_row) : out_.grid; // blocks of one column are not consecutive
     std::vector<int> all = folded_;
     all[static_cast<size_t>(axis_)] = static_cast<int>(std::max<int64_t>(2, power_at_least(p_.max_blocks_per_row)));
     V rank = b_.expand_dims(b_.range(all[static_cast<size_t>(axis_)]), 1 - axis_);
