@@ -39,7 +39,7 @@ std::vector<Phase> Walk::phases(const Range& range) {
 }
 
 Values Walk::walk(const Phase& phase, const SymExpr& axis, V end, Values carried,
-                  const std::function<Values(Values)>& body, const std::vector<bool>& sums) {
+                  const std::function<Values(Values)>& body, const std::vector<bool>& sums, const SymExpr& most) {
   auto step = [&](V base, Values c) {
     sizes_.bind_tile(axis, base, phase.lanes);
     c_.mask = phase.masked ? b_.scalar(ScalarOp::Lt, std::array{sizes_.number(axis), end}) : -1;
@@ -52,9 +52,7 @@ Values Walk::walk(const Phase& phase, const SymExpr& axis, V end, Values carried
   // What the full tiles leave over are a few steps.
   if (sums.empty() || phase.masked || phase.lanes < c_.wide)
     return loop(phase.from, phase.to, phase.lanes, std::move(carried), step);
-  const auto at = std::find_if(d_.axes.begin(), d_.axes.end(), [&](const Axis& a) { return a.var == axis; });
-  TESSERA_CHECK(at != d_.axes.end(), "a sum along what is no axis");
-  return summing_loop(phase.from, phase.to, phase.lanes, at->extent, 1, std::move(carried), sums, step);
+  return summing_loop(phase.from, phase.to, phase.lanes, most, 1, std::move(carried), sums, step);
 }
 
 namespace {
@@ -69,41 +67,51 @@ int64_t Walk::additions(const SymExpr& extent, int64_t step, int64_t adds) const
   return steps <= kBlock / adds ? steps * adds : 1;
 }
 
-// Sums of `level` levels of blocks: one of the lowest has `steps` steps, one of the next kBlock of these.
-Values Walk::blocks(V from, V to, int64_t step, int64_t steps, int level, Values carried, const std::vector<bool>& sums,
+// `level` levels of blocks: one of the lowest has `steps` steps, one of the next kBlock of these.
+Values Walk::levels(V from, V to, int64_t step, int64_t steps, int level, Values carried, const Blocks& blocks,
                     const std::function<Values(V, Values)>& body) {
   if (level == 0) return loop(from, to, step, std::move(carried), body);
   int64_t stride = step * steps;
   for (int l = 1; l < level; ++l) stride *= kBlock;
   return loop(from, to, stride, std::move(carried), [&](V i, const Values& totals) {
+    const V end = op(ScalarOp::Min, op(ScalarOp::Add, i, sizes_.constant(stride)), to);
+    return blocks.combine(totals, levels(i, end, step, steps, level - 1, blocks.begin(totals), blocks, body));
+  });
+}
+
+Values Walk::blocked_loop(V from, V to, int64_t step, const SymExpr& extent, int64_t adds, Values carried,
+                          const Blocks& blocks, const std::function<Values(V, Values)>& body) {
+  const int64_t steps = std::max<int64_t>(1, kBlock / adds), block = steps * step;
+  const SymRange length = d_.env.range(extent);
+  int level = 0;
+  for (int64_t most = length.hi / block; most > 0 && level < kLevels; most /= kBlock) ++level;
+  if (level == 0) return loop(from, to, step, std::move(carried), body);
+  auto all = [&] { return levels(from, to, step, steps, level, carried, blocks, body); };
+  if (adds > 1 || length.lo > block) return all();
+  const V is_short = op(ScalarOp::Le, op(ScalarOp::Sub, to, from), sizes_.constant(block));
+  return b_.if_else(
+      is_short, [&] { return memo_.scoped([&] { return loop(from, to, step, carried, body); }); },
+      [&] { return memo_.scoped(all); });
+}
+
+Values Walk::summing_loop(V from, V to, int64_t step, const SymExpr& extent, int64_t adds, Values carried,
+                          const std::vector<bool>& sums, const std::function<Values(V, Values)>& body) {
+  if (std::find(sums.begin(), sums.end(), true) == sums.end()) return loop(from, to, step, std::move(carried), body);
+  auto begin = [&](const Values& totals) {
     Values block = totals;
     for (size_t k = 0; k < block.size(); ++k)
       if (sums[k]) {
         const tile::Type& type = b_.kernel().type(totals[k]);
         block[k] = splat(b_.const_f(type.dtype, 0), type.is_tile() ? type.shape[0] : 1);
       }
-    const V end = op(ScalarOp::Min, op(ScalarOp::Add, i, sizes_.constant(stride)), to);
-    block = blocks(i, end, step, steps, level - 1, std::move(block), sums, body);
+    return block;
+  };
+  auto combine = [&](const Values& totals, Values block) {
     for (size_t k = 0; k < block.size(); ++k)
       if (sums[k]) block[k] = b_.scalar(ScalarOp::Add, std::array{totals[k], block[k]});
     return block;
-  });
-}
-
-Values Walk::summing_loop(V from, V to, int64_t step, const SymExpr& extent, int64_t adds, Values carried,
-                          const std::vector<bool>& sums, const std::function<Values(V, Values)>& body) {
-  const int64_t steps = std::max<int64_t>(1, kBlock / adds), block = steps * step;
-  const SymRange length = d_.env.range(extent);
-  int level = 0;
-  for (int64_t most = length.hi / block; most > 0 && level < kLevels; most /= kBlock) ++level;
-  if (level == 0 || std::find(sums.begin(), sums.end(), true) == sums.end())
-    return loop(from, to, step, std::move(carried), body);
-  auto all = [&] { return blocks(from, to, step, steps, level, carried, sums, body); };
-  if (adds > 1 || length.lo > block) return all();
-  const V is_short = op(ScalarOp::Le, op(ScalarOp::Sub, to, from), sizes_.constant(block));
-  return b_.if_else(
-      is_short, [&] { return memo_.scoped([&] { return loop(from, to, step, carried, body); }); },
-      [&] { return memo_.scoped(all); });
+  };
+  return blocked_loop(from, to, step, extent, adds, std::move(carried), {begin, combine}, body);
 }
 
 Values Walk::loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body) {

@@ -84,6 +84,7 @@ Values OnlineRows::accumulate_online(const Fold& fold, const Values& sums, const
 Values OnlineRows::online_chunk(size_t s, const Fold& fold, const Phase& chunk, V row_end, Values state) {
   const Stage& stage = stages_.stages[s];
   const SymExpr& along = tile_axis().var;
+  const SymExpr most = is_online(s) ? SymExpr(c_.chunk) : tile_axis().extent;
   std::vector<bool> adds(state.size());
   for (const FoldState::Part& p : fold.state().parts) {
     const bool online = fold.online(p).kind != OnlineSum::Kind::None;
@@ -102,7 +103,7 @@ Values OnlineRows::online_chunk(size_t s, const Fold& fold, const Phase& chunk, 
         for (size_t i = 0; i < stored.size(); ++i) scalars_.store(stage.stores[i], stored[i]);
         return acc;
       },
-      adds);
+      adds, most);
   auto count = [&](const Values& of) {
     return fold.state().count < 0 ? -1 : of[static_cast<size_t>(fold.state().count)];
   };
@@ -122,7 +123,7 @@ Values OnlineRows::online_chunk(size_t s, const Fold& fold, const Phase& chunk, 
         if (c_.mask < 0) prefetches_.next_chunk(s);
         return next;
       },
-      std::vector<bool>(sums.size(), true));
+      std::vector<bool>(sums.size(), true), most);
   size_t i = 0;
   for (const FoldState::Part& p : fold.state().parts)
     if (fold.online(p).kind != OnlineSum::Kind::None) moved[static_cast<size_t>(p.first)] = sums[i++];
@@ -140,10 +141,13 @@ Values OnlineRows::fold_range(size_t s, const Fold& fold, V begin, V end) {
     return online_chunk(s, fold, {c_.wide, from, to, std::nullopt, masked}, end, std::move(before));
   };
   if (is_online(s))
-    state = walk_.loop(begin, full, c_.chunk, std::move(state), [&](V from, Values carried) {
-      V to = op(ScalarOp::Min, op(ScalarOp::Add, from, sizes_.constant(c_.chunk)), full);
-      return fold_chunk(from, to, false, std::move(carried));
-    });
+    state = walk_.blocked_loop(
+        begin, full, c_.chunk, extent, c_.chunk / c_.wide, state,
+        {[&](const Values&) { return state; }, [&](const Values& a, const Values& b) { return fold.united(a, b); }},
+        [&](V from, Values carried) {
+          V to = op(ScalarOp::Min, op(ScalarOp::Add, from, sizes_.constant(c_.chunk)), full);
+          return fold_chunk(from, to, false, std::move(carried));
+        });
   else
     state = fold_chunk(begin, full, false, std::move(state));
   return whole ? state : fold_chunk(full, end, true, std::move(state));

@@ -76,7 +76,8 @@ void Rounds::row_round(size_t s) {
           size_t group = static_cast<size_t>(std::find(widths.begin(), widths.end(), p.lanes) - widths.begin()) * each;
           Values part(c.begin() + static_cast<int64_t>(group), c.begin() + static_cast<int64_t>(group + each));
           part = walk_.walk(
-              p, a.var, range.to, std::move(part), [&](Values acc) { return body(s, std::move(acc)); }, of_group);
+              p, a.var, range.to, std::move(part), [&](Values acc) { return body(s, std::move(acc)); }, of_group,
+              a.extent);
           std::copy(part.begin(), part.end(), c.begin() + static_cast<int64_t>(group));
         }
         return c;
