@@ -322,6 +322,10 @@ typedef struct {
   uint64_t threads;             /* of the host, that calls run on: tessera_options.threads, or what 0 came to */
 } tessera_metrics;
 const char* tessera_get_metrics(const tessera_session* session, tessera_metrics* metrics);
+/* The same in Prometheus' text format 0.0.4: tessera_calls_total, tessera_latency_seconds (a histogram), tessera_host_bytes
+ * and so on, each with its help. `labels` of every sample, as 'model="bert",version="2"'; null or empty: none. Good until this
+ * context's next request or its close. */
+const char* tessera_metrics_text(tessera_session* session, const char* labels, const char** text);
 /* Why no variant that there was fitted the last call, of any context, of which that is so: the condition, the sizes, what
  * came of it. Null text: it never happened. Good until this context's next request or its close. */
 const char* tessera_last_miss(tessera_session* session, const char** text);

@@ -36,7 +36,7 @@ struct tessera_session {
     std::vector<tessera_io> ios;
   };
   Shown shown_inputs, shown_outputs, shown_states;
-  std::string report, last_miss;
+  std::string report, last_miss, metrics_text;
   // What tessera_run_items() shows: a deque, as items point to each other.
   std::vector<tessera::Tensor> yielded;
   std::deque<std::vector<tessera_item>> items;

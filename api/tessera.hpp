@@ -244,6 +244,11 @@ public:
     check(tessera_get_metrics(get(), &m));
     return m;
   }
+  [[nodiscard]] std::string metrics_text(const std::string& labels = "") {
+    const char* text = nullptr;
+    check(tessera_metrics_text(get(), labels.c_str(), &text));
+    return text;
+  }
   [[nodiscard]] std::optional<std::string> last_miss() {
     const char* text = nullptr;
     check(tessera_last_miss(get(), &text));

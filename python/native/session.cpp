@@ -1,4 +1,5 @@
 // The type tessera._native.Session, and the functions that open one.
+#include "api/metric_fields.h"
 #include "api/operators.h"
 #include "native.h"
 #include "values.h"
@@ -124,41 +125,21 @@ PyObject* metrics(PyObject* self, PyObject*) {
     m.struct_size = sizeof m;
     if (const char* error = tessera_get_metrics(model_of(self).lanes.front()->session, &m))
       return raise_last_error(error);
-    const std::pair<const char*, uint64_t> counts[] = {{"calls", m.calls},
-                                                       {"errors", m.errors},
-                                                       {"warmups", m.warmups},
-                                                       {"new_shapes", m.new_shapes},
-                                                       {"guard_misses", m.guard_misses},
-                                                       {"variants", m.variants},
-                                                       {"compiles", m.compiles},
-                                                       {"failed_compiles", m.failed_compiles},
-                                                       {"kernels", m.kernels},
-                                                       {"cached_kernels", m.cached_kernels},
-                                                       {"contexts", m.contexts},
-                                                       {"memory_limit", m.memory_limit},
-                                                       {"host_bytes", m.host_bytes},
-                                                       {"device_bytes", m.device_bytes},
-                                                       {"peak_bytes", m.peak_bytes},
-                                                       {"latency_us", m.latency_us},
-                                                       {"blocking_compiles", m.blocking_compiles},
-                                                       {"background_compiles", m.background_compiles},
-                                                       {"queued_compiles", m.queued_compiles},
-                                                       {"evictions", m.evictions},
-                                                       {"swaps", m.swaps},
-                                                       {"variant_bytes", m.variant_bytes},
-                                                       {"cached_plans", m.cached_plans},
-                                                       {"contained_failures", m.contained_failures}};
     Ref out(PyDict_New());
-    if (!out || !put(out.get(), "compile_ms", PyFloat_FromDouble(m.compile_ms)) ||
-        !put(out.get(), "blocking_ms", PyFloat_FromDouble(m.blocking_ms)) ||
-        !put(out.get(), "load_ms", PyFloat_FromDouble(m.load_ms)))
-      return nullptr;
-    for (const auto& [name, value] : counts)
-      if (!put(out.get(), name, PyLong_FromUnsignedLongLong(value))) return nullptr;
+    if (!out) return nullptr;
+    auto number = [&](auto member) -> PyObject* {
+      if constexpr (std::is_same_v<decltype(member), double tessera_metrics::*>)
+        return PyFloat_FromDouble(m.*member);
+      else
+        return PyLong_FromUnsignedLongLong(m.*member);
+    };
+    for (const MetricField& field : kMetricFields)
+      if (!put(out.get(), field.name.data(), std::visit(number, field.member))) return nullptr;
+    if (!put(out.get(), "latency_us", PyLong_FromUnsignedLongLong(m.latency_us))) return nullptr;
     Ref latency(PyList_New(0));
     for (const uint64_t calls : m.latency) {
-      Ref number(PyLong_FromUnsignedLongLong(calls));
-      if (!latency || !number || PyList_Append(latency.get(), number.get()) != 0) return nullptr;
+      Ref count(PyLong_FromUnsignedLongLong(calls));
+      if (!latency || !count || PyList_Append(latency.get(), count.get()) != 0) return nullptr;
     }
     return put(out.get(), "latency", latency.release()) ? out.release() : nullptr;
   });
@@ -171,6 +152,19 @@ PyObject* last_miss(PyObject* self, PyObject*) {
     const char* miss = nullptr;
     if (const char* error = tessera_last_miss(lane->session, &miss)) return raise_last_error(error);
     return miss ? text(miss).release() : Ref::borrow(Py_None).release();
+  });
+}
+
+// metrics_text(labels)
+PyObject* metrics_text(PyObject* self, PyObject* given) {
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    Using lane(model_of(self));
+    Ref labels(PyUnicode_AsUTF8String(given));
+    if (!labels || !lane.take()) return nullptr;
+    const char* metrics = nullptr;
+    if (const char* error = tessera_metrics_text(lane->session, PyBytes_AsString(labels.get()), &metrics))
+      return raise_last_error(error);
+    return text(metrics).release();
   });
 }
 
@@ -350,6 +344,7 @@ PyMethodDef methods[] = {
      "memory has been written has a true attribute inputs_overwritten.\n"
      "Returns the list of what make returned. Other threads run meanwhile. Raises tessera.Error."},
     {"metrics", metrics, METH_NOARGS, "metrics()\n--\n\nThe fields of tessera_metrics (api/c.h), as a dict."},
+    {"metrics_text", metrics_text, METH_O, "metrics_text(labels)\n--\n\nThe text of tessera_metrics_text()."},
     {"last_miss", last_miss, METH_NOARGS, "last_miss()\n--\n\nThe text of tessera_last_miss(), or None."},
     {"trim", trim, METH_NOARGS,
      "trim()\n--\n\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -192,14 +193,13 @@ class Model:
         self._session.trim()
 
     def metrics(self) -> dict[str, Any]:
-        """What the model has done since it was loaded, and what it holds: the fields of tessera_metrics in api/c.h by name.
-
-        "calls", "errors", "warmups", "new_shapes", "guard_misses", "variants", "compiles", "failed_compiles", "kernels",
-        "cached_kernels", "contexts", "blocking_compiles", "background_compiles", "queued_compiles", "evictions", "swaps",
-        "variant_bytes", "cached_plans", "contained_failures"; "compile_ms", "blocking_ms", "load_ms"; "memory_limit", "host_bytes", "device_bytes",
-        "peak_bytes"; "latency_us", of all calls together, and "latency", calls by time: below 1 us, then from 2**(i-1) to below 2**i for each i.
-        """
+        """What the model has done since it was loaded, and what it holds: the fields of tessera_metrics in api/c.h by name,
+        which says what each counts, and in which unit."""
         return self._session.metrics()
+
+    def metrics_text(self, **labels: str) -> str:
+        """The same in Prometheus' text format 0.0.4, each sample with these labels: model.metrics_text(model="bert")."""
+        return self._session.metrics_text(",".join(f"{name}={json.dumps(str(value), ensure_ascii=False)}" for name, value in labels.items()))
 
     def last_miss(self) -> str | None:
         """Why no variant that there was fitted the last call of which that is so, and what came of it. None: it never happened."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import unittest
 
@@ -32,6 +33,32 @@ class Serving(unittest.TestCase):
         self.assertEqual(after["calls"], 2)
         self.assertEqual((after["compiles"], after["new_shapes"]), (warm["compiles"], warm["new_shapes"]))
         self.assertEqual(sum(after["latency"]), 2)
+
+    def test_metrics_in_the_format_of_prometheus(self) -> None:
+        model = load(MEETING)
+        for n in range(1, 6):
+            self.call(model, n, n)
+        metrics, samples, families = model.metrics(), {}, {}
+        for line in model.metrics_text(model='a "b"', version=2).splitlines():
+            if line.startswith("# TYPE "):
+                _, _, family, kind = line.split(" ")
+                families[family] = kind
+            elif not line.startswith("# HELP "):
+                name, labels, value = re.fullmatch(r'(\w+)\{model="a \\"b\\"",version="2"(?:,le="(\S+)")?\} (\S+)', line).groups()
+                samples[name, labels] = float(value)
+        self.assertEqual(families["tessera_calls_total"], "counter")
+        self.assertEqual(families["tessera_latency_seconds"], "histogram")
+        self.assertEqual(samples["tessera_calls_total", None], 5)
+        self.assertEqual(samples["tessera_threads", None], metrics["threads"])
+        self.assertAlmostEqual(samples["tessera_compile_seconds_total", None], metrics["compile_ms"] / 1e3)
+        self.assertEqual(samples["tessera_latency_seconds_bucket", "+Inf"], 5)
+        below = [value for (name, le), value in samples.items() if name == "tessera_latency_seconds_bucket"]
+        self.assertEqual((below, len(below)), (sorted(below), len(metrics["latency"])))
+        for name, _ in samples:
+            self.assertIn(re.sub("_(bucket|sum|count)$", "", name), families)
+        for field in metrics:  # each is there, in base units
+            self.assertTrue(any(name.startswith("tessera_" + re.sub("_(ms|us)$", "", field)) for name in families), field)
+        self.assertNotIn("{", model.metrics_text().replace('{le="', ""))
 
     def test_wrong_shapes_are_errors(self) -> None:
         model = load(MEETING)

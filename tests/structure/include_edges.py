@@ -18,7 +18,7 @@ MAY = {
     "codegen": {"graph", "fusion", "runtime", "codegen"},
     "report": {"graph", "frontend", "fusion", "codegen", "runtime", "report"},
     "api": {"graph", "frontend", "fusion", "codegen", "runtime", "report", "api"},
-    "python": {"api/c.h", "api/operators.h", "python"},
+    "python": {"api/c.h", "api/metric_fields.h", "api/operators.h", "python"},
     "serving": {"api/c.h", "serving"},
     "tools": {"graph", "frontend", "fusion", "codegen", "runtime", "report", "api", "serving/triton/config.h", "tools"},
 }
