@@ -4,6 +4,7 @@
 #include "api/warm_up.h"
 #include "graph/support/absolute_path.h"
 #include "graph/support/blocks_of_bytes.h"
+#include "graph/support/environment.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/sym/input_rank.h"
@@ -105,6 +106,7 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   std::unique_ptr<Session> session(new Session());
   auto& impl = *session->impl_;
   impl.path = path;
+  TESSERA_TRY(check_environment());
   TESSERA_TRY(complete(options));
   if (const std::string cache = cache_directory(options.compile.cache_dir); !cache.empty())
     options.compile.cache_dir = absolute_path(cache);

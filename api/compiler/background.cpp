@@ -1,5 +1,5 @@
 #include "api/compiler/background.h"
-#include <cstdlib>
+#include "graph/support/environment.h"
 
 namespace tessera {
 namespace {
@@ -30,8 +30,8 @@ Status check_tune_share(double share, const std::string& where) {
 
 // TESSERA_TUNE_SHARE, 0 where it is not set.
 Result<double> tune_share_of_environment() {
-  const char* text = std::getenv(kVariable);
-  if (!text || !*text) return 0.0;
+  const char* text = environment(kVariable);
+  if (!text) return 0.0;
   char* end = nullptr;
   const double share = std::strtod(text, &end);
   TESSERA_TRY(check_tune_share(*end ? -1 : share, std::string(kVariable) + "=" + text));

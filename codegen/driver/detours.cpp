@@ -1,11 +1,11 @@
 #include "codegen/driver/detours.h"
 #include "codegen/driver/pipeline.h"
 #include "codegen/driver/planned_operators.h"
+#include "graph/support/environment.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "runtime/cache/cache.h"
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 namespace tessera {
@@ -35,7 +35,7 @@ std::string save(const CompileOptions& options, std::string text) {
   const std::string name = "failure-" + hash128(text).hex() + ".txt"; // a failure that comes again has one file
   if (dump_enabled()) {
     write_dump(name, text);
-    const char* folder = std::getenv("TESSERA_DUMP_DIR");
+    const char* folder = environment("TESSERA_DUMP_DIR");
     return std::string(folder ? folder : "") + "/" + name;
   }
   const std::string cache = options.cache ? cache_directory(options.cache_dir) : "";

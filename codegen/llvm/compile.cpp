@@ -2,8 +2,8 @@
 #include "codegen/llvm/emit.h"
 #include "codegen/llvm/objects.h"
 #include "codegen/llvm/start.h"
+#include "graph/support/environment.h"
 #include "graph/support/recover.h"
-#include <cstdlib>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/TargetParser/Host.h>
 
@@ -20,7 +20,7 @@ HostTarget HostTarget::detect() {
   int level = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") ? 64
               : has("avx2") && has("fma")                                             ? 32
                                                                                       : 16;
-  if (const char* isa = std::getenv("TESSERA_HOST_ISA")) {
+  if (const char* isa = environment("TESSERA_HOST_ISA")) {
     std::string_view want = isa;
     int cap = want == "sse" ? 16 : want == "avx2" ? 32 : 64;
     if (cap < level) {

@@ -1,9 +1,9 @@
 #include "codegen/target/select.h"
+#include "graph/support/environment.h"
 #include "graph/support/file.h"
 #include "graph/support/similar.h"
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 namespace tessera {
@@ -120,7 +120,7 @@ Result<ChosenTarget> choose_target(const std::string& wanted, const DeviceFacts&
                                               ", the device is " + std::string(name(device.kind)));
     return ChosenTarget{std::move(t), wanted, ""};
   }
-  if (const char* variable = std::getenv("TESSERA_TARGET"); variable && *variable) {
+  if (const char* variable = environment("TESSERA_TARGET")) {
     TESSERA_ASSIGN(Target t, named_target(variable));
     if (t.kind == device.kind) return ChosenTarget{std::move(t), variable, ""};
   }

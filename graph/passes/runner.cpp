@@ -1,10 +1,10 @@
 #include "graph/passes/runner.h"
+#include "graph/support/environment.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 namespace tessera {
 namespace {
@@ -84,7 +84,7 @@ Result<std::vector<PassStats>> run_steps(PassSubject& subject, std::span<const P
 
 std::vector<std::string> passes_disabled_by_environment() {
   std::vector<std::string> out;
-  const char* text = std::getenv("TESSERA_DISABLE_PASSES");
+  const char* text = environment("TESSERA_DISABLE_PASSES");
   std::string_view rest = text ? text : "";
   while (!rest.empty()) {
     const size_t comma = rest.find(',');

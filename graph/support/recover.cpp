@@ -1,10 +1,10 @@
 #include "graph/support/recover.h"
 #include "graph/support/check.h"
+#include "graph/support/environment.h"
 #include "graph/support/log.h"
 #include <array>
 #include <atomic>
 #include <charconv>
-#include <cstdlib>
 #include <mutex>
 
 namespace tessera {
@@ -72,7 +72,7 @@ bool set_injection(std::string_view text) {
 
 void read_environment() {
   static const bool read = [] {
-    const char* text = std::getenv("TESSERA_INJECT_FAILURE");
+    const char* text = environment("TESSERA_INJECT_FAILURE");
     if (text == nullptr || set_injection(text)) return true;
     std::string stages;
     for (const FailureStage& s : kStages) stages += (stages.empty() ? "" : ", ") + std::string(s.name);
@@ -89,7 +89,7 @@ constinit thread_local int RecoveryScope::allowed_ = -1;
 
 static bool checks_abort() noexcept {
   static const bool abort = [] {
-    const char* text = std::getenv("TESSERA_CHECKS");
+    const char* text = environment("TESSERA_CHECKS");
     return text != nullptr && std::string_view(text) == "abort";
   }();
   return abort;

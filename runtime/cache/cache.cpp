@@ -1,4 +1,5 @@
 #include "runtime/cache/cache.h"
+#include "graph/support/environment.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "runtime/cache/eviction.h"
@@ -15,15 +16,28 @@ std::string_view text_of(const Storage& file) { return {reinterpret_cast<const c
 
 std::string cache_directory(const std::string& given) {
   if (!given.empty()) return given;
-  if (const char* dir = std::getenv("TESSERA_CACHE_DIR"); dir && *dir) return dir;
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) return std::string(xdg) + "/tessera";
-  if (const char* home = std::getenv("HOME"); home && *home) return std::string(home) + "/.cache/tessera";
+  if (const char* dir = environment("TESSERA_CACHE_DIR")) return dir;
+  auto set = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return std::string(value ? value : "");
+  };
+  if (const auto xdg = set("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/tessera";
+  if (const auto home = set("HOME"); !home.empty()) return home + "/.cache/tessera";
+  // Of a service of systemd, which has no HOME; the first of several.
+  if (const auto service = set("CACHE_DIRECTORY"); !service.empty())
+    return service.substr(0, service.find(':')) + "/tessera";
   return "";
 }
 
 Cache::Cache(const std::string& directory, bool enabled)
     : directory_(cache_directory(directory)), reads_(enabled), writes_(enabled) {
-  if (directory_.empty()) reads_ = writes_ = false;
+  if (directory_.empty()) {
+    reads_ = writes_ = false;
+    static std::atomic<bool> warned{false};
+    if (enabled && !warned.exchange(true))
+      log_write(LogChannel::Warnings, "there is no cache folder, and what is compiled is lost with the process: "
+                                      "none of TESSERA_CACHE_DIR, XDG_CACHE_HOME, HOME and CACHE_DIRECTORY is set");
+  }
   auto limit = cache_limit();
   limit_ = limit.ok() ? *limit : kDefaultCacheLimit;
   if (!limit.ok() && reads_) warn(limit.error().message);

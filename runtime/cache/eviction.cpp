@@ -1,4 +1,5 @@
 #include "runtime/cache/eviction.h"
+#include "graph/support/environment.h"
 #include "graph/support/log.h"
 #include <algorithm>
 #include <charconv>
@@ -27,33 +28,13 @@ struct Usage {
 
 } // namespace
 
-std::optional<int64_t> parse_bytes(std::string_view text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || !(number >= 0)) return std::nullopt;
-  std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
-  if (unit.ends_with('B') || unit.ends_with('b')) unit.remove_suffix(1);
-  const bool binary = unit.size() == 2 && unit[1] == 'i';
-  if (binary) unit.remove_suffix(1);
-  if (unit.size() > 1) return std::nullopt;
-  double scale = 1;
-  if (!unit.empty()) {
-    const size_t power = std::string_view("KMGT").find(unit[0] == 'k' ? 'K' : unit[0]);
-    if (power == std::string_view::npos) return std::nullopt;
-    scale = std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
-  }
-  constexpr double kMost = 9e18; // below the greatest int64_t
-  return number * scale <= kMost ? std::optional(static_cast<int64_t>(number * scale)) : std::nullopt;
-}
-
 Result<int64_t> cache_limit() {
-  const char* text = std::getenv("TESSERA_CACHE_LIMIT");
-  if (!text || !*text) return kDefaultCacheLimit;
+  const char* text = environment("TESSERA_CACHE_LIMIT");
+  if (!text) return kDefaultCacheLimit;
   if (std::string_view(text) == "none") return INT64_MAX;
   if (auto bytes = parse_bytes(text)) return *bytes;
-  return Diagnostic(ErrorCode::Usage, "TESSERA_CACHE_LIMIT is '" + std::string(text) +
-                                          "'; expected is a size such as 500M or 2G, or none; the limit is " +
-                                          std::to_string(kDefaultCacheLimit >> 30) + "Gi");
+  TESSERA_TRY(check_environment());
+  return kDefaultCacheLimit;
 }
 
 Result<std::optional<PrivateFolder>> open_entry_folder(const std::string& directory, const std::string& file_name,

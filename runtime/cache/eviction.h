@@ -17,8 +17,6 @@ namespace tessera {
 inline constexpr int64_t kDefaultCacheLimit = int64_t{2} << 30; // bytes
 inline constexpr int64_t kUncountedShare = 32;
 
-// "1G", "512M", "64k", "1.5GB", "2GiB", "4096": a number of bytes; k, M, G, T are powers of 1000, Ki ... Ti of 1024.
-[[nodiscard]] std::optional<int64_t> parse_bytes(std::string_view text);
 // The limit that TESSERA_CACHE_LIMIT names ("none": no limit), else kDefaultCacheLimit. Error Usage: it is no size.
 [[nodiscard]] Result<int64_t> cache_limit();
 

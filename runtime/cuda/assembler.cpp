@@ -1,7 +1,7 @@
 #include "runtime/cuda/assembler.h"
+#include "graph/support/environment.h"
 #include "runtime/cuda/nvjitlink.h"
 #include "runtime/cuda/ptxas.h"
-#include <cstdlib>
 
 namespace tessera::cuda {
 
@@ -12,7 +12,7 @@ Result<std::shared_ptr<Assembler>> Assembler::find(Kind kind) {
 }
 
 Result<std::shared_ptr<Assembler>> Assembler::find() {
-  const char* variable = std::getenv("TESSERA_ASSEMBLER");
+  const char* variable = environment("TESSERA_ASSEMBLER");
   std::string asked = variable ? variable : "";
   if (asked == "none")
     return Diagnostic(ErrorCode::UnsupportedFeature, "no assembler: TESSERA_ASSEMBLER is 'none'")

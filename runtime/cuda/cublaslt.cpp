@@ -1,5 +1,5 @@
 #include "runtime/cuda/cublaslt.h"
-#include <cstdlib>
+#include "graph/support/environment.h"
 #include <cstring>
 
 namespace tessera::cuda {
@@ -24,14 +24,9 @@ std::string_view status_name(cublasStatus_t status) {
   return "an unknown status";
 }
 
-bool enabled(const char* variable, bool otherwise) {
-  const char* value = std::getenv(variable);
-  return value && *value ? std::string_view(value) != "0" : otherwise;
-}
-
 } // namespace
 
-GemmOptions GemmOptions::from_environment() { return {enabled("TESSERA_GEMM_POINTERS", true)}; }
+GemmOptions GemmOptions::from_environment() { return {environment_flag("TESSERA_GEMM_POINTERS", true)}; }
 
 Result<std::shared_ptr<CublasLt>> CublasLt::open() {
   auto lt = std::make_shared<CublasLt>();

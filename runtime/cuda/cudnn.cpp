@@ -1,16 +1,11 @@
 #include "runtime/cuda/cudnn.h"
+#include "graph/support/environment.h"
 #include <algorithm>
-#include <cstdlib>
 
 namespace tessera::cuda {
 namespace {
 
 constexpr size_t kOldest = 90000;
-
-bool enabled(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value && *value && std::string_view(value) != "0";
-}
 
 } // namespace
 
@@ -31,8 +26,8 @@ Result<std::shared_ptr<Cudnn>> Cudnn::open() {
 #define TESSERA_CUDNN_BIND(function) TESSERA_TRY(dnn->library_->bind(dnn->function, #function));
   TESSERA_CUDNN_FUNCTIONS(TESSERA_CUDNN_BIND)
 #undef TESSERA_CUDNN_BIND
-  dnn->compile_at_run_time = enabled("TESSERA_CUDNN_COMPILE");
-  dnn->wait_for_plans = enabled("TESSERA_CUDNN_WAIT");
+  dnn->compile_at_run_time = environment_flag("TESSERA_CUDNN_COMPILE", false);
+  dnn->wait_for_plans = environment_flag("TESSERA_CUDNN_WAIT", false);
   return dnn;
 }
 

@@ -1,6 +1,7 @@
 // An NVIDIA GPU as a device of the executor: everything is put on one stream in order; the host waits where it needs a
 // value, and at the end of a call that gives tensors.
 #include "runtime/device.h"
+#include "graph/support/environment.h"
 #include "graph/support/log.h"
 #include "runtime/cuda/attention_choice.h"
 #include "runtime/cuda/constants.h"
@@ -13,7 +14,6 @@
 #include "runtime/cuda/run_memory.h"
 #include "runtime/cuda/step_times.h"
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 namespace tessera::cuda {
@@ -397,12 +397,9 @@ private:
               return violation(run_.loaded->reports);
             }),
         poison_(options.poison), synchronize_launches_(options.synchronize_launches) {
-    const char* text = std::getenv("TESSERA_CUDA_SYNC");
-    if (text && *text && std::strcmp(text, "0") != 0) synchronize_launches_ = true;
-    text = std::getenv("TESSERA_CUDA_GRAPHS");
-    graphs_ = !text || std::strcmp(text, "0") != 0;
-    text = std::getenv("TESSERA_CUDA_DEPENDENT_LAUNCH");
-    dependent_launch_ = !text || std::strcmp(text, "0") != 0;
+    synchronize_launches_ = synchronize_launches_ || environment_flag("TESSERA_CUDA_SYNC", false);
+    graphs_ = environment_flag("TESSERA_CUDA_GRAPHS", true);
+    dependent_launch_ = environment_flag("TESSERA_CUDA_DEPENDENT_LAUNCH", true);
   }
 
   [[nodiscard]] CUstream stream() const { return own_stream_ ? own_stream_->handle() : nullptr; }

@@ -1,4 +1,5 @@
 #include "runtime/cuda/dynamic_library.h"
+#include "graph/support/environment.h"
 #include "graph/support/log.h"
 #include <algorithm>
 #include <cctype>
@@ -94,7 +95,7 @@ std::vector<std::string> python_prefixes() {
 }
 
 void add_named(Folders& folders) {
-  for (const auto& root : split(std::getenv(kPathVariable))) {
+  for (const auto& root : split(environment(kPathVariable))) {
     for (const char* part : {"", "/lib64", "/lib"}) folders.add(root + part);
     folders.add(root + "/" + kTargetFolder);
     folders.add_all(literal(root) + "/*/lib");
@@ -119,7 +120,7 @@ std::string resolved(void* handle, const std::string& asked) {
 constexpr const char* kWithoutVariable = "TESSERA_CUDA_WITHOUT";
 
 bool is_left_out(const std::string& what) {
-  const char* text = std::getenv(kWithoutVariable);
+  const char* text = environment(kWithoutVariable);
   std::stringstream names(text ? text : "");
   auto same = [](char a, char b) {
     return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
@@ -146,7 +147,7 @@ std::vector<std::string> library_folders(const std::vector<std::string>& package
 
 std::vector<std::string> toolkit_folders() {
   Folders folders;
-  for (const auto& root : split(std::getenv(kPathVariable))) folders.add(root);
+  for (const auto& root : split(environment(kPathVariable))) folders.add(root);
   folders.add("/usr/local/cuda");
   folders.add_all("/usr/local/cuda-*");
   return folders.take();
@@ -199,7 +200,7 @@ Result<std::shared_ptr<const DynamicLibrary>> DynamicLibrary::open(const Library
                request.what + (failures.empty() ? " was not found" : " was found but cannot be loaded"));
   if (!request.brings.empty()) d.note("without it: " + request.brings);
   for (const auto& f : failures) d.note(f);
-  const char* variable = std::getenv(kPathVariable);
+  const char* variable = environment(kPathVariable);
   d.note("looked for " + listed(request.names));
   d.note(std::string(kPathVariable) + " " +
          (variable && *variable ? "'" + std::string(variable) + "': " + listed(named.paths()) : "is not set"));

@@ -1,4 +1,5 @@
 #include "runtime/cuda/nvtx.h"
+#include "graph/support/environment.h"
 #include "runtime/cuda/dynamic_library.h"
 #include <cstdlib>
 #include <cstring>
@@ -45,9 +46,6 @@ std::string no_range_receiver() {
          " is not set; start the program by 'nsys profile' or 'ncu --nvtx'";
 }
 
-bool nvtx_wanted() {
-  const char* text = std::getenv("TESSERA_NVTX");
-  return text && *text && std::strcmp(text, "0") != 0;
-}
+bool nvtx_wanted() { return environment_flag("TESSERA_NVTX", false); }
 
 } // namespace tessera::cuda

@@ -228,14 +228,17 @@ TEST(Cache, AWriterThatIsKilledLeavesNoDamage) {
 }
 
 TEST(Cache, TheFolderComesFromTheEnvironment) {
-  auto with = [](const char* cache, const char* xdg, const char* home) {
+  auto with = [](const char* cache, const char* xdg, const char* home, const char* service = nullptr) {
     const Variable a("TESSERA_CACHE_DIR", cache), b("XDG_CACHE_HOME", xdg), c("HOME", home);
+    const Variable d("CACHE_DIRECTORY", service);
     return cache_directory("");
   };
   EXPECT_EQ(with("/c", "/x", "/h"), "/c");
   EXPECT_EQ(with("", "/x", "/h"), "/x/tessera") << "an empty variable is none";
   EXPECT_EQ(with(nullptr, "/x", "/h"), "/x/tessera");
   EXPECT_EQ(with(nullptr, nullptr, "/h"), "/h/.cache/tessera");
+  EXPECT_EQ(with(nullptr, nullptr, "/h", "/s"), "/h/.cache/tessera");
+  EXPECT_EQ(with(nullptr, nullptr, nullptr, "/s:/t"), "/s/tessera") << "a service of systemd";
   EXPECT_EQ(with(nullptr, nullptr, nullptr), "") << "nowhere: it is off";
   EXPECT_EQ(cache_directory("/given"), "/given");
 }

@@ -5,6 +5,7 @@
 #include "codegen/llvm/host_compiler.h"
 #include "codegen/tune/records.h"
 #include "command.h"
+#include "graph/support/environment.h"
 #include "graph/support/file.h"
 #include "runtime/cache/archive.h"
 #include "runtime/cache/eviction.h"

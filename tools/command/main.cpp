@@ -1,5 +1,6 @@
 // tessera: run, explain, diff, compile, bench, tune, calibrate, test, debug, reduce, opt, ops, cache, triton. Each subcommand is a file of its name.
 #include "command.h"
+#include "graph/support/environment.h"
 #include "graph/support/guarded.h"
 #include <cerrno>
 #include <csignal>
@@ -33,6 +34,7 @@ static int run(int argc, char** argv) {
   add_ops(line);
   add_cache(line);
   add_triton(line);
+  if (const Status set = check_environment(); !set.ok()) return fail(set.error());
   std::signal(SIGPIPE, SIG_DFL); // 'tessera explain | head' ends quietly
   return line.run(argc, argv, [](const tessera::Diagnostic& d) { return fail(d); });
 }
