@@ -2,6 +2,7 @@
 #include "frontend/named_import.h"
 #include "frontend/onnx/importer.h"
 #include "graph/support/file.h"
+#include <array>
 #include <unordered_set>
 
 namespace tessera {
@@ -17,7 +18,21 @@ Result<bool> is_pickle(const std::string& path) {
 
 enum class Format : uint8_t { Onnx, Archive };
 
+// What a checkout without Git LFS has in the place of a large file.
+Result<bool> is_lfs_pointer(const std::string& path) {
+  constexpr std::string_view kBegins = "version https://git-lfs.github.com/";
+  TESSERA_ASSIGN(FileDescriptor file, open_file(path));
+  std::array<char, kBegins.size()> text{};
+  TESSERA_ASSIGN(size_t read, read_some(file, path, text.data(), text.size()));
+  return std::string_view(text.data(), read) == kBegins;
+}
+
 Result<Format> format_of(const std::string& path) {
+  TESSERA_ASSIGN(const bool pointer, is_lfs_pointer(path));
+  if (pointer)
+    return Diagnostic(ErrorCode::MalformedModel, Location{.file = path},
+                      "is a Git LFS pointer, which stands for the model")
+        .note("`git lfs pull` in its repository gets the model, and its weights");
   TESSERA_ASSIGN(bool archive, fx::is_archive(path));
   TESSERA_ASSIGN(bool pickle, is_pickle(path));
   if (pickle) {

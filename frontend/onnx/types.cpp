@@ -22,12 +22,21 @@ const char* kind_name(const proto::TypeProto& type) {
   return "a value without a type";
 }
 
+// The name of a dimension; empty: it has none. What exporters write for "unknown" is no name: "?", "_", "-1", "None", and
+// the "unk__12" of tf2onnx. Two of them need not be equal.
+std::string dimension_name(const proto::TensorShapeProto_Dimension& dim) {
+  const std::string& text = dim.dim_param();
+  auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80) != 0; };
+  const bool named = std::any_of(text.begin(), text.end(), letter) && text != "None" && !text.starts_with("unk__");
+  return named ? text : "";
+}
+
 std::string shown_dims(const proto::TensorShapeProto& shape) {
   std::string out = "[";
   for (int i = 0; i < shape.dim_size(); ++i) {
     const auto& d = shape.dim(i);
     if (i > 0) out += ", ";
-    out += d.has_dim_value() ? std::to_string(d.dim_value()) : d.dim_param().empty() ? "?" : d.dim_param();
+    out += d.has_dim_value() ? std::to_string(d.dim_value()) : dimension_name(d).empty() ? "?" : d.dim_param();
   }
   return out + "]";
 }
@@ -100,7 +109,7 @@ Status DimensionTable::read_options(const proto::GraphProto& graph,
   std::set<std::string, std::less<>> names;
   for (const auto* input : inputs)
     for (const auto& d : input->type().tensor_type().shape().dim())
-      if (!d.dim_param().empty()) names.insert(d.dim_param());
+      if (const auto name = dimension_name(d); !name.empty()) names.insert(name);
   auto known = [&names] {
     std::string out;
     for (const auto& n : names) out += (out.empty() ? "" : ", ") + n;
@@ -145,11 +154,12 @@ Status DimensionTable::read_options(const proto::GraphProto& graph,
                           "dimension " + std::to_string(i) + " of input '" + name + "' is " +
                               std::to_string(d.dim_value()) + " in the model, and " + std::to_string(dims[i]) +
                               " is given");
-      if (d.dim_param().empty()) continue; // input_type() reads it
-      auto [at, fresh] = given_.emplace(d.dim_param(), dims[i]);
+      const std::string dim = dimension_name(d);
+      if (dim.empty()) continue; // input_type() reads it
+      auto [at, fresh] = given_.emplace(dim, dims[i]);
       if (!fresh && at->second != dims[i])
         return Diagnostic(ErrorCode::BadInput, where,
-                          "dimension '" + d.dim_param() + "' is given two sizes: " + std::to_string(at->second) +
+                          "dimension '" + dim + "' is given two sizes: " + std::to_string(at->second) +
                               " and, by input '" + name + "', " + std::to_string(dims[i]));
     }
   }
@@ -172,7 +182,7 @@ Result<SymExpr> DimensionTable::dimension(const proto::TensorShapeProto_Dimensio
                             "' is beyond the address space: " + std::to_string(v));
     return SymExpr(v);
   }
-  const std::string& name = dim.dim_param();
+  const std::string name = dimension_name(dim);
   if (!name.empty()) {
     if (auto it = named_.find(name); it != named_.end()) return it->second;
     if (auto it = given_.find(name); it != given_.end()) return named_.emplace(name, SymExpr(it->second)).first->second;
@@ -298,7 +308,7 @@ Status DimensionTable::meet(TensorType& inferred, const proto::ValueInfoProto& d
     std::optional<SymExpr> size;
     if (has_value)
       size = SymExpr(d.dim_value());
-    else if (auto it = named_.find(d.dim_param()); !d.dim_param().empty() && it != named_.end())
+    else if (auto it = named_.find(dimension_name(d)); it != named_.end())
       size = it->second;
     if (!size) continue;
     TESSERA_TRY(

@@ -226,6 +226,9 @@ Result<Tensor> WeightLoader::from_external(const proto::TensorProto& tensor, DTy
   TESSERA_ASSIGN(External external, open_external(location, where, what));
   if (!external) return without_data(dtype, std::move(dims), bytes);
   std::string_view all(reinterpret_cast<const char*>(external->data), external->bytes);
+  if (all.starts_with("version https://git-lfs.github.com/"))
+    return bad(where, what, "has external data in '" + location + "', which is a Git LFS pointer")
+        .note("`git lfs pull` in the model's repository gets the weights");
   if (offset > all.size() || need > all.size() - offset)
     return bad(where, what,
                "reaches beyond the end of '" + location + "': " + std::to_string(need) + " bytes at offset " +

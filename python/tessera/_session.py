@@ -78,7 +78,7 @@ class Model:
     def __call__(self, *args: Any, stream: int | None = None, **named: Any) -> Any:
         """Computes the outputs.
 
-        args, named: one array for each input, by position or by name: a NumPy array, a PyTorch tensor, any object with
+        args, named: one array for each input, by position, by name or in a dict by name: a NumPy array, a PyTorch tensor, any object with
         __dlpack__ and __dlpack_device__, or a capsule of DLPack (which is not consumed), of the declared dtype and sizes.
         Contiguous, aligned memory is used where it lies; another layout is copied first (in a GPU's memory PyTorch's
         tensors alone are). All inputs lie in the same memory: the host's, or (for a model on "cuda") the GPU's. A name
@@ -100,7 +100,13 @@ class Model:
         """
         if named:
             args = self._in_order(args, named)
-        outputs = self._run(args, stream)
+        try:
+            outputs = self._run(args, stream)
+        except InputTypeError:
+            if len(args) != 1 or not isinstance(args[0], Mapping) or not args[0].keys() & set(self._names):
+                raise
+            args = self._in_order((), dict(args[0]))
+            outputs = self._run(args, stream)
         if outputs is None:  # PyTorch records the call
             from .recorded import call
 

@@ -101,7 +101,7 @@ void make_unsupported(const std::string& file) {
 
 TEST_F(Command, WhatIsNotSupportedIsThree) {
   if (!std::filesystem::exists("/dev/nvidia0"))
-    expect(3, "run '" + model("relu") + "' --device cuda", {"libcuda.so.1", "cannot be used"});
+    expect(3, "run '" + model("relu") + "' --device cuda", {"libcuda.so.1", "cannot be used", "--arch sm_90a"});
   make_unsupported(path("unsupported.onnx"));
   expect(3, "run unsupported.onnx", {"Gradient"});
 }
@@ -124,6 +124,19 @@ TEST_F(Command, BadModelsAndInputsAreFour) {
   expect(4, "run '" + model("relu") + "' --output-dir /proc/none", {"/proc/none"});
   expect(4, "explain '" + model("relu") + "' -o /proc/none", {"/proc/none"});
   expect(4, "test none", {"'none' is not a folder"});
+  std::ofstream(path("pointer.onnx")) << "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+  expect(4, "run pointer.onnx", {"pointer.onnx", "Git LFS pointer", "git lfs pull"});
+}
+
+TEST_F(Command, SizesThatContradictEachOtherAreErrors) {
+  const std::string mlp = "run '" + model("mlp") + "' "; // x[b, s, 4]
+  ASSERT_TRUE(write_npy(path("x.npy"), floats({2, 5, 4}, 0)).ok());
+  expect(4, mlp + "--shape x=2x5x4 --shape b=3", {"--shape x=2x5x4 makes 'b' 2, and --shape b=3 makes it 3"});
+  expect(4, mlp + "--shape b=3 --shape x=2x5x4", {"--shape b=3 makes 'b' 3", "--shape x=2x5x4 makes it 2"});
+  expect(4, mlp + "--input x=x.npy --shape s=6", {"--input x of 2x5x4 makes 's' 5", "--shape s=6 makes it 6"});
+  expect(4, mlp + "--input x=x.npy --shape x=2x6x4", {"--shape x=2x6x4 contradicts --input x, which is 2x5x4"});
+  expect(0, mlp + "--input x=x.npy --shape x=2x?x4 --shape s=5");
+  expect(4, "run '" + model("relu") + "' --shape x=1x3", {"dimension 1 of input 'x' is always 4"});
 }
 
 TEST_F(Command, RunWritesAndCompares) {

@@ -345,6 +345,19 @@ TEST(Types, ListsHaveATypeOfItems) {
   expect_error(m.import_it(), ErrorCode::MalformedModel, {"'x' has no type"});
 }
 
+// What exporters write for "unknown" is no name: dimensions that share it need not be equal.
+TEST(Dimensions, WithoutANameAreApart) {
+  for (const char* text : {"?", "_", "-1", "None", "unk__12", "n"}) {
+    Maker m;
+    m.input("x", {text, text}).add("Relu", {"x"}, {"y"}).output("y");
+    auto made = m.import_it();
+    ASSERT_TRUE(made.ok()) << made.error().str();
+    EXPECT_EQ(made->graph.type(made->graph.inputs()[0]).str(),
+              text == std::string_view("n") ? "f32[n, n]" : "f32[x_d0, x_d1]")
+        << text;
+  }
+}
+
 TEST(Protobuf, DamageIsReported) {
   std::string good = relu_model().bytes();
   expect_error(onnx::import_bytes("", ""), ErrorCode::MalformedModel, {"is empty"});

@@ -61,8 +61,13 @@ class Values(unittest.TestCase):
     def test_inputs_by_name(self) -> None:
         model = load("(float[n] a, float[n] b) => (float[n] y) { y = Sub(a, b) }")
         a, b = values((3,)) + 1, values((3,)) * 4
-        for y in (model(a, b), model(a, b=b), model(b=b, a=a), model(**{"a": a, "b": b})):
+        for y in (model(a, b), model(a, b=b), model(b=b, a=a), model(**{"a": a, "b": b}), model({"b": b, "a": a})):
             numpy.testing.assert_array_equal(y, a - b)
+
+        with self.assertRaisesRegex(tessera.InputTypeError, "no input 'c'"):
+            model({"a": a, "c": b})
+        with self.assertRaisesRegex(tessera.InputTypeError, "input 'b' was not given"):
+            model({"a": a})
 
     def test_several_outputs_and_none(self) -> None:
         both = load("(float[n] x) => (float[n] y, float[n] z) { y = Relu(x)  z = Neg(x) }")(values((4,)))

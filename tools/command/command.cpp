@@ -218,7 +218,13 @@ namespace {
 // The device of --device, --arch and --target: where --device is auto, --arch requests a GPU, and --target for its kind
 // of device, code for its architecture if no GPU is here.
 Result<DeviceChoice> device_for(const ModelOptions& o) {
-  if (o.device != "auto") return choose_device(o.device, o.arch);
+  if (o.device != "auto") {
+    auto chosen = choose_device(o.device, o.arch);
+    if (!chosen.ok() && o.arch.empty() && o.device.starts_with("cuda"))
+      return Diagnostic(chosen.error())
+          .note("code for a GPU that is not here: --arch sm_90a, of explain, compile and diff");
+    return chosen;
+  }
   if (!o.arch.empty()) return choose_device("cuda", o.arch);
   if (o.target.empty()) return choose_device("auto");
   TESSERA_ASSIGN(const Target target, named_target(o.target));

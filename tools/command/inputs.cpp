@@ -73,6 +73,12 @@ std::string example(const SymShape& shape) {
   return out;
 }
 
+std::string sizes_text(std::span<const int64_t> sizes) {
+  std::string text;
+  for (const int64_t n : sizes) text += (text.empty() ? "" : "x") + (n < 0 ? std::string("?") : std::to_string(n));
+  return text;
+}
+
 // The number that a variant takes an integer of an input to be, as it decides the model's structure.
 std::optional<int64_t> assumed_value(const ShapeEnv& env, const std::string& symbol) {
   const auto known = env.find(symbol);
@@ -159,20 +165,35 @@ Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const s
                            std::vector<std::string>& notes) {
   auto ios = session.inputs();
   Sizes out;
-  // A dimension gives the size of its symbol: 16 of 8*s that s is 2. What contradicts is found when the model is run.
-  auto bind = [&](const IoInfo& io, const Dims& dims) {
+  std::map<std::string, std::string> given_by; // symbols
+  auto set = [&](const std::string& symbol, int64_t size, const std::string& by) -> Status {
+    const auto [at, fresh] = out.emplace(symbol, size);
+    if (fresh) given_by.emplace(symbol, by);
+    if (at->second == size) return {};
+    return Diagnostic(ErrorCode::BadInput, given_by.at(symbol) + " makes '" + symbol + "' " +
+                                               std::to_string(at->second) + ", and " + by + " makes it " +
+                                               std::to_string(size));
+  };
+  auto shape_option = [](const ShapeArgument& a) { return "--shape " + a.name + "=" + sizes_text(a.sizes); };
+  // A dimension gives the size of its symbol: 16 of 8*s that s is 2. Whether tensors contradict each other, the model
+  // decides when it is run: it may broadcast them.
+  auto bind = [&](const IoInfo& io, const Dims& dims, const std::string& by, bool tensor) -> Status {
     for (size_t d = 0; d < io.shape.size() && d < dims.size(); ++d) {
       const auto in_it = io.shape[d].symbols();
       if (dims[d] < 0 || in_it.size() != 1) continue;
       const auto linear = io.shape[d].linear_in(in_it[0]);
       const auto factor = linear ? linear->first.as_const() : std::nullopt,
                  offset = linear ? linear->second.as_const() : std::nullopt;
-      if (factor && offset && *factor > 0 && dims[d] >= *offset)
-        out.emplace(in_it[0].symbol_name(), (dims[d] - *offset) / *factor);
+      if (!factor || !offset || *factor <= 0 || dims[d] < *offset) continue;
+      const std::string symbol = in_it[0].symbol_name();
+      Status bound = set(symbol, (dims[d] - *offset) / *factor, by);
+      if (!bound.ok() && !tensor) return bound;
     }
+    return {};
   };
   for (const auto& io : ios)
-    if (auto it = given.find(io.name); it != given.end()) bind(io, it->second.dims());
+    if (auto it = given.find(io.name); it != given.end())
+      TESSERA_TRY(bind(io, it->second.dims(), "--input " + io.name + " of " + sizes_text(it->second.dims()), true));
 
   std::vector<std::string> symbols;
   for (const auto& io : ios)
@@ -181,9 +202,15 @@ Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const s
         if (std::find(symbols.begin(), symbols.end(), s.symbol_name()) == symbols.end())
           symbols.push_back(s.symbol_name());
   for (const auto& argument : shapes) {
-    if (const IoInfo* io = find_io(ios, argument.name); io != nullptr && given.contains(io->name))
-      continue; // the tensor says it
-    else if (io != nullptr) {
+    if (const IoInfo* io = find_io(ios, argument.name); io != nullptr) {
+      if (auto it = given.find(io->name); it != given.end()) { // the tensor says it
+        const Dims& dims = it->second.dims();
+        if (argument.sizes.size() != dims.size() || !std::equal(dims.begin(), dims.end(), argument.sizes.begin(),
+                                                                [](int64_t a, int64_t b) { return b < 0 || a == b; }))
+          return Diagnostic(ErrorCode::BadInput, shape_option(argument) + " contradicts --input " + io->name +
+                                                     ", which is " + sizes_text(dims));
+        continue;
+      }
       if (io->shape.size() != argument.sizes.size())
         return Diagnostic(ErrorCode::BadInput, "input '" + io->name + "' is " + str(io->shape) +
                                                    ", and --shape gives " + std::to_string(argument.sizes.size()) +
@@ -196,10 +223,10 @@ Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const s
                                                      "' is always " + std::to_string(*fixed) + ", and --shape gives " +
                                                      std::to_string(argument.sizes[d]));
       }
-      bind(*io, argument.sizes);
+      TESSERA_TRY(bind(*io, argument.sizes, shape_option(argument), false));
     } else if (argument.sizes.size() == 1 &&
                std::find(symbols.begin(), symbols.end(), argument.name) != symbols.end()) {
-      if (argument.sizes[0] >= 0) out.emplace(argument.name, argument.sizes[0]);
+      if (argument.sizes[0] >= 0) TESSERA_TRY(set(argument.name, argument.sizes[0], shape_option(argument)));
     } else {
       std::vector<std::string> known = input_names(session);
       known.insert(known.end(), symbols.begin(), symbols.end());
