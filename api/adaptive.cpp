@@ -1,4 +1,5 @@
 #include "api/adaptive.h"
+#include "graph/support/fork.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
@@ -37,7 +38,7 @@ public:
   void begins() override {}
   void ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> symbols,
              std::span<const int64_t> values) override {
-    if (!ran || symbols.empty()) return;
+    if (!ran || symbols.empty() || !process_.here()) return;
     (void)guarded("counting a call", [&]() -> Status {
       std::unique_lock lock(mutex_, std::try_to_lock);
       if (!lock || stopped_) return {}; // another call will do
@@ -57,24 +58,31 @@ public:
       if (seen.specialized)
         pool_->used(*ran);
       else if (seen.wants())
-        changed_.notify_all();
+        wake();
       return {};
     });
   }
   void stop() override {
+    if (!process_.here()) return; // its thread is another process's
     {
       std::lock_guard lock(mutex_);
       stopped_ = true;
-      changed_.notify_all();
+      wake();
     }
     if (thread_.joinable()) thread_.join();
   }
   void wait_idle() override {
+    if (!process_.here()) return;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return stopped_ || (!working_ && next() == nullptr); });
   }
 
 private:
+  void wake() {
+    woken_ = true;
+    changed_.notify_all();
+  }
+
   struct Seen {
     std::shared_ptr<const Executable> executable;
     Sizes sizes;
@@ -115,7 +123,8 @@ private:
       if (!seen) {
         working_ = false;
         changed_.notify_all();
-        changed_.wait(lock);
+        woken_ = false;
+        wait_outside(lock, changed_, [&] { return woken_ || stopped_; });
         continue;
       }
       working_ = true;
@@ -142,7 +151,7 @@ private:
           std::erase_if(seen_, [&](const auto& s) { return !pool_->variant_with(*s.second.executable); });
         }
         count_queued();
-        changed_.wait_for(lock, std::chrono::duration<double>(rest), [&] { return stopped_; });
+        wait_outside_for(lock, changed_, std::chrono::duration<double>(rest), [&] { return stopped_; });
         continue;
       }
       lock.lock();
@@ -170,6 +179,8 @@ private:
   const std::shared_ptr<VariantPool> pool_;
   std::mutex mutex_; // of the fields below; held briefly
   std::condition_variable changed_;
+  bool woken_ = false;
+  const OfProcess process_;
   std::map<Key, Seen> seen_;
   bool working_ = false, stopped_ = false;
   std::thread thread_;

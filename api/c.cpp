@@ -235,7 +235,12 @@ const char* tessera_known_sizes(const char** sizes) {
   return nullptr;
 }
 
-void tessera_close(tessera_session* session) { delete session; }
+void tessera_close(tessera_session* session) {
+  // In a child of fork() it stays: threads that it would wait for are its parent's.
+  if (session == nullptr || !session->process.here()) return;
+  const InsideLibrary inside;
+  delete session;
+}
 
 const tessera_error* tessera_last_error(void) { return last_error.any ? &last_error.parts : nullptr; }
 

@@ -3,6 +3,7 @@
 #include "api/c_metrics.h"
 #include "api/last_error.h"
 #include "api/session.h"
+#include "graph/support/fork.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/support/stopwatch.h"
@@ -20,6 +21,7 @@ struct tessera_session {
   std::vector<tessera::IoInfo> states;
   std::map<std::string, size_t, std::less<>> input_named;
   tessera::InUse in_use;
+  tessera::OfProcess process;
   std::vector<tessera::DeviceTensor> called_with; // inputs of the last tessera_call(), all of them looked at
   std::vector<tessera::Tensor> fresh;             // what tessera_run_fresh() shows
   struct Bound {                                  // by place

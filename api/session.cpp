@@ -5,6 +5,7 @@
 #include "graph/support/absolute_path.h"
 #include "graph/support/blocks_of_bytes.h"
 #include "graph/support/environment.h"
+#include "graph/support/fork.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/sym/input_rank.h"
@@ -53,6 +54,7 @@ std::optional<VariantPolicy> parse_policy(std::string_view name) {
 }
 
 struct Session::Impl {
+  const OfProcess process;
   std::string path;
   std::shared_ptr<VariantPool> pool;
   std::shared_ptr<BackgroundWork> work; // tuning, compiling in the background; null: none
@@ -81,6 +83,11 @@ struct Session::Impl {
 
 Session::Session() : impl_(std::make_shared<Impl>()) {}
 Session::~Session() {
+  const InsideLibrary inside;
+  if (!impl_->process.here()) { // a child of fork(): threads that it would wait for are its parent's
+    new std::shared_ptr<Impl>(std::move(impl_));
+    return;
+  }
   if (impl_->pool) impl_->pool->close();
   if (impl_->work) impl_->work->stop(); // executors that live on only count
   // Free pages of the heap go back to the system where that is worth a walk over it.

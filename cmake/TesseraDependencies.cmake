@@ -1,6 +1,5 @@
 # Everything comes from Debian packages, except onnx-ml.proto, which the PyPI package onnx carries.
 find_package(Threads REQUIRED)
-find_package(TBB REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)

@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(parts tessera_support tessera_graph tessera_passes tessera_onnx tessera_fx tessera_frontend tessera_fusion tessera_target tessera_tile tessera_layout tessera_schedule tessera_llvm tessera_runtime tessera_load tessera_driver tessera_tune tessera_calibrate tessera_accuracy tessera_report tessera_session tessera_api tessera_onnx_proto)
-set(libraries TBB::tbb DNNL::dnnl ${RE2_LIBRARY} ${TESSERA_IMAGE_LIBRARIES} spdlog::spdlog Threads::Threads ${CMAKE_DL_LIBS})
+set(libraries DNNL::dnnl ${RE2_LIBRARY} ${TESSERA_IMAGE_LIBRARIES} spdlog::spdlog Threads::Threads ${CMAKE_DL_LIBS})
 # What runs compiled files: neither importers nor compiler, so neither protobuf nor LLVM.
 set(runtime_parts tessera_support tessera_graph tessera_tile tessera_runtime tessera_load tessera_session tessera_runtime_api)
 
@@ -38,8 +38,8 @@ function(tessera_shared_library name)
     # A program that opens it without a search path of its own, a script say, finds the libraries that lie beside it in a bundle.
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES})
-  # Much of LLVM is in sections that nothing refers to.
-  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,--disable-new-dtags -Wl,--gc-sections ${no_undefined} -Wl,--version-script=${CMAKE_BINARY_DIR}/${ARG_MAP})
+  # Much of LLVM is in sections that nothing refers to. The team's threads stay when a program closes the library.
+  target_link_options(${name} PRIVATE -Wl,-z,nodelete -Wl,--exclude-libs,ALL -Wl,--disable-new-dtags -Wl,--gc-sections ${no_undefined} -Wl,--version-script=${CMAKE_BINARY_DIR}/${ARG_MAP})
   set_target_properties(${name} PROPERTIES LINK_DEPENDS ${CMAKE_BINARY_DIR}/${ARG_MAP})
   target_compile_features(${name} INTERFACE cxx_std_20)
 endfunction()

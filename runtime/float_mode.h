@@ -20,6 +20,14 @@ public:
 #endif
     return mode;
   }
+  // That of a thread nobody has changed it for: to nearest, with denormals.
+  static FloatMode standard() {
+    FloatMode mode;
+#if defined(__x86_64__)
+    mode.bits_ = 0x1f80;
+#endif
+    return mode;
+  }
   void set() const {
 #if defined(__x86_64__)
     _mm_setcsr(static_cast<unsigned>(bits_));

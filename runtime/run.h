@@ -19,7 +19,8 @@ class Context;      // runtime/cuda/context.h
 class LibraryStart; // runtime/cuda/library_start.h
 } // namespace cuda
 
-// Thread pool shared by executors: oneTBB arena of `threads` workers. Libraries run single-threaded inside its tasks.
+// Thread pool shared by executors: the caller and `threads` - 1 of the team's (worker_team.h). Libraries run
+// single-threaded inside its loops.
 class ThreadPool {
 public:
   static std::shared_ptr<ThreadPool> create(int threads = 0); // 0: all cores this process may use

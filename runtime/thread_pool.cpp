@@ -1,6 +1,6 @@
-// The pool hands out chunks of one loop at a time. A region (one run of an executor) enters the oneTBB arena once and
-// keeps its workers at hand, so that a loop inside costs well under a microsecond to start: a helper spins on the
-// region's epoch for a while, then yields, then sleeps. Every worker first takes the chunks of its own share of [0, n):
+// The pool hands out chunks of one loop at a time. A region (one run of an executor) takes threads of the team once and
+// keeps them at hand, so that a loop inside costs well under a microsecond to start: a helper spins on the region's epoch
+// for a while, then yields, then sleeps. Every worker first takes the chunks of its own share of [0, n):
 // the same rows fall to the same core in every loop, so what one kernel wrote is still in that core's cache when the
 // next one reads it. A worker that is done takes chunks of the others' shares; one that never arrives (busy elsewhere)
 // is not waited for.
@@ -8,17 +8,13 @@
 // A body that throws ends its loop, not the pool: the chunks that have not begun are left out, and the exception goes
 // on in the loop's caller once no helper is inside. A region that is left by an exception lets its helpers go first.
 #include "graph/support/guarded.h"
-#include "graph/support/handover.h"
 #include "graph/support/processors.h"
 #include "runtime/executor.h"
 #include "runtime/float_mode.h"
 #include "runtime/single_thread_openmp.h"
+#include "runtime/worker_team.h"
 #include <algorithm>
 #include <atomic>
-#include <oneapi/tbb/global_control.h>
-#include <oneapi/tbb/info.h>
-#include <oneapi/tbb/task_arena.h>
-#include <oneapi/tbb/task_group.h>
 #include <thread>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -51,7 +47,6 @@ struct Region {
   std::atomic<bool> closed{false};
   FirstException failure; // of the open loop
   FloatMode mode;         // of the thread that entered the region
-  Handover handover;      // to helpers and back
 
   explicit Region(int threads) : shares(static_cast<size_t>(threads)) {}
 
@@ -160,34 +155,9 @@ void Region::loop(int64_t n, int64_t grain, const Body& b) {
   failure.rethrow();
 }
 
-class TbbPool;
-struct HelperTask {
-  Region* region;
-  int worker;
-  TESSERA_UNSEEN void operator()() const { run(region, worker); }
-  static void run(Region* region, int worker) noexcept {
-    region->handover.take();
-    region->helper(worker);
-    region->handover.give();
-  }
-};
-struct RegionTask {
-  TbbPool* pool;
-  const std::function<void()>* body;
-  FirstException* failure;
-  Handover* handover;
-  FloatMode mode;
-  TESSERA_UNSEEN void operator()() const { run(*pool, *body, *failure, *handover, mode); }
-  static void run(TbbPool& pool, const std::function<void()>& body, FirstException& failure, Handover& handover,
-                  FloatMode mode);
-};
-
-class TbbPool final : public ThreadPool {
+class TeamPool final : public ThreadPool {
 public:
-  explicit TbbPool(int threads) : threads_(threads), arena_(threads, 1) {
-    if (threads > oneapi::tbb::info::default_concurrency())
-      more_than_cores_.emplace(oneapi::tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
-  }
+  explicit TeamPool(int threads) : threads_(threads) {}
   [[nodiscard]] int threads() const override { return threads_; }
 
   void parallel_for(int64_t n, int64_t grain, const Body& body) override {
@@ -206,64 +176,33 @@ public:
   void region(const std::function<void()>& body) override {
     SingleThreadOpenMP omp;
     if (threads_ == 1 || current.pool == this || current.in_loop) return body();
-    FirstException failure;
-    Handover handover;
-    handover.give();
-    RegionTask task{this, &body, &failure, &handover, FloatMode::here()};
-    arena_.execute(task);
-    handover.take();
-    failure.rethrow();
-  }
-
-private:
-  friend struct RegionTask;
-  void run_region(const std::function<void()>& body) {
     thread_local std::unique_ptr<Region> spare; // a region is opened on every run: its memory is kept
     auto region = std::move(spare);
     if (!region || region->shares.size() != static_cast<size_t>(threads_)) region = std::make_unique<Region>(threads_);
     region->closed.store(false);
-    {
-      oneapi::tbb::task_group helpers;
-      struct Open { // helpers wait in the region until it is closed
-        Region& region;
-        oneapi::tbb::task_group& helpers;
-        ~Open() {
-          region.close();
-          helpers.wait();
-          region.handover.take();
-        }
-      } open{*region, helpers};
-      region->mode = FloatMode::here();
-      region->handover.give();
-      for (int w = 1; w < threads_; ++w) helpers.run(HelperTask{region.get(), w});
-      Now inside({this, region.get(), 0, false});
-      body();
-    }
+    region->mode = FloatMode::here();
+    FirstException failure;
+    auto inside = [&] {
+      failure.run([&] {
+        Now now({this, region.get(), 0, false});
+        body();
+      });
+      region->close(); // helpers wait in it until then
+    };
+    with_helpers(
+        threads_ - 1, [at = region.get()](int worker) { at->helper(worker); }, std::ref(inside));
     spare = std::move(region);
+    failure.rethrow();
   }
 
-  int threads_;
-  std::optional<oneapi::tbb::global_control> more_than_cores_;
-  oneapi::tbb::task_arena arena_;
+private:
+  const int threads_;
 };
-
-// execute() may run this on another thread of the arena when every slot is taken, hence a scope of its own.
-// Isolated: while it waits for its helpers it must not become the helper of another executor's region.
-void RegionTask::run(TbbPool& pool, const std::function<void()>& body, FirstException& failure, Handover& handover,
-                     FloatMode mode) {
-  handover.take();
-  WithFloatMode as_its_caller(mode);
-  failure.run([&] {
-    SingleThreadOpenMP inner;
-    oneapi::tbb::this_task_arena::isolate([&] { pool.run_region(body); });
-  });
-  handover.give();
-}
 
 } // namespace
 
 std::shared_ptr<ThreadPool> ThreadPool::create(int threads) {
-  return std::make_shared<TbbPool>(std::clamp(threads > 0 ? threads : usable_processors(), 1, 1024));
+  return std::make_shared<TeamPool>(std::clamp(threads > 0 ? threads : usable_processors(), 1, 1024));
 }
 
 } // namespace tessera

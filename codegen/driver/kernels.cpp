@@ -1,9 +1,8 @@
 #include "codegen/driver/kernels.h"
 #include "graph/support/guarded.h"
-#include "graph/support/handover.h"
+#include "graph/support/processors.h"
+#include "runtime/worker_team.h"
 #include <atomic>
-#include <tbb/task_arena.h>
-#include <tbb/task_group.h>
 
 namespace tessera {
 
@@ -56,41 +55,19 @@ std::string anonymous_text(tile::Kernel kernel) {
   return tile::print(kernel);
 }
 
-namespace {
-struct Loop {
-  const std::function<void(size_t)>& body;
-  size_t count;
+void compile_each(size_t count, const CompileOptions& options, const std::function<void(size_t)>& body) {
+  const int jobs = options.jobs > 0 ? options.jobs : options.threads > 0 ? options.threads : usable_processors();
   std::atomic<size_t> next{0};
   FirstException failure;
-  Handover handover;
-  void run() noexcept {
-    handover.take();
+  auto loop = [&] {
     failure.run([&] {
       for (size_t i; !failure.thrown() && (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i);
     });
-    handover.give();
-  }
-};
-struct LoopTask {
-  Loop* loop;
-  TESSERA_UNSEEN void operator()() const { loop->run(); }
-};
-} // namespace
-
-void compile_each(size_t count, const CompileOptions& options, const std::function<void(size_t)>& body) {
-  const int jobs = options.jobs > 0 ? options.jobs : options.threads;
-  tbb::task_arena arena(jobs > 0 ? jobs : tbb::task_arena::automatic);
-  Loop loop{body, count};
-  loop.handover.give();
-  arena.execute([&] {
-    tbb::task_group helpers;
-    const size_t threads = std::min(count, static_cast<size_t>(arena.max_concurrency()));
-    for (size_t t = 1; t < threads; ++t) helpers.run(LoopTask{&loop});
-    loop.run();
-    helpers.wait();
-  });
-  loop.handover.take();
-  loop.failure.rethrow();
+  };
+  const auto helpers = std::min(count, static_cast<size_t>(jobs));
+  with_helpers(
+      static_cast<int>(helpers) - 1, [&](int) { loop(); }, loop);
+  failure.rethrow();
 }
 
 } // namespace tessera

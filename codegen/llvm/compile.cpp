@@ -1,6 +1,7 @@
 // The host: target detection, kernels to objects.
 #include "codegen/llvm/emit.h"
 #include "codegen/llvm/objects.h"
+#include "codegen/llvm/reserve.h"
 #include "codegen/llvm/start.h"
 #include "graph/support/environment.h"
 #include "graph/support/recover.h"
@@ -51,6 +52,7 @@ std::string host_compiler_version(const HostTarget& target) {
 
 Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const HostTarget& target, bool keep_ir) {
   TESSERA_TRY(irgen::start_host());
+  TESSERA_ASSIGN(const irgen::ReserveScope reserve, irgen::ReserveScope::enter());
   irgen::LeakedOnException<llvm::LLVMContext> context;
   irgen::silence(*context);
   irgen::LeakedOnException<llvm::Module> module(kernel.name, *context);

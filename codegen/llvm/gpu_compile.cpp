@@ -3,6 +3,7 @@
 #include "codegen/llvm/gpu_emit.h"
 #include "codegen/llvm/libdevice.h"
 #include "codegen/llvm/objects.h"
+#include "codegen/llvm/reserve.h"
 #include "codegen/llvm/start.h"
 #include "graph/support/recover.h"
 #include <llvm/Config/llvm-config.h>
@@ -52,6 +53,7 @@ Status start_gpu() {
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
+    TESSERA_ASSIGN(const irgen::ReserveScope reserve, irgen::ReserveScope::enter());
     irgen::LeakedOnException<llvm::LLVMContext> context;
     irgen::LeakedOnException<llvm::Module> module("tessera_start", *context);
     irgen::add_empty_function(*module, "tessera_start");
@@ -97,6 +99,7 @@ Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTa
   TESSERA_TRY(check_name(kernel));
   TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
   TESSERA_TRY(start_gpu());
+  TESSERA_ASSIGN(const irgen::ReserveScope reserve, irgen::ReserveScope::enter());
   irgen::LeakedOnException<llvm::LLVMContext> context;
   irgen::silence(*context);
   irgen::LeakedOnException<llvm::Module> module(kernel.name, *context);
@@ -122,6 +125,7 @@ Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const
   TESSERA_TRY(GpuTarget::parse(target.arch));
   TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
   TESSERA_TRY(irgen::start_host());
+  TESSERA_ASSIGN(const irgen::ReserveScope reserve, irgen::ReserveScope::enter());
   irgen::LeakedOnException<llvm::LLVMContext> context;
   irgen::silence(*context);
   irgen::LeakedOnException<llvm::Module> module(kernel.name, *context);

@@ -1,6 +1,5 @@
 #include "codegen/llvm/objects.h"
 #include "codegen/llvm/gpu_faults.h"
-#include "codegen/llvm/reserve.h"
 #include "graph/support/recover.h"
 #include <cstdio>
 #include <cstdlib>
@@ -113,7 +112,6 @@ Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* 
   std::string problems;
   llvm::raw_string_ostream problem_stream(problems);
   if (llvm::verifyModule(module, &problem_stream)) return failed(module, "invalid LLVM IR: " + problem_stream.str());
-  TESSERA_ASSIGN(const ReserveScope reserve, ReserveScope::enter());
   LeakedOnException<Pipeline> p(&machine);
   p->register_analyses();
   p->builder.registerPipelineParsingCallback(
@@ -134,7 +132,6 @@ Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* 
 }
 
 Result<std::vector<char>> emit_file(llvm::Module& module, llvm::TargetMachine& machine, bool assembly) {
-  TESSERA_ASSIGN(const ReserveScope reserve, ReserveScope::enter());
   LeakedOnException<File> file;
   auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
   if (machine.addPassesToEmitFile(file->passes, file->stream, nullptr, kind))

@@ -1,5 +1,6 @@
-// Memory set aside for LLVM's passes. LLVM is compiled without exceptions: std::bad_alloc that leaves a pass leaves the
-// locks of LLVM's global tables held, and every later compilation waits for them. Private to codegen/llvm.
+// Memory set aside for LLVM, in scope before a context is made and until it is gone. LLVM is compiled without exceptions:
+// std::bad_alloc that leaves a pass leaves the locks of LLVM's global tables held, and every later compilation waits for
+// them; one that leaves the destructor of a module ends the process. Private to codegen/llvm.
 #pragma once
 #include "graph/support/result.h"
 

@@ -1,5 +1,6 @@
 #include "codegen/llvm/start.h"
 #include "codegen/llvm/objects.h"
+#include "codegen/llvm/reserve.h"
 #include "graph/support/tensor.h"
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/Support/ErrorHandling.h>
@@ -29,6 +30,7 @@ Status compile_empty_function() {
   throw_fatal_errors();
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
+  TESSERA_ASSIGN(const ReserveScope reserve, ReserveScope::enter());
   LeakedOnException<llvm::LLVMContext> context;
   LeakedOnException<llvm::Module> module("tessera_start", *context);
   add_empty_function(*module, "tessera_start");

@@ -19,7 +19,8 @@ public:
   double now() override { return watch_.seconds(); }
   bool rest(double seconds) override {
     std::unique_lock lock(mutex_);
-    return !changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return stopped_; });
+    wait_outside_for(lock, changed_, std::chrono::duration<double>(seconds), [&] { return stopped_; });
+    return !stopped_;
   }
   void stop() override {
     std::lock_guard lock(mutex_);
@@ -129,16 +130,23 @@ BackgroundTuner::BackgroundTuner(CompileOptions compile, std::shared_ptr<TunedRe
 BackgroundTuner::~BackgroundTuner() { stop(); }
 
 void BackgroundTuner::stop() {
+  if (!process_.here()) return; // its thread is another process's
   stopped_ = true;
   options_.clock->stop();
   {
     std::lock_guard lock(mutex_);
-    changed_.notify_all();
+    wake();
   }
   if (thread_.joinable()) thread_.join();
 }
 
+void BackgroundTuner::wake() {
+  woken_ = true;
+  changed_.notify_all();
+}
+
 void BackgroundTuner::wait_idle() {
+  if (!process_.here()) return;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
     return stopped() || (!working_ && std::none_of(seen_.begin(), seen_.end(), [&](const auto& s) {
@@ -150,7 +158,7 @@ void BackgroundTuner::wait_idle() {
 void BackgroundTuner::ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> symbols,
                             std::span<const int64_t> values) {
   gate_.leave();
-  if (!ran || stopped()) return;
+  if (!ran || stopped() || !process_.here()) return;
   auto counted = guarded("counting a call", [&]() -> Status {
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return {}; // another call will do
@@ -162,7 +170,7 @@ void BackgroundTuner::ended(const std::shared_ptr<const Executable>& ran, std::s
       for (size_t i = 0; i < symbols.size(); ++i) seen.sizes[symbols[i].symbol_id()] = values[i];
       it = seen_.emplace(std::move(key), std::move(seen)).first;
     }
-    if (++it->second.calls == options_.hot_calls) changed_.notify_all();
+    if (++it->second.calls == options_.hot_calls) wake();
     return {};
   });
   if (!counted.ok()) log_error(counted.error());
@@ -178,7 +186,8 @@ void BackgroundTuner::work() {
     if (!next) {
       working_ = false;
       changed_.notify_all();
-      changed_.wait(lock);
+      woken_ = false;
+      wait_outside(lock, changed_, [&] { return woken_ || stopped(); });
       continue;
     }
     working_ = next->done = true;

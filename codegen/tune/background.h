@@ -11,6 +11,7 @@
 // Errors go to the log (TESSERA_LOG=perf) and nowhere else.
 #pragma once
 #include "codegen/tune/tune.h"
+#include "graph/support/fork.h"
 #include <atomic>
 #include <condition_variable>
 #include <thread>
@@ -100,6 +101,7 @@ private:
     bool done = false;
   };
   using Key = std::pair<const Executable*, std::vector<int64_t>>;
+  void wake(); // the mutex is held
   void work();
   void tune(const Executable& executable, const CallSizes& sizes);
   [[nodiscard]] bool has_faster_schedules(const Compiled& compiled, const TuneReport& report);
@@ -115,6 +117,8 @@ private:
   std::set<std::pair<const KernelWork*, std::string>> renewed_; // model and record; used by the thread only
   std::mutex mutex_;                                            // protects the fields below; held briefly
   std::condition_variable changed_;
+  bool woken_ = false;
+  const OfProcess process_;
   std::map<Key, Seen> seen_;
   bool working_ = false;
   std::thread thread_;

@@ -1,4 +1,5 @@
 #include "graph/support/blocks_of_bytes.h"
+#include "graph/support/fork.h"
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -102,6 +103,7 @@ Kept& kept() {
 } // namespace
 
 BlockOfBytes take_block(size_t bytes) noexcept {
+  const InsideLibrary inside; // whoever frees a tensor may be outside
   if (bytes > SIZE_MAX / 2) return {};
   const size_t size = rounded(bytes);
   if (bytes < kLarge) return {allocate_small(size), false};
@@ -113,6 +115,7 @@ BlockOfBytes take_block(size_t bytes) noexcept {
 }
 
 void give_block(std::byte* data, size_t bytes) noexcept {
+  const InsideLibrary inside;
   if (bytes < kLarge)
     free_small(data);
   else

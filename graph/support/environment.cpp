@@ -70,14 +70,17 @@ Status check_environment() {
       return Diagnostic(ErrorCode::Usage, "the environment variable " + std::string(v.name) + " is '" +
                                               std::string(value) + "'; expected is " + std::string(v.expected));
   [[maybe_unused]] static const bool warned = [] {
+    constexpr View kPrefix = "TESSERA_";
     std::vector<std::string> known;
-    for (const EnvironmentVariable& v : kVariables) known.emplace_back(v.name);
+    for (const EnvironmentVariable& v : kVariables) known.emplace_back(v.name.substr(kPrefix.size()));
     for (char** entry = environ; entry && *entry; ++entry) {
       const View text = *entry;
-      const std::string name(text.substr(0, text.find('=')));
-      if (!name.starts_with("TESSERA_") || std::find(known.begin(), known.end(), name) != known.end()) continue;
+      if (!text.starts_with(kPrefix)) continue;
+      const std::string name(text.substr(kPrefix.size(), text.find('=') - kPrefix.size()));
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
       if (const std::string meant = similar(name, known); !meant.empty())
-        log_write(LogChannel::Warnings, "no environment variable is called " + name + "; did you mean " + meant + "?");
+        log_write(LogChannel::Warnings,
+                  "no environment variable is called TESSERA_" + name + "; did you mean TESSERA_" + meant + "?");
     }
     return true;
   }();

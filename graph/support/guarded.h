@@ -2,6 +2,7 @@
 // and others do: std::bad_alloc above all. The entry points of the API, of executors and of threads run inside
 // guarded(), which makes a Diagnostic of what was thrown; in between, destructors release what is held.
 #pragma once
+#include "graph/support/fork.h"
 #include "graph/support/recover.h"
 #include "graph/support/result.h"
 #include <atomic>
@@ -30,6 +31,8 @@ inline constexpr const char* kNoMemoryForError = "error TES-4001 out-of-memory: 
 template <class Body>
 [[nodiscard]] std::invoke_result_t<Body> guarded(const Doing& doing, Body&& body) noexcept {
   set_errors_aside();
+  const InsideLibrary inside;
+  if (refused_after_fork()) return fork_refusal();
   try {
     const RecoveryScope checks_throw;
     return std::forward<Body>(body)();

@@ -89,14 +89,6 @@ size_t interned() {
   return count;
 }
 
-// The expression that has the count which publish() added.
-static SymExpr owning(const SymNode* node) {
-  SymExpr e(node);
-  if (node->count.load(std::memory_order_relaxed) != SymOwners::kForever)
-    node->count.fetch_sub(1, std::memory_order_relaxed);
-  return e;
-}
-
 SymExpr intern(SymOp op, std::vector<SymExpr> args, bool opaque) {
   SymNode n;
   n.op = op;
@@ -112,7 +104,7 @@ SymExpr intern(SymOp op, std::vector<SymExpr> args, bool opaque) {
   n.size = static_cast<uint32_t>(size);
   if (op == SymOp::Mul && !opaque) n.value = args[0].is_const() ? args[0].const_value() : 1;
   n.args = std::move(args);
-  return owning(publish(std::move(n)));
+  return SymExpr::adopt(publish(std::move(n)));
 }
 
 std::span<const SymExpr> factors(const SymExpr& mono) {
@@ -231,7 +223,18 @@ SymExpr::SymExpr() : owners_(constant_node(0)) {}
 SymExpr::SymExpr(int64_t value) : owners_(constant_node(value)) {}
 SymExpr::SymExpr(const SymNode* node) : owners_(node) { retain(); }
 
-void SymExpr::release_last(const SymOwners* owners) {
+SymExpr SymExpr::adopt(const SymNode* node) {
+  SymExpr e;
+  e.owners_ = node;
+  return e;
+}
+
+// Nobody else has a node whose count is 1, so that one thread alone takes it to 0: under the lock under which equal
+// expressions find it.
+void SymExpr::release_one(const SymOwners* owners) {
+  int32_t count = owners->count.load(std::memory_order_relaxed);
+  while (count > 1)
+    if (owners->count.compare_exchange_weak(count, count - 1, std::memory_order_acq_rel)) return;
   const auto* node = static_cast<const SymNode*>(owners);
   {
     Shard& shard = shard_of(node->hash);
@@ -248,7 +251,7 @@ SymExpr SymExpr::symbol(std::string_view name) {
   n.id = next_symbol_id.fetch_add(1, std::memory_order_relaxed);
   n.name = name;
   n.hash = hash_combine(hash128(name).lo, n.id);
-  return sym::owning(publish(std::move(n)));
+  return adopt(publish(std::move(n)));
 }
 
 SymOp SymExpr::op() const { return node()->op; }

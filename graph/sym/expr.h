@@ -116,21 +116,16 @@ public:
   [[nodiscard]] const void* identity() const { return owners_; }
   [[nodiscard]] const SymNode* node() const; // in graph/sym
   explicit SymExpr(const SymNode* node);     // another owner of it
+  static SymExpr adopt(const SymNode* node); // the owner that the node counts already
 
 private:
-  // Nobody else has a node whose count is 1, so that one thread alone takes it to 0: under the lock under which equal
-  // expressions find it.
-  static void release_last(const SymOwners* owners);
+  static void release_one(const SymOwners* owners);
   void retain() const {
     if (owners_ && owners_->count.load(std::memory_order_relaxed) != SymOwners::kForever)
       owners_->count.fetch_add(1, std::memory_order_relaxed);
   }
   void release() const {
-    if (!owners_) return; // moved away
-    int32_t count = owners_->count.load(std::memory_order_relaxed);
-    while (count > 1)
-      if (owners_->count.compare_exchange_weak(count, count - 1, std::memory_order_acq_rel)) return;
-    if (count != SymOwners::kForever) release_last(owners_);
+    if (owners_ && owners_->count.load(std::memory_order_relaxed) != SymOwners::kForever) release_one(owners_);
   }
   const SymOwners* owners_;
 };

@@ -34,7 +34,7 @@ bool take(std::string_view& from, std::string_view& key, std::string_view& bytes
 
 KeptChoices::KeptChoices(std::shared_ptr<Cache> cache, std::string creator, std::string device, Milliseconds delay)
     : creator_(std::move(creator)), device_(std::move(device)), delay_(delay), cache_(std::move(cache)) {
-  if (!cache_) return;
+  if (!cache_ || !process_.here()) return;
   const std::string there = read(*cache_);
   seen_ = hash128(there);
   add(there);
@@ -91,7 +91,7 @@ void KeptChoices::put(const std::string& key, std::string_view bytes) {
   known_.insert_or_assign(key, Known{std::move(record), ++calls_});
   make_room();
   unwritten_ = true;
-  if (!cache_) return;
+  if (!cache_ || !process_.here()) return;
   if (!thread_.joinable())
     (void)guarded("starting a thread", [&]() -> Status { // without one, flush() writes
       thread_ = std::thread([this] { work(); });

@@ -6,6 +6,7 @@
 // burst of choices is one write and no call waits for it. A process that is killed loses what was not written. What
 // other processes have written meanwhile is merged; for equal keys, each process stays with what it knows already.
 #pragma once
+#include "graph/support/fork.h"
 #include "runtime/cache/cache.h"
 #include <chrono>
 #include <condition_variable>
@@ -56,6 +57,7 @@ private:
   Hash128 seen_;             // of the payload that was read or written last; of write()
   mutable std::mutex mutex_; // of what follows
   std::condition_variable more_;
+  const OfProcess process_;
   std::shared_ptr<Cache> cache_;
   mutable std::unordered_map<std::string, Known> known_;
   mutable uint64_t calls_ = 0;

@@ -135,6 +135,10 @@ Diagnostic Context::error(CUresult result, const char* function, const std::stri
 }
 
 Status Context::usable() const {
+  if (!process_.here())
+    return Diagnostic(ErrorCode::Usage, "the GPU was opened by a parent of this process, and does not outlive a fork")
+        .note("load the model after the fork in a process whose parent has not used the GPU: start it by 'spawn' or "
+              "'forkserver'");
   std::lock_guard lock(mutex_);
   if (!lost_) return {};
   Diagnostic d(ErrorCode::DeviceError, "the GPU is lost to this process by an earlier error: " + lost_->message);

@@ -1,6 +1,7 @@
 // A GPU as this process uses it: its primary context (the one that the CUDA runtime and PyTorch use), what it can do,
 // its memory, and what executors and libraries share on it. Thread-safe.
 #pragma once
+#include "graph/support/fork.h"
 #include "runtime/cuda/driver.h"
 #include <atomic>
 #include <functional>
@@ -122,7 +123,8 @@ private:
   std::mutex alone_; // of these three
   CUevent alone_done_ = nullptr;
   unsigned long long alone_on_ = 0; // id of the stream
-  mutable std::mutex mutex_;        // of what follows
+  const OfProcess process_;
+  mutable std::mutex mutex_; // of what follows
   std::map<std::string, std::shared_ptr<void>> attachments_;
   std::unique_ptr<Diagnostic> lost_;
 };

@@ -1,4 +1,5 @@
 #include "runtime/cuda/driver.h"
+#include "graph/support/fork.h"
 #include "graph/support/log.h"
 #include "runtime/cuda/dynamic_library.h"
 #include <cstring>
@@ -115,7 +116,13 @@ Result<std::shared_ptr<const Driver>> Driver::load() {
   static std::mutex mutex;
   static std::shared_ptr<const Driver> loaded;
   static std::unique_ptr<const Diagnostic> failed;
+  static const OfProcess process;
   std::lock_guard lock(mutex);
+  if (loaded && !process.here())
+    return Diagnostic(ErrorCode::UnsupportedFeature,
+                      "the NVIDIA driver was started by a parent of this process, and does "
+                      "not outlive a fork")
+        .note("start processes that use the GPU by 'spawn' or 'forkserver', or before the GPU is used");
   if (!loaded && !failed) {
     auto opened = open();
     Status started = opened.ok() ? initialize(*opened) : Status(opened.error());

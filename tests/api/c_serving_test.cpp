@@ -545,7 +545,6 @@ TEST(CServing, TheLogGoesToTheCaller) {
 TEST(CServing, ContextsOfEightThreadsRunAtTheSameTime) {
   constexpr int kThreads = 8, kCalls = 40;
   tessera_options options = on_cpu();
-  options.threads = 1; // ThreadSanitizer does not see what orders a compile's loops in oneTBB
   options.memory_limit = 64 << 20;
   Opened s(meeting(), options);
   std::vector<std::thread> threads;

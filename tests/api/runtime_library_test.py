@@ -81,7 +81,9 @@ def check_binary(library, folder, problems):
     size = os.path.getsize(stripped)
     if size > MOST_BYTES: problems.append(f"{library} has {size} bytes stripped, at most {MOST_BYTES} are expected")
     needed = re.findall(r"NEEDED.*\[(.*)\]", subprocess.run(["readelf", "-d", library], check=True, capture_output=True, text=True).stdout)
-    problems += [f"it needs {n}" for n in needed if re.search("LLVM|protobuf|onnx", n, re.I)]
+    problems += [f"it needs {n}" for n in needed if re.search("LLVM|protobuf|onnx|tbb", n, re.I)]
+    if "NODELETE" not in subprocess.run(["readelf", "-d", library], check=True, capture_output=True, text=True).stdout:
+        problems.append(f"{library} can be unloaded under its own threads")
     for symbols in (["nm", "-C", library], ["nm", "-DC", library]):
         names = subprocess.run(symbols, check=True, capture_output=True, text=True).stdout
         for foreign in ("llvm::", "google::protobuf"):

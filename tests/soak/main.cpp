@@ -8,8 +8,7 @@
 // --device: where the models run; cpu unless given.
 // --faults: faults are injected meanwhile (faults.h); a call is right or says that memory is exhausted.
 // --no-reopen: no sessions are opened and closed beside the calls.
-// --compiled: the models are compiled files that another process wrote, so that nothing is compiled here. That is what
-// the thread sanitizer can check: it does not see what orders the threads of oneTBB that compile.
+// --compiled: the models are compiled files that another process wrote, so that nothing is compiled here.
 // --fill FOLDER: opens the models with that cache, calls each, and ends; for the faults.
 // --write FOLDER: writes compiled files of the models, and ends.
 #include "api/device.h"

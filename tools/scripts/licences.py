@@ -36,7 +36,6 @@ LICENCES = {
     "node-lodash": "MIT",
     "ocl-icd": "BSD-2-Clause",
     "onednn": "Apache-2.0 AND BSD-3-Clause",
-    "onetbb": "Apache-2.0 AND BSD-3-Clause",
     "onnx": "Apache-2.0",
     "openjpeg2": "BSD-2-Clause",
     "protobuf": "BSD-3-Clause",
