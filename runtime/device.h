@@ -27,6 +27,8 @@ public:
   virtual ~DeviceVariant() = default;
   // Steps that the last plan() failed for because a library of the device does not compute them, by name.
   std::vector<std::string> refused;
+  // Runs read constants where the executable has them, not from copies that add() made.
+  bool constants_in_place = false;
 };
 class DevicePlan {
 public:

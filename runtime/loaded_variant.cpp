@@ -23,8 +23,18 @@ Result<std::unique_ptr<LoadedVariant>> LoadedVariant::create(std::shared_ptr<con
   l->spare_outputs_.resize(l->variant_->exe->outputs.size());
   l->requested_.resize(l->variant_->exe->outputs.size());
   if (options.profile) l->step_ids_ = step_ids(*l->variant_->exe);
+  for (const auto& constant : l->variant_->exe->constants)
+    if (auto file = MappedFile::at(constant.value.data());
+        file && std::find(l->files_.begin(), l->files_.end(), file) == l->files_.end())
+      l->files_.push_back(std::move(file));
   TESSERA_ASSIGN(l->loaded_, device.add(*l->variant_, l->table_));
+  TESSERA_TRY(l->unchanged_files());
   return l;
+}
+
+Status LoadedVariant::unchanged_files() const {
+  for (const auto& file : files_) TESSERA_TRY(file->unchanged());
+  return {};
 }
 
 LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunStats& stats) {
@@ -38,6 +48,7 @@ LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunSta
   arena_bytes_ = 0;
   std::optional<MidRunMiss> miss;
   Status status = guarded("running the model", [&] { return steps(arguments, miss); });
+  if (status.ok() && !miss && loaded_->constants_in_place) status = unchanged_files();
   stats.arena_bytes = arena_bytes_;
   if (miss || !status.ok()) {
     if (begun_) device_.abandon();

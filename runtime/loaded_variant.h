@@ -1,6 +1,7 @@
 // A variant in one executor: what it keeps between calls, and one call of it from bound inputs to outputs. Host steps
 // and the values they make and take, and control steps (control.h), are handled here, for every device alike.
 #pragma once
+#include "graph/support/mapped_file.h"
 #include "runtime/control.h"
 
 namespace tessera {
@@ -66,6 +67,7 @@ private:
   LoadedVariant(Device& device, const ExecutorOptions& options)
       : device_(device), options_(options), plans_(options.memory) {}
   [[nodiscard]] Status check_captured();
+  [[nodiscard]] Status unchanged_files() const;
   [[nodiscard]] Status steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss);
   [[nodiscard]] bool improve(SegmentPlan& plan, bool wait) const;
   [[nodiscard]] Result<SegmentPlan*> enter(int segment, const CallArguments& arguments);
@@ -94,6 +96,7 @@ private:
   Device& device_;
   const ExecutorOptions& options_;
   std::unique_ptr<Variant> variant_;
+  std::vector<std::shared_ptr<const MappedFile>> files_; // that constants are read from
   BufferTable table_;
   ShapePlanCache plans_;                                // launches look at table_
   std::map<int, std::unique_ptr<ControlRun>> controls_; // by step, once it has run

@@ -132,7 +132,9 @@ public:
   Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable&) override {
     args_.resize(std::max(args_.size(), variant.max_kernel_pointers));
     while (arenas_.size() + 1 < variant.segment_begin.size()) arenas_.emplace_back(account_);
-    return std::make_unique<DeviceVariant>();
+    auto loaded = std::make_unique<DeviceVariant>();
+    loaded->constants_in_place = true;
+    return loaded;
   }
   Status choose(const Variant&, int, const Variant::CallState&, bool, SegmentPlan&) override { return {}; }
   Result<int64_t> resident_programs(DeviceVariant&, const KernelLaunch&) override { return 0; }

@@ -53,9 +53,12 @@ public:
 private:
   explicit Context(const Model& model) : model_(&model) {}
   [[nodiscard]] Result<std::vector<Tensor>> run(const Inputs& inputs);
+  [[nodiscard]] Result<std::vector<Tensor>> run_bound(const std::vector<tessera_tensor>& given);
+  [[nodiscard]] Status between(const std::vector<tessera_tensor>& given);
   const Model* model_;
   std::unique_ptr<Executor> executor_;
   tessera_session* c_ = nullptr;
+  int64_t runs_ = 0;
 };
 
 struct LoadOptions {
