@@ -1,5 +1,6 @@
 #include "runtime/worker_team.h"
 #include "graph/support/fork.h"
+#include "graph/support/limits.h"
 #include "graph/support/log.h"
 #include "runtime/float_mode.h"
 #include <algorithm>
@@ -80,8 +81,10 @@ private:
       for (; threads_ < count && !no_more_; ++threads_) std::thread([this] { serve(); }).detach();
     } catch (const std::system_error& e) {
       no_more_ = true;
-      log_write(LogChannel::Warnings, std::string("no more threads can be started (") + e.what() +
-                                          "): " + std::to_string(threads_ + 1) + " work; `ulimit -u` shows the limit");
+      std::string text =
+          std::string("no more threads can be started (") + e.what() + "), " + std::to_string(threads_ + 1) + " work";
+      for (const std::string& note : limit_notes(true)) text += "; " + note;
+      log_write(LogChannel::Warnings, text);
     }
   }
   void take_out(Work& work) {

@@ -182,6 +182,7 @@ Result<WeightLoader::External> WeightLoader::open_external(const std::string& lo
                             [&](const std::string& root) { return (real + "/").starts_with(root); });
   if (!inside) return leaves("is a link to '" + real + "'");
   auto file = map_file(real, ErrorCode::BadWeights);
+  if (!file.ok() && file.error().code == ErrorCode::OutOfMemory) return file.error();
   if (!file.ok()) return bad(where, what, "has external data in '" + full + "', which " + file.error().message);
   return files_[location] = std::move(file).value();
 }

@@ -1,4 +1,5 @@
 #include "graph/support/file.h"
+#include "graph/support/limits.h"
 #include "graph/support/mapped_file.h"
 #include <algorithm>
 #include <cerrno>
@@ -62,6 +63,7 @@ std::string_view file_kind(unsigned st_mode) {
 Diagnostic file_error(ErrorCode code, const std::string& path, const std::string& what, int error) {
   Diagnostic d(error == ENOMEM ? ErrorCode::OutOfMemory : code, at(path),
                "cannot " + what + ": " + std::strerror(error));
+  if (error == ENOMEM) d.notes = limit_notes(false);
   if (error == ENOSPC || error == EDQUOT) d.note("the disk is full");
   return d;
 }
@@ -110,7 +112,7 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 // So few are read: whoever writes the file does not change them. A call that reads more of a map takes over a hundred
-// microseconds, beside which asking whether the file is as it was (1.4 us) does not count.
+// microseconds, of which asking whether the file is as it was (1.4 us) is a small part.
 constexpr size_t kReadBytes = size_t{4} << 20;
 
 Result<Storage> map_file(const std::string& path, ErrorCode code) {

@@ -1,4 +1,5 @@
 #include "graph/support/guarded.h"
+#include "graph/support/limits.h"
 #include <array>
 #include <new>
 #include <stdexcept>
@@ -41,6 +42,10 @@ ErrorCode code_of(std::string& text, std::vector<std::string>& notes) {
     text = e.what();
     if (code != std::errc::not_enough_memory && code != std::errc::resource_unavailable_try_again)
       return ErrorCode::Internal;
+    if (code == std::errc::resource_unavailable_try_again) { // of pthread_create
+      text = "no thread can be started: " + text;
+      notes = limit_notes(true);
+    }
   } catch (const std::exception& e) {
     text = e.what();
     return ErrorCode::Internal;
@@ -80,7 +85,7 @@ Failure exception_as_error(const Doing& doing) noexcept {
     error->message += ": " + text;
     error->code = code;
     if (code == ErrorCode::OutOfMemory)
-      error->note("free memory, raise the process's limit (ulimit -v, cgroup), or give smaller inputs");
+      error->notes = notes.empty() ? limit_notes(false) : std::move(notes);
     else if (notes.empty())
       error->note("this is a bug in Tessera: an exception where none is expected");
     else

@@ -1,5 +1,6 @@
 #include "graph/support/tensor.h"
 #include "graph/support/blocks_of_bytes.h"
+#include "graph/support/limits.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -120,7 +121,7 @@ Result<int64_t> element_count(std::span<const int64_t> dims) {
 
 Result<std::shared_ptr<std::byte>> allocate_bytes(size_t bytes, bool zero) {
   const BlockOfBytes block = take_block(bytes);
-  if (!block.data) return Diagnostic(ErrorCode::OutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes");
+  if (!block.data) return out_of_memory("cannot allocate " + std::to_string(bytes) + " bytes");
   if (zero && !block.cleared) std::memset(block.data, 0, bytes);
   return std::shared_ptr<std::byte>(block.data, [bytes](std::byte* b) { give_block(b, bytes); });
 }

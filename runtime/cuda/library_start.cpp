@@ -104,11 +104,15 @@ void LibraryStart::begin(const std::shared_ptr<Context>& context, std::vector<At
 }
 
 void LibraryStart::run(std::function<Status()> body) {
-  threads_.emplace_back([body = std::move(body)] {
-    const Stopwatch watch;
-    const Status done = guarded("starting a library", body);
-    TESSERA_LOGF(LogChannel::Perf, "a library's start took " + std::to_string(watch.ms()) + " ms" +
-                                       (done.ok() ? "" : ": " + done.error().str()));
+  // Without a thread the library starts when it is first used.
+  (void)guarded("starting a thread", [&]() -> Status {
+    threads_.emplace_back([body = std::move(body)] {
+      const Stopwatch watch;
+      const Status done = guarded("starting a library", body);
+      TESSERA_LOGF(LogChannel::Perf, "a library's start took " + std::to_string(watch.ms()) + " ms" +
+                                         (done.ok() ? "" : ": " + done.error().str()));
+    });
+    return {};
   });
 }
 
