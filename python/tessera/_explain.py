@@ -86,11 +86,13 @@ class Explanation:
 
     graphs: list[Graph]
     breaks: list[Break]
+    skipped: list[str] = dataclasses.field(default_factory=list)  # what Dynamo gave no graph of, and why; PyTorch ran it
 
     def json(self) -> dict[str, Any]:
         """graphs[i]["programs"] are the reports of `tessera explain --format json`; sizes are those of the call."""
         return {
             "breaks": [dataclasses.asdict(b) for b in self.breaks],
+            "skipped": self.skipped,
             "graphs": [
                 {
                     "name": g.name,
@@ -107,7 +109,7 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        return "\n".join((*self._summary(), *self._breaks(), *self._left(), *self._programs()))
+        return "\n".join((*self._summary(), *self._skipped(), *self._breaks(), *self._left(), *self._programs()))
 
     def _summary(self) -> Iterator[str]:
         yield f"{_many(len(self.graphs), 'graph')}, {_many(len(self.breaks), 'graph break')}, {_many(sum(g.launches for g in self.graphs), 'launch', 'es')}"
@@ -116,6 +118,11 @@ class Explanation:
         widths = [max(map(len, column)) for column in zip(*rows)]
         for row in rows if self.graphs else ():
             yield "  " + "   ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths)))
+
+    def _skipped(self) -> Iterator[str]:
+        for text in self.skipped:
+            yield ""
+            yield f"in PyTorch, without a graph: {text}"
 
     def _breaks(self) -> Iterator[str]:
         for b in self.breaks:
@@ -226,6 +233,21 @@ def _break(reason: Any, graph: Graph) -> Break:
     return Break(text, place, line, "\n".join(help), graph.name, graph.boundary_bytes)
 
 
+def _break_counts() -> Mapping[str, int]:
+    return torch._dynamo.utils.counters["graph_break"]
+
+
+def _skipped(nothing: bool, reasons: Sequence[str]) -> list[str]:
+    """Of reasons of Dynamo's that no graph ends with; and of a call of which it captured nothing, without a word."""
+    out = []
+    for reason in reasons:
+        text, *lines = reason.strip().splitlines()
+        out.append("\n  ".join((text, *(x.strip() for x in lines if x.strip().startswith(("Explanation:", "Hint:"))))))
+    if nothing and not out:
+        out.append("Dynamo captured nothing: the call does nothing with tensors, or is in a file that Dynamo skips\n  Hint: TORCH_LOGS=+dynamo says which")
+    return out
+
+
 def explain(fn: Callable[..., Any], *args: Any, options: dict[str, Any] | None = None, dynamic: bool | None = None, **kwargs: Any) -> Explanation:
     """Compiles `fn` for these arguments, calls it once, and says what became of it.
 
@@ -245,6 +267,7 @@ def explain(fn: Callable[..., Any], *args: Any, options: dict[str, Any] | None =
             return backend.tessera(gm, inputs, options=chosen)
 
     torch._dynamo.reset()
+    before = dict(_break_counts())
     level = backend.log.level
     try:
         backend.log.setLevel(logging.ERROR)  # the explanation says it
@@ -261,4 +284,6 @@ def explain(fn: Callable[..., Any], *args: Any, options: dict[str, Any] | None =
         graphs += made
         if made and getattr(reason, "graph_break", False):
             breaks.append(_break(reason, made[0]))
-    return Explanation(graphs, breaks)
+    known = {str(reason.reason).strip().splitlines()[0] for reason, found in parts if found and getattr(reason, "graph_break", False)}
+    fresh = [text for text, count in _break_counts().items() if count > before.get(text, 0)]
+    return Explanation(graphs, breaks, _skipped(not graphs, [text for text in fresh if text.strip().splitlines()[0] not in known]))

@@ -60,6 +60,19 @@ class Explain(unittest.TestCase):
         self.assertEqual(fft.bytes, 4 * 64 * 4)  # what a subgraph made; what it makes is read by PyTorch
         self.assertEqual(e.graphs[0].left, [])
 
+    def test_what_dynamo_gave_no_graph_of(self):
+        for kind in (torch.nn.LSTM, torch.nn.GRU):
+            layer = kind(16, 8)
+            e = tessera.explain(layer, self.x)
+            self.assertEqual((e.graphs, e.breaks, len(e.skipped)), ([], [], 1))
+            self.assertIn("allow_rnn", str(e))
+            e = tessera.explain(lambda x, layer=layer: layer(x)[0].relu() + 1, self.x)
+            self.assertEqual((len(e.skipped), {g.name.split()[1] for g in e.graphs}), (1, {"0"}))
+            self.assertIn("allow_rnn", e.json()["skipped"][0])
+        self.assertIn("captured nothing", str(tessera.explain(lambda x: 3, self.x)))
+        with torch.no_grad():  # a break that a graph ends with stands there
+            self.assertEqual(tessera.explain(Net(), self.x).skipped, [])
+
     def test_backward(self):
         e = tessera.explain(torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU()), self.x)
         forward, backward = e.graphs
