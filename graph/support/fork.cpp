@@ -61,10 +61,11 @@ void open_gate() {
   forking.notify_all();
 }
 
-// Two threads that fork at a time: the second one waits at the gate.
+// Two threads that fork at a time: the second one waits at the gate. The one that forks may be inside: it goes on in the
+// child with what it holds.
 void prepare() {
   for (int open = 0; !forking.compare_exchange_strong(open, 1); open = 0) forking.wait(1);
-  quiet = all_outside(std::chrono::steady_clock::now() + std::chrono::milliseconds(kForkWaitMs)) && mine.depth == 0;
+  quiet = all_outside(std::chrono::steady_clock::now() + std::chrono::milliseconds(kForkWaitMs));
 }
 void child() {
   for (Slot* s = slots.load(std::memory_order_acquire); s; s = s->next)

@@ -24,16 +24,18 @@ namespace {
 using tile::Builder;
 using V = tile::ValueId;
 
-constexpr int64_t kElements = 2048;         // elements of a tile of short rows, or of columns
-constexpr int64_t kThreads = 256;           // of a block
-constexpr int64_t kThreadBytes = 64;        // bytes per thread of long rows of a single block, in the accumulator dtype
-constexpr int64_t kShortRows = 16;          // most rows of a tile of short rows
-constexpr int64_t kManyTiles = 4;           // tiles per multiprocessor above which tiles are full
-constexpr int64_t kColumns = 64;            // columns of a tile if the inner dimension is contiguous
-constexpr int64_t kAccess = 16;             // bytes of a vector access
-constexpr int64_t kSharedThreads = 128;     // of a block
-constexpr int64_t kSharedThreadBytes = 32;  // bytes per thread of its tile, in the accumulator dtype
-constexpr int64_t kSharedBlocks = 8;        // resident blocks per multiprocessor
+constexpr int64_t kElements = 2048;        // elements of a tile of short rows, or of columns
+constexpr int64_t kThreads = 256;          // of a block
+constexpr int64_t kThreadBytes = 64;       // bytes per thread of long rows of a single block, in the accumulator dtype
+constexpr int64_t kShortRows = 16;         // most rows of a tile of short rows
+constexpr int64_t kManyTiles = 4;          // tiles per multiprocessor above which tiles are full
+constexpr int64_t kColumns = 64;           // columns of a tile if the inner dimension is contiguous
+constexpr int64_t kAccess = 16;            // bytes of a vector access
+constexpr int64_t kSharedThreads = 128;    // of a block
+constexpr int64_t kSharedThreadBytes = 32; // bytes per thread of its tile, in the accumulator dtype
+constexpr int64_t kSharedBlocks = 8;       // resident blocks per multiprocessor
+// Sizes that are not known take registers of each thread: 72 instead of 52 on an H200.
+constexpr int64_t kSharedBlocksOfAnySize = 7;
 constexpr int64_t kSharedColumnBytes = 128; // bytes of a row of a tile
 constexpr int64_t kMostPartials = 4096;     // of cooperative blocks, read by each of them
 constexpr int64_t kLongTiles = 16;          // tiles of a row of unknown size from which blocks cooperate
@@ -100,11 +102,13 @@ private:
   // Cooperative blocks for each row, or for each group of columns.
   [[nodiscard]] std::optional<ScanPlan> shared() const {
     ScanPlan p;
+    const bool known = s_.outer.as_const() && s_.n.as_const() && s_.inner.as_const();
+    const int64_t per_processor = known ? kSharedBlocks : kSharedBlocksOfAnySize;
     p.cooperative = true;
     p.warps = kSharedThreads / 32;
-    p.min_blocks = kSharedBlocks;
+    p.min_blocks = per_processor;
     const int64_t elements = kSharedThreads * kSharedThreadBytes / computed_;
-    const int64_t resident = kSharedBlocks * device_.multiprocessors;
+    const int64_t resident = per_processor * device_.multiprocessors;
     auto blocks = [&] { return env_.simplify(s_.outer * (rows_ ? SymExpr(1) : ceildiv(s_.inner, p.width))); };
     auto most = [&] { return std::min(resident, kMostPartials / (rows_ ? 1 : p.width)); };
     p.width = rows_ ? elements : side(s_.inner, std::min(elements, kSharedColumnBytes / bytes_of(s_.dtype)));
@@ -115,7 +119,7 @@ private:
     // Shared memory without layout conversions and partial results of warps.
     constexpr int64_t kExchange = 1 << 10;
     const int64_t system = device_.reserved_shared_bytes;
-    const int64_t room = (device_.shared_bytes + system) / kSharedBlocks - system - kExchange -
+    const int64_t room = (device_.shared_bytes + system) / per_processor - system - kExchange -
                          kSharedThreads * kSharedThreadBytes * (rows_ ? 1 : 2);
     p.keep = std::max<int64_t>(0, room / (elements * bytes_of(s_.dtype)));
     p.shift = shift(p.height);
