@@ -131,7 +131,9 @@ Result<Storage> map_file(const FileDescriptor& fd, const std::string& path, Erro
     for (size_t n = 1; n > 0 && have < bytes; have += n) {
       TESSERA_ASSIGN(n, read_some(fd, path, held.get() + have, bytes - have));
     }
-    return Storage{held, held.get(), have};
+    const auto file = MappedFile::remember(path, st, held.get(), have, true);
+    std::shared_ptr<const void> owner(held.get(), [held, file](const void*) {});
+    return Storage{std::move(owner), held.get(), have};
   }
   void* p = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0); // the map keeps the file
   if (p == MAP_FAILED) return file_error(code, path, "map", errno);

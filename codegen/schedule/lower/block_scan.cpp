@@ -34,7 +34,7 @@ constexpr int64_t kAccess = 16;            // bytes of a vector access
 constexpr int64_t kSharedThreads = 128;    // of a block
 constexpr int64_t kSharedThreadBytes = 32; // bytes per thread of its tile, in the accumulator dtype
 constexpr int64_t kSharedBlocks = 8;       // resident blocks per multiprocessor
-// Sizes that are not known take registers of each thread: 72 instead of 52 on an H200.
+// Sizes that are not known take registers of each thread: 72 instead of 52.
 constexpr int64_t kSharedBlocksOfAnySize = 7;
 constexpr int64_t kSharedColumnBytes = 128; // bytes of a row of a tile
 constexpr int64_t kMostPartials = 4096;     // of cooperative blocks, read by each of them
