@@ -25,7 +25,7 @@ Result<std::unique_ptr<LoadedVariant>> LoadedVariant::create(std::shared_ptr<con
   if (options.profile) l->step_ids_ = step_ids(*l->variant_->exe);
   for (const auto& constant : l->variant_->exe->constants)
     if (auto file = MappedFile::at(constant.value.data());
-        file && !file->is_copy() && std::find(l->files_.begin(), l->files_.end(), file) == l->files_.end())
+        file && std::find(l->files_.begin(), l->files_.end(), file) == l->files_.end())
       l->files_.push_back(std::move(file));
   TESSERA_ASSIGN(l->loaded_, device.add(*l->variant_, l->table_));
   TESSERA_TRY(l->unchanged_files());

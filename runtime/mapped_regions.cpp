@@ -1,5 +1,4 @@
 #include "runtime/mapped_regions.h"
-#include "graph/support/mapped_file.h"
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -46,12 +45,7 @@ const MappedRegions::Region* MappedRegions::containing(uintptr_t begin, uintptr_
 std::optional<MappedRegions::Place> MappedRegions::find(const void* data, size_t bytes) const {
   auto at = reinterpret_cast<uintptr_t>(data);
   const auto* r = containing(at, at + bytes);
-  if (bytes == 0) return std::nullopt;
-  if (!r) { // a small file is read, not mapped
-    const auto copy = MappedFile::at(data);
-    if (!copy || !copy->is_copy() || at + bytes > copy->end()) return std::nullopt;
-    return Place{copy->path(), static_cast<int64_t>(at - copy->begin())};
-  }
+  if (!r || bytes == 0) return std::nullopt;
   return Place{r->path, r->offset + static_cast<int64_t>(at - r->begin)};
 }
 

@@ -111,10 +111,6 @@ Result<std::string> read_file(const std::string& path) {
   return read_rest(fd, path);
 }
 
-// So few are read: whoever writes the file does not change them. A call that reads more of a map takes over a hundred
-// microseconds, of which asking whether the file is as it was (1.4 us) is a small part.
-constexpr size_t kReadBytes = size_t{4} << 20;
-
 Result<Storage> map_file(const std::string& path, ErrorCode code) {
   TESSERA_ASSIGN(auto fd, open_file(path, code));
   return map_file(fd, path, code);
@@ -125,16 +121,6 @@ Result<Storage> map_file(const FileDescriptor& fd, const std::string& path, Erro
   if (::fstat(fd.get(), &st) != 0) return file_error(code, path, "examine", errno);
   auto bytes = static_cast<size_t>(st.st_size);
   if (bytes == 0) return Storage{};
-  if (bytes <= kReadBytes) {
-    TESSERA_ASSIGN(const auto held, allocate_bytes(bytes));
-    size_t have = 0;
-    for (size_t n = 1; n > 0 && have < bytes; have += n) {
-      TESSERA_ASSIGN(n, read_some(fd, path, held.get() + have, bytes - have));
-    }
-    const auto file = MappedFile::remember(path, st, held.get(), have, true);
-    std::shared_ptr<const void> owner(held.get(), [held, file](const void*) {});
-    return Storage{std::move(owner), held.get(), have};
-  }
   void* p = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0); // the map keeps the file
   if (p == MAP_FAILED) return file_error(code, path, "map", errno);
   auto file = MappedFile::remember(path, st, p, bytes);

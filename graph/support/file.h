@@ -48,8 +48,8 @@ private:
 [[nodiscard]] Result<std::string> read_rest(const FileDescriptor& fd, const std::string& path);
 [[nodiscard]] Result<std::string> read_file(const std::string& path);
 
-// Maps a whole regular file read-only; the storage keeps the map, which mapped_file.h watches. One of four megabytes
-// at most is read, an empty file gives empty storage.
+// Maps a whole regular file read-only; the storage keeps the map, which mapped_file.h watches. An empty file gives empty
+// storage.
 [[nodiscard]] Result<Storage> map_file(const std::string& path, ErrorCode code = ErrorCode::FileError);
 [[nodiscard]] Result<Storage> map_file(const FileDescriptor& fd, const std::string& path,
                                        ErrorCode code = ErrorCode::FileError);

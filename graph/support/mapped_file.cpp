@@ -35,7 +35,7 @@ uintptr_t page_bytes = 4096;
 } // namespace
 
 std::shared_ptr<const MappedFile> MappedFile::remember(const std::string& path, const struct stat& there,
-                                                       const void* data, size_t bytes, bool read) {
+                                                       const void* data, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
   const std::lock_guard lock(known().mutex);
   static const bool handles = [] {
@@ -62,9 +62,7 @@ std::shared_ptr<const MappedFile> MappedFile::remember(const std::string& path, 
   std::shared_ptr<MappedFile> file(new MappedFile);
   file->path_ = absolute_path(path);
   file->there_ = there;
-  file->begin_ = begin;
-  file->end_ = begin + bytes;
-  if (handles && !read) {
+  if (handles) {
     Region* region = Region::all.load(std::memory_order_acquire);
     while (region && region->begin.load(std::memory_order_relaxed) != 0) region = region->next;
     if (!region) {
@@ -87,7 +85,7 @@ std::shared_ptr<const MappedFile> MappedFile::at(const void* data) {
   const auto it = known().by_end.upper_bound(address);
   if (it == known().by_end.end()) return nullptr;
   auto file = it->second.lock();
-  return file && address >= file->begin_ ? file : nullptr;
+  return file && file->region_ && address >= file->region_->begin.load(std::memory_order_relaxed) ? file : nullptr;
 }
 
 Status MappedFile::unchanged() const {
@@ -102,8 +100,9 @@ Status MappedFile::unchanged() const {
 
 MappedFile::~MappedFile() {
   const std::lock_guard lock(known().mutex);
-  known().by_end.erase(end_);
-  if (region_) region_->begin.store(0, std::memory_order_release);
+  if (!region_) return;
+  known().by_end.erase(region_->end.load(std::memory_order_relaxed));
+  region_->begin.store(0, std::memory_order_release);
 }
 
 } // namespace tessera

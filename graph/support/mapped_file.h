@@ -14,17 +14,13 @@ namespace tessera {
 
 class MappedFile {
 public:
-  // `there`: of the file, before [data, data + bytes) came to show it. `read`: that is a copy, which nobody changes.
+  // `there`: of the file, before it was mapped at [data, data + bytes).
   static std::shared_ptr<const MappedFile> remember(const std::string& path, const struct stat& there, const void* data,
-                                                    size_t bytes, bool read = false);
-  // The one whose map or copy has this address; null: none has.
+                                                    size_t bytes);
+  // The one whose map has this address; null: none has.
   static std::shared_ptr<const MappedFile> at(const void* data);
   // Error CorruptFile: it was written in place, or cut off, since it was mapped. A system call.
   [[nodiscard]] Status unchanged() const;
-  [[nodiscard]] bool is_copy() const { return region_ == nullptr; }
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] uintptr_t begin() const { return begin_; }
-  [[nodiscard]] uintptr_t end() const { return end_; }
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -34,8 +30,7 @@ private:
   MappedFile() = default;
   std::string path_;
   struct stat there_ {};
-  uintptr_t begin_ = 0, end_ = 0;
-  Region* region_ = nullptr; // of a map
+  Region* region_ = nullptr;
 };
 
 } // namespace tessera

@@ -14,7 +14,7 @@ from support import FOLDER
 
 import tessera
 
-ROWS, COLUMNS = 6000, 256  # 6 MB: more than what is read at once
+ROWS, COLUMNS = 6000, 256
 COMMAND = os.environ.get("TESSERA") or str(Path(__file__).resolve().parents[2] / "build" / "bin" / "tessera")
 CHANGED = "was written in place since the model was loaded"
 
