@@ -78,12 +78,12 @@ Status call_with(tessera_session& s, const tessera_tensor* inputs, int32_t input
   if (input_count > 0 && inputs == nullptr) return usage("the inputs are null");
   TESSERA_TRY(take_inputs(s, inputs));
   const OutputAllocator give = [&](size_t output, DType dtype, const Dims& dims) -> Result<void*> {
-    const InsideCaller callback;
+    const OutsideLibrary callback;
     return options.allocate(options.context, static_cast<int32_t>(output), info(dtype).onnx,
                             static_cast<int32_t>(dims.size()), dims.data());
   };
   const ScratchAllocator scratch = [&](int64_t bytes) -> Result<void*> {
-    const InsideCaller callback;
+    const OutsideLibrary callback;
     return options.scratch(options.context, static_cast<size_t>(bytes));
   };
   DonatedInputs donated;

@@ -38,7 +38,7 @@ function(tessera_shared_library name)
     # A program that opens it without a search path of its own, a script say, finds the libraries that lie beside it in a bundle.
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES})
-  # Much of LLVM is in sections that nothing refers to. The team's threads stay when a program closes the library.
+  # Much of LLVM is in sections that nothing refers to. Helper threads stay when a program closes the library.
   target_link_options(${name} PRIVATE -Wl,-z,nodelete -Wl,--exclude-libs,ALL -Wl,--disable-new-dtags -Wl,--gc-sections ${no_undefined} -Wl,--version-script=${CMAKE_BINARY_DIR}/${ARG_MAP})
   set_target_properties(${name} PROPERTIES LINK_DEPENDS ${CMAKE_BINARY_DIR}/${ARG_MAP})
   target_compile_features(${name} INTERFACE cxx_std_20)

@@ -19,7 +19,7 @@ class Context;      // runtime/cuda/context.h
 class LibraryStart; // runtime/cuda/library_start.h
 } // namespace cuda
 
-// Thread pool shared by executors: the caller and `threads` - 1 of the team's (worker_team.h). Libraries run
+// Thread pool shared by executors: the caller and `threads` - 1 helpers (helper_threads.h). Libraries run
 // single-threaded inside its loops.
 class ThreadPool {
 public:

@@ -1,4 +1,4 @@
-// The pool hands out chunks of one loop at a time. A region (one run of an executor) takes threads of the team once and
+// The pool hands out chunks of one loop at a time. A region (one run of an executor) takes its helpers once and
 // keeps them at hand, so that a loop inside costs well under a microsecond to start: a helper spins on the region's epoch
 // for a while, then yields, then sleeps. Every worker first takes the chunks of its own share of [0, n):
 // the same rows fall to the same core in every loop, so what one kernel wrote is still in that core's cache when the
@@ -12,7 +12,7 @@
 #include "runtime/executor.h"
 #include "runtime/float_mode.h"
 #include "runtime/single_thread_openmp.h"
-#include "runtime/worker_team.h"
+#include "runtime/helper_threads.h"
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -155,9 +155,9 @@ void Region::loop(int64_t n, int64_t grain, const Body& b) {
   failure.rethrow();
 }
 
-class TeamPool final : public ThreadPool {
+class HelperPool final : public ThreadPool {
 public:
-  explicit TeamPool(int threads) : threads_(threads) {}
+  explicit HelperPool(int threads) : threads_(threads) {}
   [[nodiscard]] int threads() const override { return threads_; }
 
   void parallel_for(int64_t n, int64_t grain, const Body& body) override {
@@ -202,7 +202,7 @@ private:
 } // namespace
 
 std::shared_ptr<ThreadPool> ThreadPool::create(int threads) {
-  return std::make_shared<TeamPool>(std::clamp(threads > 0 ? threads : usable_processors(), 1, 1024));
+  return std::make_shared<HelperPool>(std::clamp(threads > 0 ? threads : usable_processors(), 1, 1024));
 }
 
 } // namespace tessera

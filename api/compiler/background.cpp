@@ -4,8 +4,6 @@
 namespace tessera {
 namespace {
 
-constexpr const char* kVariable = "TESSERA_TUNE_SHARE";
-
 class TunedCalls final : public BackgroundWork {
 public:
   TunedCalls(const CompileOptions& compile, const std::shared_ptr<TunedRecords>& records, BackgroundOptions options,
@@ -23,36 +21,23 @@ private:
   BackgroundTuner tuner_;
 };
 
-Status check_tune_share(double share, const std::string& where) {
-  if (share >= 0 && share <= 1) return {};
-  return Diagnostic(ErrorCode::Usage, where + ": a share of the time is a number from 0 to 1");
-}
-
-// TESSERA_TUNE_SHARE, 0 where it is not set.
-Result<double> tune_share_of_environment() {
-  const char* text = environment(kVariable);
-  if (!text) return 0.0;
-  char* end = nullptr;
-  const double share = std::strtod(text, &end);
-  TESSERA_TRY(check_tune_share(*end ? -1 : share, std::string(kVariable) + "=" + text));
-  return share;
+// TESSERA_TUNE_SHARE, 0 where it is not set; opening a session has checked it.
+double tune_share_of_environment() {
+  const char* text = environment("TESSERA_TUNE_SHARE");
+  return text ? std::strtod(text, nullptr) : 0;
 }
 
 } // namespace
 
 bool wants_background_tuning(const SessionOptions& options) {
-  if (options.tune_share) return *options.tune_share != 0;
-  const auto share = tune_share_of_environment();
-  return !share.ok() || *share != 0;
+  return options.tune_share.value_or(tune_share_of_environment()) != 0;
 }
 
 Result<std::shared_ptr<BackgroundWork>>
 tune_in_background(const SessionOptions& options, const std::shared_ptr<TunedRecords>& records, BackgroundHooks hooks) {
-  double share = options.tune_share.value_or(0);
-  TESSERA_TRY(check_tune_share(share, "tune_share"));
-  if (!options.tune_share) {
-    TESSERA_ASSIGN(share, tune_share_of_environment());
-  }
+  const double share = options.tune_share.value_or(tune_share_of_environment());
+  if (!(share >= 0 && share <= 1))
+    return Diagnostic(ErrorCode::Usage, "tune_share: a share of the time is a number from 0 to 1");
   if (share == 0 || !records || options.compile_only) return std::shared_ptr<BackgroundWork>();
   BackgroundOptions background = options.background ? *options.background : BackgroundOptions{};
   background.share = share;

@@ -1,7 +1,7 @@
 #include "codegen/driver/kernels.h"
 #include "graph/support/guarded.h"
 #include "graph/support/processors.h"
-#include "runtime/worker_team.h"
+#include "runtime/helper_threads.h"
 #include <atomic>
 
 namespace tessera {

@@ -123,11 +123,17 @@ Result<Storage> map_file(const FileDescriptor& fd, const std::string& path, Erro
   if (bytes == 0) return Storage{};
   void* p = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0); // the map keeps the file
   if (p == MAP_FAILED) return file_error(code, path, "map", errno);
-  auto file = MappedFile::remember(path, st, p, bytes);
-  std::shared_ptr<const void> owner(p, [bytes, file = std::move(file)](const void* m) mutable {
-    file.reset(); // before something else is mapped there
-    ::munmap(const_cast<void*>(m), bytes);
-  });
+  struct Map {
+    void* data;
+    size_t bytes;
+    std::shared_ptr<const MappedFile> file = nullptr;
+    ~Map() {
+      file.reset(); // before something else is mapped there
+      ::munmap(data, bytes);
+    }
+  };
+  auto owner = std::shared_ptr<Map>(new Map{p, bytes});
+  owner->file = MappedFile::remember(path, st, p, bytes);
   return Storage{std::move(owner), static_cast<const std::byte*>(p), bytes};
 }
 

@@ -23,6 +23,8 @@ struct Mine {
   int depth = 0;
   ~Mine() {
     if (slot) slot->taken.store(false, std::memory_order_release);
+    slot = nullptr;
+    depth = 1 << 20; // what destructors of the thread still do is not counted
   }
 };
 thread_local Mine mine;
@@ -93,19 +95,18 @@ Diagnostic fork_refusal() {
 }
 
 InsideLibrary::InsideLibrary() noexcept {
-  Slot& slot = own_slot();
-  if (mine.depth++ == 0) enter(slot);
+  if (mine.depth++ == 0) enter(own_slot());
 }
 InsideLibrary::~InsideLibrary() {
   if (--mine.depth == 0) mine.slot->inside.store(false, std::memory_order_release);
 }
 
-InsideCaller::InsideCaller() noexcept : depth_(mine.depth) {
+OutsideLibrary::OutsideLibrary() noexcept : depth_(mine.depth) {
   mine.depth = 0;
-  if (depth_ > 0) mine.slot->inside.store(false, std::memory_order_release);
+  if (depth_ > 0 && mine.slot) mine.slot->inside.store(false, std::memory_order_release);
 }
-InsideCaller::~InsideCaller() {
-  if (depth_ > 0) enter(*mine.slot);
+OutsideLibrary::~OutsideLibrary() {
+  if (depth_ > 0 && mine.slot) enter(*mine.slot);
   mine.depth = depth_;
 }
 

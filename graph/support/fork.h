@@ -2,7 +2,7 @@
 // locked there, and a thread that would do work is gone. So a fork waits until no thread is inside the library, for
 // kForkWaitMs at most; then the child can go on with all that there is. If one was inside all that time (a compile takes
 // longer), the child is refused: each entry is an error at once. Threads of the library's own are started again where they
-// help a caller (worker_team.h); work in the background does not go on in a child.
+// help a caller (helper_threads.h); work in the background does not go on in a child.
 #pragma once
 #include "graph/support/result.h"
 #include <cstdint>
@@ -36,12 +36,12 @@ public:
 };
 // This thread, which is inside, is for a while as if it were not: in a function of the caller's, which may wait for what a fork holds (Python's lock): a fork does not wait
 // for it. The caller of the function holds no lock that others need.
-class InsideCaller {
+class OutsideLibrary {
 public:
-  InsideCaller() noexcept;
-  ~InsideCaller();
-  InsideCaller(const InsideCaller&) = delete;
-  InsideCaller& operator=(const InsideCaller&) = delete;
+  OutsideLibrary() noexcept;
+  ~OutsideLibrary();
+  OutsideLibrary(const OutsideLibrary&) = delete;
+  OutsideLibrary& operator=(const OutsideLibrary&) = delete;
 
 private:
   int depth_;
@@ -53,7 +53,7 @@ template <class Lock, class Condition, class Ready>
 void wait_outside(Lock& lock, Condition& condition, const Ready& ready) {
   while (!ready()) {
     {
-      const InsideCaller outside;
+      const OutsideLibrary outside;
       condition.wait(lock, ready);
       lock.unlock();
     }
@@ -64,7 +64,7 @@ void wait_outside(Lock& lock, Condition& condition, const Ready& ready) {
 template <class Lock, class Condition, class Duration, class Ready>
 void wait_outside_for(Lock& lock, Condition& condition, const Duration& most, const Ready& ready) {
   {
-    const InsideCaller outside;
+    const OutsideLibrary outside;
     condition.wait_for(lock, most, ready);
     lock.unlock();
   }

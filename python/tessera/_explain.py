@@ -273,6 +273,7 @@ def explain(fn: Callable[..., Any], *args: Any, options: dict[str, Any] | None =
         backend.log.setLevel(logging.ERROR)  # the explanation says it
         with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):
             torch.compile(inner, backend=compiler, dynamic=dynamic)(*args, **kwargs)
+        fresh = [text for text, count in _break_counts().items() if count > before.get(text, 0)]
     finally:
         backend.log.setLevel(level)
         torch._dynamo.reset()
@@ -285,5 +286,4 @@ def explain(fn: Callable[..., Any], *args: Any, options: dict[str, Any] | None =
         if made and getattr(reason, "graph_break", False):
             breaks.append(_break(reason, made[0]))
     known = {str(reason.reason).strip().splitlines()[0] for reason, found in parts if found and getattr(reason, "graph_break", False)}
-    fresh = [text for text, count in _break_counts().items() if count > before.get(text, 0)]
     return Explanation(graphs, breaks, _skipped(not graphs, [text for text in fresh if text.strip().splitlines()[0] not in known]))

@@ -31,10 +31,8 @@ struct Usage {
 Result<int64_t> cache_limit() {
   const char* text = environment("TESSERA_CACHE_LIMIT");
   if (!text) return kDefaultCacheLimit;
-  if (std::string_view(text) == "none") return INT64_MAX;
-  if (auto bytes = parse_bytes(text)) return *bytes;
   TESSERA_TRY(check_environment());
-  return kDefaultCacheLimit;
+  return std::string_view(text) == "none" ? INT64_MAX : *parse_bytes(text);
 }
 
 Result<std::optional<PrivateFolder>> open_entry_folder(const std::string& directory, const std::string& file_name,

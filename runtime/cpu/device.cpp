@@ -1,9 +1,9 @@
 // The host as a device: buffers are host memory, kernels are functions whose programs the thread pool runs.
+#include "graph/support/limits.h"
 #include "graph/support/stopwatch.h"
 #include "runtime/caller_memory.h"
 #include "runtime/cpu/plan.h"
 #include "runtime/cpu/red_zones.h"
-#include "graph/support/limits.h"
 #include <cstring>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
@@ -59,8 +59,7 @@ private:
   static constexpr size_t kPage = 4096, kHuge = size_t{4} << 20;
   static Result<std::byte*> map(size_t bytes, const char* what) {
     void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-      return out_of_memory("cannot allocate " + std::to_string(bytes) + " bytes for " + what);
+    if (p == MAP_FAILED) return out_of_memory("cannot allocate " + std::to_string(bytes) + " bytes for " + what);
     if (bytes >= kHuge) (void)::madvise(p, bytes, MADV_HUGEPAGE);
     return static_cast<std::byte*>(p);
   }

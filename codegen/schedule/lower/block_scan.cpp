@@ -24,18 +24,17 @@ namespace {
 using tile::Builder;
 using V = tile::ValueId;
 
-constexpr int64_t kElements = 2048;        // elements of a tile of short rows, or of columns
-constexpr int64_t kThreads = 256;          // of a block
-constexpr int64_t kThreadBytes = 64;       // bytes per thread of long rows of a single block, in the accumulator dtype
-constexpr int64_t kShortRows = 16;         // most rows of a tile of short rows
-constexpr int64_t kManyTiles = 4;          // tiles per multiprocessor above which tiles are full
-constexpr int64_t kColumns = 64;           // columns of a tile if the inner dimension is contiguous
-constexpr int64_t kAccess = 16;            // bytes of a vector access
-constexpr int64_t kSharedThreads = 128;    // of a block
-constexpr int64_t kSharedThreadBytes = 32; // bytes per thread of its tile, in the accumulator dtype
-constexpr int64_t kSharedBlocks = 8;       // resident blocks per multiprocessor
-// Sizes that are not known take registers of each thread: 72 instead of 52.
-constexpr int64_t kSharedBlocksOfAnySize = 7;
+constexpr int64_t kElements = 2048;         // elements of a tile of short rows, or of columns
+constexpr int64_t kThreads = 256;           // of a block
+constexpr int64_t kThreadBytes = 64;        // bytes per thread of long rows of a single block, in the accumulator dtype
+constexpr int64_t kShortRows = 16;          // most rows of a tile of short rows
+constexpr int64_t kManyTiles = 4;           // tiles per multiprocessor above which tiles are full
+constexpr int64_t kColumns = 64;            // columns of a tile if the inner dimension is contiguous
+constexpr int64_t kAccess = 16;             // bytes of a vector access
+constexpr int64_t kSharedThreads = 128;     // of a block
+constexpr int64_t kSharedThreadBytes = 32;  // bytes per thread of its tile, in the accumulator dtype
+constexpr int64_t kSharedBlocks = 8;        // resident blocks per multiprocessor
+constexpr int64_t kSizeRegisters = 72;      // that a thread of them has where sizes are not known
 constexpr int64_t kSharedColumnBytes = 128; // bytes of a row of a tile
 constexpr int64_t kMostPartials = 4096;     // of cooperative blocks, read by each of them
 constexpr int64_t kLongTiles = 16;          // tiles of a row of unknown size from which blocks cooperate
@@ -103,7 +102,8 @@ private:
   [[nodiscard]] std::optional<ScanPlan> shared() const {
     ScanPlan p;
     const bool known = s_.outer.as_const() && s_.n.as_const() && s_.inner.as_const();
-    const int64_t per_processor = known ? kSharedBlocks : kSharedBlocksOfAnySize;
+    const int64_t fit = device_.registers / (kSharedThreads * kSizeRegisters);
+    const int64_t per_processor = known ? kSharedBlocks : std::clamp<int64_t>(fit, 1, kSharedBlocks);
     p.cooperative = true;
     p.warps = kSharedThreads / 32;
     p.min_blocks = per_processor;

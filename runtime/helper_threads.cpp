@@ -1,4 +1,4 @@
-#include "runtime/worker_team.h"
+#include "runtime/helper_threads.h"
 #include "graph/support/fork.h"
 #include "graph/support/limits.h"
 #include "graph/support/log.h"
@@ -45,7 +45,7 @@ bool awaited(const Condition& condition) {
   return condition();
 }
 
-class Team {
+class HelperThreads {
 public:
   void run(int count, const std::function<void(int)>& help, const std::function<void()>& body) {
     Work work{help, count};
@@ -134,27 +134,27 @@ private:
 };
 
 // As long as the process: its threads are not waited for when that ends.
-Team& team() {
+HelperThreads& helper_threads() {
   struct Made {
-    Team* team;
+    HelperThreads* threads;
     uint32_t generation;
   };
   static std::atomic<Made*> made{nullptr};
   Made* now = made.load(std::memory_order_acquire);
   while (!now || now->generation != fork_generation()) {
-    auto* fresh = new Made{new Team, fork_generation()};
-    if (made.compare_exchange_strong(now, fresh)) return *fresh->team;
-    delete fresh->team;
+    auto* fresh = new Made{new HelperThreads, fork_generation()};
+    if (made.compare_exchange_strong(now, fresh)) return *fresh->threads;
+    delete fresh->threads;
     delete fresh;
   }
-  return *now->team;
+  return *now->threads;
 }
 
 } // namespace
 
 void with_helpers(int count, const std::function<void(int)>& help, const std::function<void()>& body) {
   if (count <= 0) return body();
-  team().run(count, help, body);
+  helper_threads().run(count, help, body);
 }
 
 } // namespace tessera
