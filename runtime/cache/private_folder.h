@@ -25,8 +25,8 @@ public:
   // Opens a subfolder.
   [[nodiscard]] Result<std::optional<PrivateFolder>> below(const std::string& name, Missing missing) const;
 
-  // Contents of a file; nothing if it does not exist. `used`: the time of its last modification becomes now, where the
-  // file system allows it and the time is older than kUseSeconds. Errors: FileError, as for the folder.
+  // Contents of a file; nothing if it does not exist. `used`: the time of its last access becomes now, where the file
+  // system allows it and the time is older than kUseSeconds. Errors: FileError, as for the folder.
   [[nodiscard]] Result<std::optional<std::string>> read(const std::string& name, bool used = false) const;
   // The same, mapped: what replaces or removes the file does not change it.
   [[nodiscard]] Result<std::optional<Storage>> map(const std::string& name, bool used = false) const;
@@ -41,7 +41,7 @@ public:
   struct Item {
     std::string name;
     bool folder = false;
-    int64_t bytes = 0, used = 0; // used: time of the last modification, seconds since 1970
+    int64_t bytes = 0, used = 0; // used: time of the last access, seconds since 1970
   };
   // What is in the folder, sorted by name.
   [[nodiscard]] Result<std::vector<Item>> items() const;

@@ -4,6 +4,7 @@
 #include "runtime/cache/cache.h"
 #include "runtime/cache/eviction.h"
 #include "runtime/cache/survey.h"
+#include "tests/cache/age.h"
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
@@ -45,18 +46,6 @@ inline std::string read(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 inline void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
-
-// The time of the last use, so many seconds ago.
-inline void set_age(const fs::path& path, int64_t seconds) {
-  const timespec t{::time(nullptr) - seconds, 0};
-  const timespec times[2] = {t, t};
-  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
-}
-inline int64_t age(const fs::path& path) {
-  struct stat st {};
-  EXPECT_EQ(::stat(path.c_str(), &st), 0);
-  return ::time(nullptr) - st.st_mtim.tv_sec;
-}
 
 inline std::string content(uint64_t key, size_t bytes = 3000) {
   return std::string(bytes + key * 17 % 100, static_cast<char>('a' + key % 26));

@@ -1,5 +1,6 @@
 // tessera cache: what it shows, checks, removes and copies.
 #include "harness.h"
+#include "tests/cache/age.h"
 
 namespace tessera::command_test {
 namespace {
@@ -76,7 +77,7 @@ TEST_F(CacheCommand, PrunesByRules) {
   EXPECT_EQ(report(0, "prune --other-versions --format json")["removed"], 1);
   EXPECT_EQ(entries(), all);
   EXPECT_EQ(report(0, "prune --older-than 1d --format json")["removed"], 0);
-  fs::last_write_time(all[0], fs::file_time_type::clock::now() - std::chrono::hours(50));
+  set_age(all[0], 50 * 3600);
   EXPECT_EQ(report(0, "prune --older-than 2d --format json")["removed"], 1);
   EXPECT_FALSE(fs::exists(all[0]));
   const Json j = report(0, "prune --limit 3k --format json");

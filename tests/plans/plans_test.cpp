@@ -1,6 +1,7 @@
 // Plans in the cache: what opens without a compile, and what must not.
 #include "graph/support/log.h"
 #include "harness.h"
+#include "tests/cache/age.h"
 #include "tests/cuda/fake_driver.h"
 #include "tests/fx/program_maker.h"
 #include <filesystem>
@@ -44,6 +45,26 @@ TEST(Plans, TheSecondOpenCompilesNothing) {
   const Folder folder;
   expect_kept(folder, model(), {{{"x", numbers({3, 16})}}, {{"x", numbers({64, 16}, 2)}}}, folder.options());
   EXPECT_EQ(folder.plans().size(), 1U);
+}
+
+// A plan's file stays mapped: that another session, or process, uses it much later must not look like a change of it.
+TEST(Plans, UsedAgainLongAfterwards) {
+  const Folder folder;
+  const std::string path = folder.write("m.onnx", model().bytes());
+  const Inputs inputs = {{"x", numbers({3, 16})}};
+  ASSERT_TRUE(open(path, folder.options()).session);
+  ASSERT_EQ(folder.plans().size(), 1U);
+  const std::string plan = folder.plans()[0];
+  set_age(plan, 100'000);
+  const Opened first = open(path, folder.options());
+  EXPECT_LT(age(plan), 1000);
+  set_age(plan, 100'000);
+  const Opened second = open(path, folder.options());
+  for (const Opened* o : {&first, &second}) {
+    EXPECT_EQ(o->plans, 1);
+    ASSERT_TRUE(o->session);
+    api_test::expect_right(model(), inputs, o->session->run(inputs));
+  }
 }
 
 TEST(Plans, WeightsAreNotCopied) {
