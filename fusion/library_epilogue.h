@@ -1,18 +1,11 @@
 // Recognising what a library can do to its result by itself in what an epilogue nest computes.
 //
 // The idea. A GPU's library takes no code; it takes one form, y = activation(alpha * sum + bias + residual). Operators
-// do not matter here, nor how the form is spelled: the nest's scalar expression is read as algebra. Its root is an
-// activation of some x when
-//
-//   relu        max(x, 0)                        clip     min(max(x, low), high), in either order
-//   gelu        c * x * (1 + tanh(p(x))), or with erf; products and sums in any order, where p is expanded as a
-//               polynomial: 0.79788 x + 0.79788 * 0.044715 x^3, or 0.70711 x; constants may be rounded to f16
-//   silu        x * sigmoid(x)                   sigmoid(x), tanh(x)
-//
-// and x, or the root itself, is linear when it is a sum of the raw value times constants, once, and of loads, each
-// once. Of the loads, one may lie along a single dimension (the bias) and one as the result does (the residual). The
-// library computes in the type it accumulates in, so products and sums may be regrouped: what is stored differs by
-// rounding of that type only.
+// do not matter here, nor how the form is spelled: the nest's scalar expression is read as algebra. Its root may be an
+// activation of some x (activation.h), and x, or the root itself, is linear when it is a sum of the raw value times
+// constants, once, and of loads, each once. Of the loads, one may lie along a single dimension (the bias) and one as
+// the result does (the residual). The library computes in the type it accumulates in, so products and sums may be
+// regrouped: what is stored differs by rounding of that type only.
 //
 //   matmul f16 [b, s, 3072]                                       alpha 1
 //   %1 = add(load raw[i0,i1,i2], load bias[i2])                   bias along dimension 2
@@ -30,6 +23,5 @@ struct EpilogueMatch {
 };
 // The form of nest.stores[0].scalar; loads of `raw` are the sum. nullopt, and why, when it has another one.
 [[nodiscard]] std::optional<EpilogueMatch> match_epilogue(const LoopNest& nest, ValueId raw, std::string* why_not);
-[[nodiscard]] std::string_view name(FixedEpilogue::Activation activation); // "gelu_tanh"
 
 } // namespace tessera::fusion

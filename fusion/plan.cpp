@@ -1,5 +1,6 @@
 #include "fusion/plan.h"
 #include "fusion/attention.h"
+#include "fusion/idioms.h"
 #include "fusion/planner.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
@@ -562,17 +563,27 @@ void Planner::fill(Group& group, const LoopNest& nest) {
 std::string Planner::group_name(size_t number, const Group& group) const {
   std::vector<NodeId> nodes = group.kind == Group::Kind::Kernel ? group.nest.sources : group.call.sources;
   if (group.node.valid()) nodes = {group.node};
+  // By what the loops are, where that has a name; else by the operators that they came from.
   std::vector<std::string_view> words;
   size_t more = 0;
-  for (NodeId n : nodes) {
-    const Node& node = graph_.node(n);
-    if (node.op->indexing() && node.op->indexing()->view && nodes.size() > 1) continue;
-    if (std::find(words.begin(), words.end(), node.op->name) != words.end()) continue;
-    if (words.size() < 4)
-      words.push_back(node.op->name);
-    else
-      ++more;
-  }
+  const LoopNest* loops = group.kind == Group::Kind::Kernel ? &group.nest
+                          : group.kind == Group::Kind::Library
+                              ? (group.call.epilogue_nest ? &*group.call.epilogue_nest : nullptr)
+                              : nullptr;
+  if (loops) words = idioms(*loops);
+  if (group.kind == Group::Kind::Kernel && std::all_of(words.begin(), words.end(), is_activation)) words.clear();
+  if (group.kind == Group::Kind::Library && !words.empty())
+    words.insert(words.begin(), graph_.node(group.call.node).op->name);
+  if (words.empty())
+    for (NodeId n : nodes) {
+      const Node& node = graph_.node(n);
+      if (node.op->indexing() && node.op->indexing()->view && nodes.size() > 1) continue;
+      if (std::find(words.begin(), words.end(), node.op->name) != words.end()) continue;
+      if (words.size() < 4)
+        words.push_back(node.op->name);
+      else
+        ++more;
+    }
   if (words.empty() && !nodes.empty()) words.push_back(graph_.node(nodes[0]).op->name);
   std::string name = (group.kind == Group::Kind::Kernel    ? "k"
                       : group.kind == Group::Kind::Library ? "c"

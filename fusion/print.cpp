@@ -1,6 +1,6 @@
 // Text of plans, and what must hold of every plan.
+#include "fusion/activation.h"
 #include "fusion/cost.h"
-#include "fusion/library_epilogue.h"
 #include "fusion/rewrite.h"
 #include "graph/support/text.h"
 #include <algorithm>

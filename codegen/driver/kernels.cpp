@@ -1,8 +1,10 @@
 #include "codegen/driver/kernels.h"
+#include "fusion/idioms.h"
 #include "graph/support/guarded.h"
 #include "graph/support/processors.h"
 #include "runtime/helper_threads.h"
 #include <atomic>
+#include <cctype>
 
 namespace tessera {
 
@@ -53,6 +55,16 @@ std::string anonymous_text(tile::Kernel kernel) {
   kernel.name = "kernel";
   for (size_t i = 0; i < kernel.params.size(); ++i) kernel.params[i].name = "p" + std::to_string(i);
   return tile::print(kernel);
+}
+
+std::string kernel_title(const Graph& graph, const KernelRequest& request) {
+  constexpr size_t kMostCharacters = 40;
+  std::string title = request.nest        ? fusion::title(*request.nest)
+                      : request.attention ? "attention"
+                                          : std::string(graph.node(request.node).op->name);
+  for (char& c : title)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return title.substr(0, kMostCharacters);
 }
 
 void compile_each(size_t count, const CompileOptions& options, const std::function<void(size_t)>& body) {

@@ -1,8 +1,8 @@
 // Plans for an NVIDIA GPU, made without one: what of the models' layers the libraries compute with which epilogue, what
 // is refused and why. The texts in golden/ are rewritten with TESSERA_BLESS=1.
 #include "frontend/onnx/importer.h"
+#include "fusion/activation.h"
 #include "fusion/cost.h"
-#include "fusion/library_epilogue.h"
 #include "graph/ops/op.h"
 #include "graph/passes/pass.h"
 #include "tests/driver/cuda.h"

@@ -38,6 +38,7 @@ std::string when(const ScheduledKernel& k) {
   return text;
 }
 
+constexpr size_t kSymbolDigits = 12; // of a kernel's key: enough for the symbols of a file to differ
 constexpr size_t kMostSchedules = 4; // of a kernel that are tried where code for them fails
 
 // Compilation of one distinct text.
@@ -315,17 +316,19 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
                       !tile::needs_cooperative_launch(scheduled.back().kernel),
                   "kernel " + request.name);
     GpuKernel kernel;
+    const std::string title = kernel_title(graph, request);
     for (auto& s : scheduled) {
       if (const int64_t least = least_blocks(s, device); least > 1) s.kernel.config["least_blocks"] = least;
-      Hash128 key = hash128(anonymous_text(s.kernel), seed);
-      s.kernel.name = "tsr_" + key.hex();
+      const Hash128 key = hash128(title + "\n" + anonymous_text(s.kernel), seed);
+      std::string symbol = "tessera_" + title + "_" + key.hex().substr(0, kSymbolDigits);
+      s.kernel.name = symbol;
       auto [it, fresh] = by_text.try_emplace(key, static_cast<int>(keys.size()));
       if (fresh) {
         keys.push_back(key);
         made.push_back({});
         made.back().first_user = request.name;
       }
-      kernel.variants.push_back({std::move(s), "tsr_" + key.hex(), it->second, 0, 0});
+      kernel.variants.push_back({std::move(s), std::move(symbol), it->second, 0, 0});
     }
     out.kernels.push_back(std::move(kernel));
   }
