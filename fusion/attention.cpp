@@ -321,19 +321,28 @@ private:
     const Group& softmax = plan_.groups[kernel->second];
     if (softmax.kind != Group::Kind::Kernel || !softmax.nest.has_reduction() || !exponential(softmax.nest))
       return std::nullopt;
-    std::optional<size_t> first;
+    std::optional<ValueId> scores;
     std::string why;
     for (ValueId v : softmax.reads)
       if (auto it = writer_.find(v); it != writer_.end() && is_product(plan_.groups[it->second])) {
-        first = it->second;
         std::string reason;
-        if (auto call = attempt(plan_.groups[*first], softmax, values, v, p, &reason)) {
+        if (auto call = attempt(plan_.groups[it->second], softmax, values, v, p, &reason)) {
           calls_.emplace(g, std::move(*call));
-          return std::vector<size_t>{*first, kernel->second, g};
+          return std::vector<size_t>{it->second, kernel->second, g};
         }
-        if (why.empty()) why = std::move(reason);
+        if (why.empty()) scores = v, why = std::move(reason);
       }
-    if (first) explain(p, [&](LedgerEntry& e) { e.detail << "; no attention: " + why; });
+    if (!scores) return std::nullopt;
+    const DType dtype = graph_.type(values.call.operands[0].value).dtype;
+    const bool other_type = options_.attention_accepts && dtype != DType::F16 && dtype != DType::BF16;
+    for (ValueId v : {*scores, p})
+      explain(v, [&](LedgerEntry& e) {
+        const bool at_call = e.reason == FusionReason::RowsOfLibraryResult ||
+                             e.reason == FusionReason::OperandOfLibrary || e.reason == FusionReason::ResultOfLibrary ||
+                             e.reason == FusionReason::OtherCallsEpilogue;
+        if (at_call) e.reason = other_type ? FusionReason::AttentionOfType : FusionReason::AttentionInSteps;
+        if (at_call || v == p) e.detail << "; no attention: " + why;
+      });
     return std::nullopt;
   }
 
@@ -350,6 +359,7 @@ private:
         for (ValueId v : {s, p}) explain(v, [](LedgerEntry& e) { e.reason = FusionReason::InternalFailure; });
         return refuse("compiling the attention as one failed");
       }
+    if (!options_.attention_accepts) return refuse("this device has no kernel for attention as a whole");
     auto call = match_attention(graph_, pool_, scores.call, softmax.nest, values.call, why);
     if (!call || !options_.attention_accepts(graph_, *call, why)) return std::nullopt;
     if (auto apart = kept_apart(scores, softmax, values, s, p)) {
@@ -490,7 +500,7 @@ ValueId add_temporary(Graph& graph, TensorType type) {
 }
 
 bool fuse_attention(Graph& graph, AxisPool& pool, const FusionOptions& options, FusionPlan& plan) {
-  const bool changed = options.attention_accepts && !options.strict_rounding && Fuser(graph, pool, options, plan).run();
+  const bool changed = !options.strict_rounding && Fuser(graph, pool, options, plan).run();
   if (options.constraints.groups.empty()) return changed;
   const Steering steering(graph, options.constraints, plan.unmet);
   for (int pin = 0; static_cast<size_t>(pin) < steering.pins(); ++pin)

@@ -32,6 +32,8 @@ enum class FusionReason : uint8_t {
   ResultOfLibrary,         // the library has no such epilogue
   RowsOfLibraryResult,     // a reduction needs whole rows of a library call's result
   OtherCallsEpilogue,      // the reader is what follows another library call
+  AttentionInSteps,        // two products and the softmax between them, which the device does not take as one unit
+  AttentionOfType,         // the same, of another type than f16 and bf16
   SeparateKernel,          // producer or consumer is a structured operator with a separate kernel
   ControlFlow,             // producer or consumer is an If or a loop
   HostOperator,            // producer or consumer runs by its reference on the host
