@@ -38,6 +38,11 @@ std::optional<PredictedTime> attention_price(const Context& x, const AttentionCa
 
 } // namespace
 
+bool launches(const StepOf& step) {
+  if (!step.group) return true; // a copy
+  return step.group->kind != Group::Kind::Host && step.group->kind != Group::Kind::Control;
+}
+
 std::optional<size_t> chosen_launch(const Context& x, const KernelLaunch& launch) {
   auto allowed = [&](const std::vector<SizeCondition>& conditions) -> std::optional<bool> {
     for (const SizeCondition& c : conditions) {
@@ -139,16 +144,21 @@ StepPrice price_of(const Context& x, const StepOf& step) {
 
 Json price_json(const Context& x, const StepOf& step, const StepPrice& price) {
   Json j;
-  j["us"] = j["bound"] = j["roofline_share"] = j["unfused_us"] = nullptr;
+  j["us"] = j["alone_us"] = j["bound"] = j["roofline_share"] = j["unfused_us"] = nullptr;
   j["terms_us"] = Json::object();
   if (!price.time) return j;
-  j["us"] = price.time->us;
+  // In a call, a launch begins while the one before it runs; by itself, it waits for the device.
+  const double alone = price.time->us, overlapped = launches(step) ? x.launch_us() - x.device.launch_us : 0;
+  const double us = std::max(0.0, alone - overlapped);
+  j["us"] = us;
+  j["alone_us"] = alone;
   if (!price.time->terms.empty()) j["bound"] = price.time->bound();
-  for (const auto& [term, us] : price.time->terms) j["terms_us"][term] = us;
+  for (const auto& [term, each] : price.time->terms)
+    if (std::isfinite(each)) j["terms_us"][term] = term == "launch" ? std::max(0.0, each - overlapped) : each;
   const double roofline = std::max(price.bytes / x.bandwidth(), price.flops / peak_flops(x, step.group));
-  if (price.time->us > 0) j["roofline_share"] = std::min(1.0, roofline / price.time->us);
+  if (us > 0) j["roofline_share"] = std::min(1.0, roofline / us);
   if (!step.group) {
-    j["unfused_us"] = price.time->us;
+    j["unfused_us"] = us;
     return j;
   }
   // Unfused: a launch for each operator that moves anything, its bytes, and the library's products as they are.
@@ -163,7 +173,7 @@ Json price_json(const Context& x, const StepOf& step, const StepPrice& price) {
   if (g.kind == Group::Kind::Library || g.kind == Group::Kind::Attention)
     for (const auto& [term, us] : price.time->terms)
       if (term == "compute" || term == "latency") compute += us;
-  j["unfused_us"] = std::max(price.time->us, *bytes / x.bandwidth() + compute + operators * x.device.launch_us);
+  j["unfused_us"] = std::max(us, *bytes / x.bandwidth() + compute + operators * x.device.launch_us);
   return j;
 }
 

@@ -18,9 +18,11 @@ struct StepPrice {
 // The schedule of a kernel's launch `at`, as chosen_launch() counts.
 [[nodiscard]] const Schedule& schedule_at(const KernelReport& kernel, size_t at);
 
+// It runs on the device: a kernel, a library's call or a copy.
+[[nodiscard]] bool launches(const StepOf& step);
 [[nodiscard]] SymExpr flops_of(const Group& group);
 [[nodiscard]] StepPrice price_of(const Context& context, const StepOf& step);
-// Of a price: {"us", "bound", "terms_us", "roofline_share", "unfused_us"}.
+// Of a price: {"us", "alone_us", "bound", "terms_us", "roofline_share", "unfused_us"}.
 [[nodiscard]] Json price_json(const Context& context, const StepOf& step, const StepPrice& price);
 
 } // namespace tessera::report

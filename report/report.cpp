@@ -92,17 +92,15 @@ Json totals_json(const Context& x, const Json& j) {
   int64_t launches = 0;
   double predicted = 0, unfused = 0;
   bool any = false;
-  const double overlapped = x.launch_us() - x.device.launch_us; // of each launch but by itself
   for (const Json& s : j.at("steps")) {
     ++kinds[s.at("kind")];
     launches += s.at("launches").get<int64_t>();
     if (s.contains("inside")) continue; // in the price of its loop
-    const double less = s.at("launches") == 1 ? overlapped : 0;
     const Json &us = s.at("price").at("us"), &alone = s.at("price").at("unfused_us");
     if (!us.is_number()) continue;
     any = true;
-    predicted += us.get<double>() - less;
-    unfused += (alone.is_number() ? alone : us).get<double>() - less;
+    predicted += us.get<double>();
+    unfused += (alone.is_number() ? alone : us).get<double>();
   }
   int64_t fused = 0;
   for (const Json& e : j.at("edges")) fused += e.at("fused").get<bool>() ? 1 : 0;
@@ -121,7 +119,11 @@ Json totals_json(const Context& x, const Json& j) {
     if (g->kind == Group::Kind::Attention || (g->kind == Group::Kind::Own && !g->node.valid()))
       library_flops += flops(g->attention);
   }
-  return {{"operators", x.c.report.operators.size()},
+  size_t inside = 0; // operators of bodies
+  for (const Json& s : j.at("steps"))
+    if (s.contains("bodies") && !s.contains("inside"))
+      for (const Json& b : s.at("bodies")) inside += b.at("totals").at("operators").get<size_t>();
+  return {{"operators", x.c.report.operators.size() + inside},
           {"steps", j.at("steps").size()},
           {"kernels", kinds["kernel"] + kinds["separate"]},
           {"library_calls", kinds["library"] + kinds["attention"]},

@@ -205,12 +205,17 @@ void add_bodies(const Context& x, const StepOf& step, const std::string& id, Jso
   j["reason"] = control.reason;
   j["bodies"] = Json::array();
   const bool loop = control.kind == ControlStep::Kind::Loop;
+  // A loop of a known number of iterations; an If runs its more expensive branch.
+  std::optional<double> trips = loop ? std::nullopt : std::optional(1.0);
+  if (loop && control.trip_count) trips = x.value(*control.trip_count);
   ReportOptions options = x.options;
   options.sizes = x.named;
-  double each = 0;
+  double each = 0, each_unfused = 0;
+  size_t begin = 0; // of the steps of the more expensive branch
   for (size_t b = 0; b < code.bodies.size(); ++b) {
     const std::string name = id + (loop ? ".body" : b == 0 ? ".then" : ".else");
     Json body = report_json(*code.bodies[b].compiled, {}, options);
+    const size_t first = steps.size();
     auto prefix = [&](Json& text) { text = name + "." + text.get<std::string>(); };
     for (Json& s : body["steps"]) {
       prefix(s["id"]);
@@ -221,6 +226,8 @@ void add_bodies(const Context& x, const StepOf& step, const std::string& id, Jso
         prefix(s["inside"]);
       else
         s["inside"] = id;
+      const Json within = s.value("runs", Json(1.0));
+      s["runs"] = trips && within.is_number() ? Json(*trips * within.get<double>()) : Json(nullptr);
       steps.push_back(std::move(s));
     }
     for (Json& o : body["operators"]) {
@@ -238,16 +245,25 @@ void add_bodies(const Context& x, const StepOf& step, const std::string& id, Jso
       for (const char* key : {"first", "second"}) prefix(e[key]);
       all["pairs"].push_back(std::move(e));
     }
-    if (const Json& us = body["totals"]["predicted_us"]; us.is_number()) each = std::max(each, us.get<double>());
+    const auto total = [&](const char* name) {
+      const Json& us = body["totals"][name];
+      return us.is_number() ? us.get<double>() : 0;
+    };
+    const double us = total("predicted_us");
+    if (b > 0) {
+      const bool costs_more = us > each;
+      for (size_t i = costs_more ? begin : first, end = costs_more ? first : steps.size(); i < end; ++i)
+        steps[i]["runs"] = 0;
+      if (costs_more) begin = first;
+    }
+    each = std::max(each, us);
+    each_unfused = std::max(each_unfused, total("predicted_unfused_us"));
     j["bodies"].push_back({{"name", name}, {"totals", body["totals"]}});
   }
-  // A loop of a known number of iterations; an If runs its more expensive branch.
-  std::optional<double> trips = loop ? std::nullopt : std::optional(1.0);
-  if (loop && control.trip_count) trips = x.value(*control.trip_count);
   if (trips) {
     const double us = *trips * (each + x.device.iteration_us);
-    j["price"]["us"] = us;
-    j["price"]["unfused_us"] = us;
+    j["price"]["us"] = j["price"]["alone_us"] = us;
+    j["price"]["unfused_us"] = std::max(us, *trips * (each_unfused + x.device.iteration_us));
     j["price"]["bound"] = "control flow";
     j["price"]["terms_us"] = {{"bodies", *trips * each}, {"iterations", *trips * x.device.iteration_us}};
   }
@@ -275,7 +291,7 @@ Json steps_json(Context& x, Json& all) {
     j["price"] = price_json(x, step, price);
     if (step.group)
       for (NodeId n : operators_of(*step.group)) x.steps_of_node[n].push_back(id);
-    j["launches"] = j["kind"] == "host" || j["kind"] == "read" || j["kind"] == "control" ? 0 : 1;
+    j["launches"] = launches(step) ? 1 : 0;
     add_code(x, step, price, j);
     if (step.group) add_routes(x, *step.group, price, j);
     if (const auto* host = std::get_if<HostStep>(&run)) {

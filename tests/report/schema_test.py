@@ -5,7 +5,7 @@
 
 Of the backend tests every fifteenth is taken, on both devices; what explain refuses by an error is left out.
 """
-import glob, json, os, subprocess, sys, tempfile
+import glob, json, math, os, re, subprocess, sys, tempfile
 
 import jsonschema
 
@@ -18,6 +18,30 @@ def report(tessera, model, device, folder):
     if done.returncode in (2, 3, 4): return None  # values decide its structure, or it is not supported
     if done.returncode: raise RuntimeError(f"{model}: explain ended with {done.returncode}: {done.stderr}")
     return json.load(open(out))
+
+
+def call_us(step):
+    """What a call spends in a step: bodies of control flow count as often as they run."""
+    us = step["price"]["us"] or 0
+    if "bodies" in step: return step["price"]["terms_us"].get("iterations", 0)
+    return us * (step["runs"] or 0) if "inside" in step else us
+
+
+def rendered(tessera, path, j):
+    """Yields where the text and the page of the report say something else than the report."""
+    text = subprocess.run([tessera, "explain", path], stdout=subprocess.PIPE, text=True, check=True).stdout
+    total, listed = re.search(r"predicted (\S+ \S+)", text).group(1), re.search(r"most expensive steps, of (.*)", text)
+    if listed and listed.group(1) != total: yield f"the steps of the text sum up to {listed.group(1)}, its total is {total}"
+    page_path = path + ".html"
+    subprocess.run([tessera, "explain", path, "-o", page_path], check=True)
+    page = json.loads(re.search(r'<script[^>]*id="report"[^>]*>(.*?)</script>', open(page_path).read(), re.DOTALL).group(1))
+    if abs(sum(s["call_us"] or 0 for s in page["steps"]) - j["totals"]["predicted_us"]) > 1e-6 * j["totals"]["predicted_us"]: yield "the steps of the page do not sum up to its total"
+    edges = page["edges"] + page["pairs"]
+    for group in page["missed"]:
+        if any(edges[i]["fused"] or edges[i]["code"] != edges[group[0]]["code"] for i in group): yield "a group of missed fusions of the page is none"
+    savings = re.search(r"a change would save: (\S+)", text).group(1)
+    fixable = [g for g in page["missed"] if edges[g[0]].get("counterfactual", {}).get("change", "none") != "none"]
+    if (savings == "none") != (not fixable): yield f"the text says that changes save {savings}, the page has {len(fixable)}"
 
 
 def check(j):
@@ -54,6 +78,7 @@ def check(j):
     if t["edges_fused"] != sum(e["fused"] for e in j["edges"]): yield "edges"
     if sum(c["count"] for c in j["codes"]) != len(j["edges"]) + len(j["pairs"]): yield "codes"
     if t["predicted_us"] > t["predicted_unfused_us"] * 1.001: yield "unfused is predicted to be faster"
+    if t["predicted_us"] is not None and not math.isclose(t["predicted_us"], sum(map(call_us, j["steps"])), rel_tol=1e-6, abs_tol=1e-6): yield f"the steps take {sum(map(call_us, j['steps']))} us, their total is {t['predicted_us']}"
     top = [s for s in j["steps"] if "inside" not in s and s["kind"] != "copy"]
     if t["bytes"]["at_sizes"] is not None and t["bytes"]["at_sizes"] != sum(s["bytes"]["at_sizes"] for s in top): yield "bytes"
     # Temporaries that live at the same time lie apart, unless one takes over the other's memory.
@@ -76,6 +101,7 @@ def main():
                 again = report(tessera, model, device, folder)
                 wrong = [f"{'/'.join(map(str, e.absolute_path))}: {e.message[:200]}" for e in validator.iter_errors(j)] + list(check(j))
                 if [s["id"] for s in j["steps"]] != [s["id"] for s in again["steps"]] or [e["id"] for e in j["edges"]] != [e["id"] for e in again["edges"]]: wrong.append("ids differ in a second run")
+                wrong += rendered(tessera, os.path.join(folder, "report.json"), again)
                 print(f"{os.path.basename(model)} {device[1]}: {len(j['steps'])} steps, {len(j['edges'])} edges, {'ok' if not wrong else 'WRONG'}")
                 for w in wrong[:10]: print("   ", w)
                 failed += bool(wrong)

@@ -123,6 +123,10 @@ void say_warning(const std::string& text);
 [[nodiscard]] std::string format_bytes(double bytes);          // "12.6 MB", decimal units
 [[nodiscard]] std::string format_number(double v, int digits); // fixed
 [[nodiscard]] std::string format_ms(double ms);                // "1.23 ms", "45 us", "2.1 s"
+// Columns of a terminal, or of COLUMNS: 40 to 100; 100 for a file.
+[[nodiscard]] size_t screen_width();
+[[nodiscard]] std::string clipped(const std::string& text, size_t most); // columns; the middle of more is left out
+
 // Columns padded to their widest cell; cells of columns named in `right` are aligned to the right. Each cell is
 // shown().
 class Table {
@@ -131,7 +135,8 @@ public:
       : rows_{std::move(header)}, right_(std::move(right)) {}
   void add(std::vector<std::string> row);
   [[nodiscard]] bool empty() const { return rows_.size() == 1; }
-  [[nodiscard]] std::string str(const std::string& indent = "") const;
+  // Lines of at most `most` columns: wide cells are clipped, then the last columns left out.
+  [[nodiscard]] std::string str(const std::string& indent = "", size_t most = std::string::npos) const;
 
 private:
   std::vector<std::vector<std::string>> rows_;

@@ -1,5 +1,6 @@
 // The report as one page that needs no other file: the page of tools/command/page, which the build embeds, around the report's JSON.
 #include "explain.h"
+#include "report/report.h"
 
 namespace tessera::command {
 
@@ -29,7 +30,22 @@ std::string in_script(const Json& j) {
 
 std::string explain_html(const Json& report) {
   for (const char* part : {"operators", "steps", "edges"}) (void)report.at(part).get_ref<const Json::array_t&>();
-  return kPageBefore + in_script(report) + kPageAfter;
+  Json page = report;
+  // As the text has them: what steps take of a call, and missed fusions in groups, by position in edges, then pairs.
+  const report::View view(report);
+  for (size_t i = 0; i < report.at("steps").size(); ++i) {
+    const auto us = view.predicted_us(report.at("steps")[i]);
+    page["steps"][i]["call_us"] = us ? Json(*us) : Json(nullptr);
+  }
+  std::map<const Json*, size_t> position;
+  for (const char* list : {"edges", "pairs"})
+    for (const Json& e : report.at(list)) position.emplace(&e, position.size());
+  page["missed"] = Json::array();
+  for (const auto& m : report::missed(view)) {
+    Json& group = page["missed"].emplace_back(Json::array());
+    for (const Json* e : m.all) group.push_back(position.at(e));
+  }
+  return kPageBefore + in_script(page) + kPageAfter;
 }
 
 } // namespace tessera::command

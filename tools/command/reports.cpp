@@ -1,6 +1,7 @@
 #include "reports.h"
 #include "measure.h"
 #include "routes.h"
+#include "runtime/variant.h"
 
 namespace tessera::command {
 
@@ -18,6 +19,26 @@ void prepare(const MeasureOptions& o, SessionOptions& session) {
   session.executor.wait_for_plans = true; // what is timed is what stays
 }
 
+namespace {
+// Where the steps take a multiple of their prediction, or a part of it, the figures are not this machine's.
+std::optional<std::string> far_from_prediction(const Json& report) {
+  constexpr double kFar = 2;
+  double predicted = 0, measured = 0;
+  for (const Json& s : report.at("steps")) {
+    const Json us = s.at("price").value("alone_us", s.at("price").at("us"));
+    if (!s.contains("measured_us") || !us.is_number()) continue;
+    predicted += us.get<double>();
+    measured += s.at("measured_us").get<double>();
+  }
+  if (predicted <= 0 || (measured < kFar * predicted && predicted < kFar * measured)) return std::nullopt;
+  const bool gpu = is_gpu_target(report.at("target").get<std::string>());
+  return "the steps take " + format_number(measured / predicted, 1) + " times what the figures of '" +
+         shown(report.at("figures").get<std::string>()) +
+         "' predict: a busy machine, or another one; 'tessera calibrate --device " + (gpu ? "cuda" : "cpu") +
+         " -o here.json' measures this one, and --target here.json plans and prices by it";
+}
+} // namespace
+
 Status add_times(const ModelOptions& model, const MeasureOptions& o, Session* session, Json& report) {
   if (!o.measures() && o.profile.empty()) return {};
   if (o.measures() && !o.profile.empty())
@@ -32,6 +53,7 @@ Status add_times(const ModelOptions& model, const MeasureOptions& o, Session* se
   }
   std::vector<std::string> notes;
   TESSERA_TRY(add_measured(report, times, notes));
+  if (auto far = far_from_prediction(report)) notes.push_back(std::move(*far));
   if (o.routes) TESSERA_TRY(measure_routes(model, o, *session, report, notes));
   for (const auto& n : notes) say_note(n);
   return {};

@@ -37,8 +37,8 @@ ChromeTrace::ChromeTrace(const Json& report) {
     Json about;
     for (const char* key : {"kind", "operators", "library_call", "iteration"})
       if (s.contains(key)) about[key] = s[key];
-    if (s.contains("price") && s["price"].contains("us") && s["price"]["us"].is_number())
-      about["predicted_us"] = s["price"]["us"];
+    if (s.contains("price") && s["price"].contains("alone_us") && s["price"]["alone_us"].is_number())
+      about["predicted_us"] = s["price"]["alone_us"];
     steps_.emplace(s["id"].get<std::string>(), std::move(about));
   }
 }

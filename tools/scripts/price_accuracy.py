@@ -40,7 +40,7 @@ def model_rows(a, name, path, shapes, folder):
         m = measured.get(s["id"])
         if m is None or s["price"]["us"] is None: continue
         row = {"model": name, "step": s["id"], "kind": s["kind"], "class": s["class"], "schedule": s.get("schedule", {}).get("kind", s.get("library_call", "")),
-               "bytes": s["bytes"]["at_sizes"], "flops": s["flops"]["at_sizes"], "predicted_us": s["price"]["us"], "bound": s["price"]["bound"], "terms": s["price"]["terms_us"], "measured_us": m["ms"] * 1e3,
+               "bytes": s["bytes"]["at_sizes"], "flops": s["flops"]["at_sizes"], "predicted_us": s["price"]["alone_us"], "bound": s["price"]["bound"], "terms": s["price"]["terms_us"], "measured_us": m["ms"] * 1e3,
                "operands": [r["type"] for r in s["reads"]], "result": [r["type"] for r in s["writes"]], "shapes": [o["shape"] for o in s.get("operands", [])], "sizes": report["sizes"]}
         symbol = s.get("schedule", {}).get("symbol")
         if symbol in counted and s["kind"] in ("kernel", "separate"): row["counted"] = counted[symbol]

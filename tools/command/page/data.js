@@ -20,18 +20,17 @@ for (const layer of layers)
 // The step of the first instance that stands for this one.
 const standsFor = id => { const p = placeInLayer.get(id); return p ? p.layer.instances[0][p.position] : id; };
 
-// Missed fusions between the same operators of equal layers are one row: {id, e, of}, the first standing for all.
+// Missed fusions that are alike are one row, as in the text: {id, e, of}, the first standing for all. Those that cost
+// nothing are rows by themselves.
 function missedRows() {
-  const groups = new Map();
-  [...edges.filter(e => e.fused === false), ...list(report.pairs).filter(p => p.fused === false)].forEach((e, i) => {
-    const producer = e.producer ?? e.first, consumer = e.consumer ?? e.second, name = id => {
-      const step = list(operatorOf.get(id)?.steps)[0], s = stepOf.get(step);
-      return s ? `${standsFor(step)} ${operatorOf.get(id).op} ${list(s.operators).indexOf(id)}` : id;
-    };
-    const row = { id: e.id ?? `pair ${i}`, e, from: producer, to: consumer };
-    addTo(groups, [e.code, name(producer), name(consumer), e.type, sized(e.bytes)].join("\n"), row);
+  const all = [...edges, ...list(report.pairs)], seen = new Set();
+  const row = i => ({ id: all[i].id ?? `pair ${i}`, e: all[i], from: all[i].producer ?? all[i].first, to: all[i].consumer ?? all[i].second });
+  const rows = list(report.missed).map(group => {
+    group.forEach(i => seen.add(i));
+    return group.length > 1 ? { ...row(group[0]), of: group.map(row) } : row(group[0]);
   });
-  return [...groups.values()].map(rows => (rows.length > 1 ? { ...rows[0], of: rows } : rows[0]));
+  all.forEach((e, i) => { if (e.fused === false && !seen.has(i)) rows.push(row(i)); });
+  return rows;
 }
 const priceOfMissed = row => (row.of ?? [row]).reduce((sum, r) => sum + (r.e.price_us ?? 0), 0);
 
@@ -53,10 +52,10 @@ const scaled = (v, units) => { let u = 0; while (Math.abs(v) >= 1000 && u < unit
 const time = us => (known(us) ? scaled(us, ["µs", "ms", "s"]) : "-");
 const bytes = v => (known(v) ? scaled(v, ["B", "kB", "MB", "GB", "TB"]) : "-");
 const sized = s => (s && known(s.at_sizes) ? s.at_sizes : null);
-const amount = s => (known(sized(s)) ? bytes(sized(s)) : shown(s?.expression ?? "-"));
+const amount = s => (known(sized(s)) ? bytes(sized(s)) : (s?.expression ?? "-").length > 40 ? "unknown" : shown(s?.expression ?? "-"));
 const count = v => (known(v) ? v.toLocaleString("en").replaceAll(",", "\u202f") : "-");
 const percent = v => (known(v) ? `${(100 * v).toFixed(v < 0.1 ? 1 : 0)} %` : "-");
-const predicted = s => (known(s.price?.us) ? s.price.us : null);
+const predicted = s => (known(s.call_us) ? s.call_us : null);
 
 // element("td", {class: "number", onclick: f}, "text", child): strings become text, never markup.
 function element(tag, attributes = {}, ...children) {

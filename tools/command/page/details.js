@@ -85,12 +85,12 @@ function showDetails(id) {
 }
 // Before anything is chosen: the most expensive steps and missed fusions.
 function overview() {
-  const rows = stepRows().map(r => ({ ...r, us: (r.of ?? [r]).reduce((sum, x) => sum + (predicted(x.step) ?? 0), 0) })).sort((a, b) => b.us - a.us).slice(0, 5);
-  const missed = missedRows().map(r => ({ ...r, us: priceOfMissed(r) })).filter(r => r.us > 0).sort((a, b) => b.us - a.us).slice(0, 5);
+  const rows = stepRows().map(r => ({ ...r, us: timeOfRow(r) })).sort((a, b) => b.us - a.us).slice(0, 5);
+  const missed = missedRows().map(r => ({ ...r, us: priceOfMissed(r) })).filter(r => r.us > 0 && (r.e.counterfactual?.change ?? "none") !== "none").slice(0, 5);
   return [
     element("h2", {}, "Most expensive steps"),
     element("ul", { class: "list" }, rows.map(r => element("li", {}, element("b", {}, time(r.us)), " ", goTo(r.id), r.of?.length > 1 ? [" ", element("span", { class: "chip" }, `×${r.of.length}`)] : null, element("div", { class: "note" }, `${kindName(r.step)}, bound by ${r.step.price?.bound ?? "-"}`)))),
-    missed.length ? [element("h2", {}, "Most expensive missed fusions"), element("ul", { class: "list" }, missed.map(r => decision(r.e, r.us, r.of?.length)))] : element("p", {}, "No missed fusion costs time."),
+    missed.length ? [element("h2", {}, "Missed fusions that a change would save"), element("ul", { class: "list" }, missed.map(r => decision(r.e, r.us, r.of?.length)))] : element("p", {}, "No change would save a missed fusion."),
     element("p", { class: "note" }, "Click a box to see its details; double click opens it. Keys: ?"),
   ];
 }

@@ -42,7 +42,14 @@ addEventListener("beforeprint", () => {
   addEventListener("afterprint", () => { Object.assign(view, { scale, x, y }); setTheme(theme === "dark"); }, { once: true });
 });
 guarded("head", heading);
-const broken = guarded("graph", () => { layOut(); fit(); legend(); showDetails(null); });
+const broken = guarded("graph", () => {
+  layOut();
+  fit();
+  const costly = stepRows().sort((a, b) => timeOfRow(b) - timeOfRow(a))[0];
+  if (view.scene.h * view.scale > canvas.clientHeight && costly) reveal(costly.id);
+  legend();
+  showDetails(null);
+});
 if (broken) byId("view").append(broken);
 new ResizeObserver(() => draw()).observe(canvas);
 byId("theme").addEventListener("click", switchTheme);

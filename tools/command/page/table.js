@@ -49,17 +49,13 @@ function table(columns, rows, options = {}) {
 }
 const section = (id, title, ...children) => element("section", { id }, element("h2", {}, title), ...children);
 
-// All steps. Rows of equal layers are one, with the sum of their times.
+// All steps. Equal ones are one row, as in the text, with the sum of their times.
 function stepRows() {
-  const row = s => ({ id: s.id, step: s });
-  const out = [];
-  for (const s of steps) {
-    const p = placeInLayer.get(s.id);
-    if (!p) out.push(row(s));
-    else if (!p.instance) out.push({ ...row(s), of: list(p.layer.instances).map(ids => stepOf.get(ids[p.position])).filter(Boolean).map(row) });
-  }
-  return out;
+  const classes = new Map();
+  for (const s of steps) addTo(classes, s.class ?? s.id, { id: s.id, step: s });
+  return [...classes.values()].map(rows => (rows.length > 1 ? { ...rows[0], of: rows } : rows[0]));
 }
+const timeOfRow = row => (row.of ?? [row]).reduce((sum, r) => sum + (predicted(r.step) ?? 0), 0);
 function stepTable() {
   const total = steps.reduce((sum, s) => sum + (predicted(s) ?? 0), 0);
   const all = row => (row.of?.length > 1 ? row.of.map(r => r.step) : [row.step]);

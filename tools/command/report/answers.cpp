@@ -128,7 +128,7 @@ std::string operator_text(const View& v, const Json& o) {
     const Json& id = steps.at(i);
     const Json& s = v.step(id);
     out += wrapped("in " + text_of(id) + ", step " + count_text(s.at("index")) + ": " + View::what(s) + ", " +
-                       us_text(View::us(s)) + ", of " + std::to_string(s.at("operators").size()) + " operators",
+                       us_text(v.us(s)) + ", of " + std::to_string(s.at("operators").size()) + " operators",
                    "  ");
   }
   size_t listed = 0, edges = 0, within = 0;

@@ -7,8 +7,7 @@ namespace tessera::command::report {
 
 namespace {
 
-constexpr size_t kRows = 5;   // of each list
-constexpr size_t kWidth = 25; // of a name of an operator, of which a line has two
+constexpr size_t kRows = 5; // of each list
 
 // Colours of a terminal, where they are wanted.
 class Paint {
@@ -79,6 +78,7 @@ std::string totals(const Json& j, const Paint& paint) {
   const auto bytes = number(t.at("bytes").at("at_sizes")), before = number(t.at("bytes_unfused").at("at_sizes"));
   out += "  moves " + bytes_text(t.at("bytes")) + " instead of " + bytes_text(t.at("bytes_unfused")) + " unfused";
   if (bytes && before && *before > 0) out += paint.good(" (" + percent(*before - *bytes, *before) + " saved)");
+  if (t.at("control_flow") != 0) out += ", bodies of control flow not counted";
   const auto us = number(t.at("predicted_us")), unfused = number(t.at("predicted_unfused_us"));
   if (us && unfused && *us > 0)
     out += "\n  predicted " + us_text(us) + " instead of " + us_text(unfused) + " unfused" +
@@ -95,7 +95,7 @@ std::string totals(const Json& j, const Paint& paint) {
 std::string steps_text(const View& v, const Paint& paint) {
   const auto classes = by_cost(v);
   if (classes.empty()) return "";
-  double all = 0;
+  double all = 0, rest = 0;
   for (const auto& c : classes) all += c.us;
   Table table({"time", "share", "", "step", "what", "bound", "peak"}, {0, 1, 6});
   for (size_t i = 0; i < classes.size() && i < kRows; ++i) {
@@ -103,42 +103,76 @@ std::string steps_text(const View& v, const Paint& paint) {
     const Json& price = s.at("price");
     const auto share = number(price.at("roofline_share"));
     table.add({us_text(classes[i].us), percent(classes[i].us, all), times(classes[i].count),
-               clipped(text_of(s.at("id")), 20), clipped(narrow(View::what(s)), 38), text_of(price.at("bound")),
+               clipped(text_of(s.at("id")), 24), clipped(narrow(View::what(s)), 38), text_of(price.at("bound")),
                share ? format_number(100 * *share, 0) + " %" : "-"});
   }
-  std::string title = "most expensive steps";
-  if (classes.size() > kRows) title += " (" + std::to_string(classes.size() - kRows) + " more kinds with --full)";
-  return "\n" + paint.bold(title) + "\n" + table.str("  ");
+  for (size_t i = kRows; i < classes.size(); ++i) rest += classes[i].us;
+  if (classes.size() > kRows)
+    table.add({us_text(rest), percent(rest, all), "", std::to_string(classes.size() - kRows) + " more kinds", "--full",
+               "", ""});
+  std::string title = "most expensive steps, of " + us_text(all);
+  if (v.json.at("totals").contains("measured_us")) title += ", each measured by itself";
+  return "\n" + paint.bold(title) + "\n" + table.str("  ", screen_width());
+}
+
+// "FUS-041 operand-of-library x73, FUS-042 ..." of the groups that no change fuses.
+std::string settled_text(const std::vector<MissedFusions>& groups) {
+  std::vector<std::pair<std::string, int>> codes;
+  double us = 0;
+  int edges = 0;
+  for (const auto& m : groups) {
+    if (m.fixable) continue;
+    const std::string code = text_of(m.all[0]->at("code")) + " " + text_of(m.all[0]->at("reason"));
+    auto it = std::find_if(codes.begin(), codes.end(), [&](const auto& c) { return c.first == code; });
+    if (it == codes.end()) it = codes.emplace(codes.end(), code, 0);
+    it->second += static_cast<int>(m.all.size());
+    edges += static_cast<int>(m.all.size());
+    us += m.us;
+  }
+  if (edges == 0) return "";
+  std::stable_sort(codes.begin(), codes.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string out = "right so, no change would fuse them: " + std::to_string(edges) +
+                    (edges == 1 ? " edge" : " edges") + ", " + us_text(us) + " (";
+  for (size_t i = 0; i < codes.size() && i < kRows; ++i)
+    out += (i > 0 ? ", " : "") + codes[i].first + (codes[i].second > 1 ? " " + times(codes[i].second) : "");
+  return out + (codes.size() > kRows ? ", ..." : "") + "; --full)";
 }
 
 std::string missed_text(const View& v, const Paint& paint) {
   const auto groups = missed(v);
-  double all = 0, fixable = 0;
+  double fixable = 0;
+  size_t listed = 0, left = 0;
+  for (const auto& m : groups) fixable += m.fixable ? m.us : 0;
+  std::string out = "\n" + paint.bold("missed fusions that a change would save") + ": " +
+                    (fixable > 0 ? us_text(fixable) : "none") + "\n";
   for (const auto& m : groups) {
-    all += m.us;
-    if (m.first->contains("counterfactual") && m.first->at("counterfactual").at("change") != "none") fixable += m.us;
-  }
-  if (groups.empty()) return "\n" + paint.bold("missed fusions") + "\n  none\n";
-  std::string out = "\n" + paint.bold("most expensive missed fusions") + ", of " + us_text(all) + " in all, " +
-                    us_text(fixable) + " that a change could save\n";
-  for (size_t i = 0; i < groups.size() && i < kRows; ++i) {
-    const Json& e = *groups[i].first;
-    const std::string n = times(groups[i].count);
-    out += "  " + us_text(groups[i].us) + (n.empty() ? "" : " " + n) + "  " + text_of(e.at("code")) + " " +
-           text_of(e.at("reason")) + ": " + clipped(v.shown_operator(e.at("producer")), kWidth) + " -> " +
-           clipped(v.shown_operator(e.at("consumer")), kWidth) + "\n";
+    if (!m.fixable) continue;
+    if (++listed > kRows) {
+      ++left;
+      continue;
+    }
+    const Json& e = *m.all[0];
+    const bool edge = e.contains("producer");
+    const std::string from = e.at(edge ? "producer" : "first"), to = e.at(edge ? "consumer" : "second");
+    const std::string n = times(static_cast<int>(m.all.size()));
+    out += "  " + paint.bold("saves " + us_text(m.us)) + (n.empty() ? "" : " " + n) + "  " + text_of(e.at("code")) +
+           " " + text_of(e.at("reason")) + "\n";
+    out += from == to ? wrapped("inside " + v.shown_operator(from), "      ")
+                      : wrapped(v.shown_operator(from) + (edge ? " -> " : " and ") + v.shown_operator(to), "      ");
     const std::string why =
         e.contains("counterfactual") ? advice_text(e.at("counterfactual")) : text_of(e.at("detail"));
     if (!why.empty()) out += paint.dim(wrapped(clipped(why, 180), "      "));
   }
-  return out;
+  if (left > 0) out += "  " + std::to_string(left) + " more kinds with --full\n";
+  return out + paint.dim(wrapped(settled_text(groups), "  "));
 }
 
 std::string breaks_text(const Json& j, const Paint& paint) {
   const Json& breaks = j.at("breaks");
   std::string out = "\n" + paint.bold("breaks") + "\n";
   if (breaks.empty())
-    return out + "  none: every operator is compiled or a library call, every size follows from the inputs\n";
+    return out +
+           wrapped("none: every operator is compiled or a library call, every size follows from the inputs", "  ");
   std::vector<const Json*> order;
   for (const Json& b : breaks) order.push_back(&b);
   std::stable_sort(order.begin(), order.end(), [](const Json* a, const Json* b) {
@@ -179,14 +213,35 @@ std::string guards_text(const Json& j, const Paint& paint) {
   return out + "\n";
 }
 
+// Lines that are wider than the screen, broken at spaces; colours take no column.
+std::string narrowed(const std::string& text) {
+  const size_t width = screen_width();
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    size_t visible = 0;
+    bool escape = false;
+    for (char c : line) {
+      escape = escape || c == '\033';
+      if (!escape && (static_cast<unsigned char>(c) & 0xc0) != 0x80) ++visible;
+      if (escape && c == 'm') escape = false;
+    }
+    const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    out += visible > width ? wrapped(line.substr(indent), line.substr(0, indent), width) : line + "\n";
+    begin = end + 1;
+  }
+  return out;
+}
+
 } // namespace
 
 std::vector<StepsOfClass> by_cost(const View& v) {
   std::map<std::string, size_t> at;
   std::vector<StepsOfClass> out;
   for (const Json& s : v.json.at("steps")) {
-    const auto us = View::us(s);
-    if (!us) continue;
+    const auto us = v.us(s);
+    if (!us || (*us == 0 && s.contains("inside"))) continue;
     auto [it, fresh] = at.try_emplace(s.at("class"), out.size());
     if (fresh) out.push_back({&s});
     ++out[it->second].count;
@@ -199,21 +254,32 @@ std::vector<StepsOfClass> by_cost(const View& v) {
 std::vector<MissedFusions> missed(const View& v) {
   std::map<std::string, size_t> at;
   std::vector<MissedFusions> out;
-  auto class_of = [&](const Json& steps) {
-    return steps.empty() ? std::string() : v.step(steps[0]).at("class").get<std::string>();
+  const auto step_of = [&](const Json& e, const char* end) -> const Json* {
+    const Json& all = v.op(e.at(end)).at("steps");
+    return all.empty() ? nullptr : &v.step(all[0]);
   };
-  for (const Json& e : v.json.at("edges")) {
-    if (e.at("fused").get<bool>()) continue;
-    const double us = number(e.at("price_us")).value_or(0);
-    if (us <= 0) continue;
-    const std::string key = e.at("code").get<std::string>() + "|" + class_of(e.at("producer_steps")) + "|" +
-                            class_of(e.at("consumer_steps")) + "|" + e.at("type").get<std::string>();
-    auto [it, fresh] = at.try_emplace(key, out.size());
-    if (fresh) out.push_back({&e});
-    ++out[it->second].count;
-    out[it->second].us += us;
-  }
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.us > b.us; });
+  for (const char* list : {"edges", "pairs"})
+    for (const Json& e : v.json.at(list)) {
+      if (e.at("fused").get<bool>()) continue;
+      const bool edge = e.contains("producer");
+      const Json* from = step_of(e, edge ? "producer" : "first");
+      const double runs = from && from->contains("runs") ? number(from->at("runs")).value_or(0) : 1;
+      const double us = runs * number(e.at("price_us")).value_or(0);
+      if (us <= 0) continue;
+      std::string key = e.at("code").get<std::string>();
+      for (const char* end : {edge ? "producer" : "first", edge ? "consumer" : "second"})
+        key += "|" + v.op(e.at(end)).at("op").get<std::string>();
+      if (edge) key += "|" + e.at("type").get<std::string>();
+      auto [it, fresh] = at.try_emplace(key, out.size());
+      if (fresh) out.push_back({});
+      MissedFusions& m = out[it->second];
+      m.all.push_back(&e);
+      m.us += us;
+      m.fixable = e.contains("counterfactual") && e.at("counterfactual").at("change") != "none";
+    }
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.fixable, a.us) > std::pair(b.fixable, b.us);
+  });
   return out;
 }
 
@@ -233,7 +299,7 @@ std::string overview(const Json& j, bool color) {
              "; instead, " + text_of(f.at("instead")) +
              (text_of(f.at("saved")).empty() ? "" : "; saved in " + text_of(f.at("saved"))) + "\n";
   }
-  return out + "\n" +
+  return narrowed(out) + "\n" +
          paint.dim(
              wrapped("next: --full for everything; --kernel N, --op NAME, --why-not A B, --memory, --guards, --ir tile "
                      "and --code FUS-nnn for one question; -o report.html for a page",

@@ -8,17 +8,14 @@
 
 namespace tessera::command::report {
 
-inline constexpr size_t kScreenWidth = 100; // columns
-
 // ---- parts of the JSON
 [[nodiscard]] std::optional<double> number(const Json& j); // nothing for null
 // One line of text, fit to be shown; "" for null.
 [[nodiscard]] std::string text_of(const Json& j);
-[[nodiscard]] std::string count_text(const Json& j);                     // of a whole number
-[[nodiscard]] std::string clipped(const std::string& text, size_t most); // columns; the middle of more is left out
+[[nodiscard]] std::string count_text(const Json& j); // of a whole number
 // Lines of at most `width` columns, broken at spaces, each after `indent`.
-[[nodiscard]] std::string wrapped(const std::string& text, const std::string& indent, size_t width = kScreenWidth);
-// A number of bytes at the report's sizes, else its expression.
+[[nodiscard]] std::string wrapped(const std::string& text, const std::string& indent, size_t width = screen_width());
+// A number of bytes at the report's sizes, else its expression where that is short; the JSON has each.
 [[nodiscard]] std::string bytes_text(const Json& sized);
 [[nodiscard]] std::string us_text(const std::optional<double>& us); // "12.3 us", "1.2 ms", "?" for nothing
 [[nodiscard]] std::string price_text(const Json& edge);             // "saves 1.2 us", "costs 0.6 us"
@@ -40,10 +37,14 @@ public:
   [[nodiscard]] std::string verdict(const Json& edge, const std::string& indent) const;
   // What a step is: "matmul [1, 128, 768] x [768, 3072]", "kernel rows (b, s) x (768)".
   [[nodiscard]] static std::string what(const Json& step);
-  // The step by itself, measured where it was, else predicted; of a step that runs as part of another's price: nothing.
-  [[nodiscard]] static std::optional<double> us(const Json& step);
+  // What a call spends in the step, measured by itself where it was measured, else predicted: steps sum up to the call.
+  // Steps inside of control flow count as often as they run, control flow without them; where it was measured as a
+  // whole, they are nothing.
+  [[nodiscard]] std::optional<double> us(const Json& step) const;
+  [[nodiscard]] static std::optional<double> predicted_us(const Json& step);
 
 private:
+  bool measured_;
   std::map<std::string, const Json*> steps_, operators_;
 };
 
@@ -83,12 +84,13 @@ struct StepsOfClass {
 };
 // In the order of their time, the most expensive first.
 [[nodiscard]] std::vector<StepsOfClass> by_cost(const View& view);
-// Missed fusions that are alike: of the same code between steps of the same classes.
+// Missed fusions that are alike: of the same code, between operators of the same types, with values of the same type.
 struct MissedFusions {
-  const Json* first = nullptr;
-  int count = 0;
-  double us = 0;
+  std::vector<const Json*> all; // edges and pairs
+  double us = 0;                // that fusing them would save
+  bool fixable = false;         // by an option or a change of the model
 };
+// Those that a change can fuse first, then by what they cost.
 [[nodiscard]] std::vector<MissedFusions> missed(const View& view);
 
 } // namespace tessera::command::report

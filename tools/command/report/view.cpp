@@ -10,19 +10,6 @@ std::string text_of(const Json& j) { return j.is_null() ? "" : shown(j.get<std::
 
 std::string count_text(const Json& j) { return std::to_string(j.get<int64_t>()); }
 
-namespace {
-bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
-} // namespace
-
-std::string clipped(const std::string& s, size_t most) {
-  if (s.size() <= most) return s;
-  const size_t kept = most - 3;
-  size_t head = kept * 2 / 3, tail = s.size() - (kept - head); // the end of a name is worth as much
-  while (head > 0 && !begins_character(s[head])) --head;
-  while (tail < s.size() && !begins_character(s[tail])) ++tail;
-  return s.substr(0, head) + "..." + s.substr(tail);
-}
-
 std::string wrapped(const std::string& text, const std::string& indent, size_t width) {
   std::string out, line;
   for (size_t begin = 0; begin < text.size();) {
@@ -37,8 +24,10 @@ std::string wrapped(const std::string& text, const std::string& indent, size_t w
 }
 
 std::string bytes_text(const Json& sized) {
-  const auto v = number(sized.at("at_sizes"));
-  return v ? format_bytes(*v) : text_of(sized.at("expression"));
+  constexpr size_t kMostCharacters = 40;
+  if (const auto v = number(sized.at("at_sizes"))) return format_bytes(*v);
+  const std::string expression = text_of(sized.at("expression"));
+  return expression.size() <= kMostCharacters ? expression + " bytes" : "bytes that only a run knows";
 }
 
 std::string us_text(const std::optional<double>& us) { return us ? format_ms(*us / 1e3) : "?"; }
@@ -72,7 +61,7 @@ std::string View::verdict(const Json& e, const std::string& indent) const {
   return out;
 }
 
-View::View(const Json& report) : json(report) {
+View::View(const Json& report) : json(report), measured_(report.at("totals").contains("measured_us")) {
   for (const Json& s : report.at("steps")) steps_.emplace(s.at("id"), &s);
   for (const Json& o : report.at("operators")) operators_.emplace(o.at("id"), &o);
 }
@@ -109,13 +98,22 @@ std::string View::what(const Json& s) {
     return out;
   }
   if (s.contains("iteration")) return text_of(s.at("iteration"));
+  if (s.contains("bodies")) return "control flow without its bodies";
   return kind;
 }
 
-std::optional<double> View::us(const Json& s) {
-  if (s.contains("inside")) return std::nullopt; // in the price of its loop
-  if (s.contains("measured_us")) return number(s.at("measured_us"));
-  return number(s.at("price").at("us"));
+std::optional<double> View::us(const Json& s) const {
+  if (measured_) return s.contains("measured_us") ? number(s.at("measured_us")) : std::nullopt;
+  return predicted_us(s);
+}
+
+std::optional<double> View::predicted_us(const Json& s) {
+  const auto us = number(s.at("price").at("us"));
+  if (!us) return std::nullopt;
+  if (s.contains("bodies")) return s.at("price").at("terms_us").value("iterations", 0.0);
+  if (!s.contains("inside")) return us;
+  const auto runs = s.contains("runs") ? number(s.at("runs")) : std::nullopt;
+  return runs ? std::optional(*runs * *us) : std::nullopt;
 }
 
 } // namespace tessera::command::report

@@ -110,11 +110,14 @@ std::string of_path(const View& v, const Path& path, const std::optional<std::st
     out += wrapped("The path between them has " + std::to_string(path.size()) + " edges: " + names, "");
   }
   if (unfused != path.end()) {
-    const auto left =
-        std::count_if(path.begin(), path.end(), [](const Json* e) { return !e->at("fused").get<bool>(); });
+    constexpr size_t kMostVerdicts = 4;
+    size_t left = 0;
+    std::string verdicts;
+    for (const Json* e : path)
+      if (!e->at("fused").get<bool>() && ++left <= kMostVerdicts) verdicts += v.verdict(*e, "  ");
     if (path.size() > 1)
-      out += "The first of " + std::to_string(left) + " that " + (left == 1 ? "stays" : "stay") + " unfused:\n";
-    return out + v.verdict(**unfused, "  ");
+      out += std::to_string(left) + (left == 1 ? " of them stays unfused:\n" : " of them stay unfused:\n");
+    return out + verdicts + (left > kMostVerdicts ? "  and " + std::to_string(left - kMostVerdicts) + " more\n" : "");
   }
   if (path.size() > 1) out += step ? "All are fused:\n" : "All are fused, so that nothing on it goes through memory:\n";
   for (size_t i = 0; i < path.size() && i < 3; ++i) out += v.verdict(*path[i], "  ");
@@ -160,7 +163,9 @@ Result<std::string> why_not(const Json& report, const std::string& first, const 
         .note("--op shows it; --why-not takes two");
   std::string out = wrapped(where(v, *a), "") + wrapped(where(v, *b), "");
   const auto step = common_step(*a, *b);
-  if (step) out += "They are fused in " + shown(*step) + ".\n";
+  // An operator of several steps may share one with another, and pass the rest through memory.
+  const bool whole = a->at("steps").size() == 1 && b->at("steps").size() == 1;
+  if (step) out += (whole ? "They are fused in " : "Parts of both are in ") + shown(*step) + ".\n";
   out += "\n";
 
   // Every edge between the two.
