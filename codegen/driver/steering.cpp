@@ -153,13 +153,21 @@ Status report_unmet(const Graph& graph, const CompileOptions& options, CompileRe
   for (const KernelReport& kernel : report.kernels)
     for (const std::string& why : kernel.unmet)
       warnings.push_back("kernel '" + kernel.name + "': " + why + "; the cost model chooses");
-  if (warnings.size() == before || !(options.plan_strict || options.plan->strict)) return {};
-  Diagnostic d(ErrorCode::Usage, options.plan->file + " does not fit: " + std::to_string(warnings.size() - before) +
-                                     " of its entries cannot be followed");
+  if (warnings.size() == before) return {};
+  // A file of another model misfits everywhere: that is one fact.
+  const size_t misfits = warnings.size() - before;
+  const std::string many = options.plan->file + " does not fit: " + std::to_string(misfits) +
+                           " of its entries cannot be followed" +
+                           (2 * misfits > pinned.size() ? "; it may be of another model" : "");
   constexpr size_t kMost = 8;
-  for (size_t i = before; i < std::min(warnings.size(), before + kMost); ++i) d.note(warnings[i]);
-  if (warnings.size() - before > kMost) d.note("... and " + std::to_string(warnings.size() - before - kMost) + " more");
-  return std::move(d).note("without --plan-strict they are warnings, and the rest of the file counts");
+  if (options.plan_strict || options.plan->strict) {
+    Diagnostic d(ErrorCode::Usage, many);
+    for (size_t i = before; i < std::min(warnings.size(), before + kMost); ++i) d.note(warnings[i]);
+    if (misfits > kMost) d.note("... and " + std::to_string(misfits - kMost) + " more");
+    return std::move(d).note("without --plan-strict they are warnings, and the rest of the file counts");
+  }
+  if (misfits > kMost) warnings[before] = many + ", first: " + warnings[before], warnings.resize(before + 1);
+  return {};
 }
 
 } // namespace tessera

@@ -209,7 +209,6 @@ std::variant<Json, Refusal> make_config(const Interface& model, const ConfigOpti
   Json config{{"name", options.name},
               {"backend", "tessera"},
               {"max_batch_size", max_batch},
-              {"default_model_filename", options.file},
               {"input", describe(model.inputs, max_batch > 0)},
               {"output", describe(model.outputs, max_batch > 0)},
               {"instance_group", instance_group(options.instances, options.device)}};

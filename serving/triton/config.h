@@ -46,10 +46,9 @@ inline constexpr int kMaxBatch = 32;
 
 struct ConfigOptions {
   std::string name;
-  std::optional<int> max_batch;    // 0: no batching; empty: kMaxBatch where there is a batch dimension, else 0
-  int instances = 1;               // contexts, each of which executes one batch at a time
-  std::string device = "auto";     // "cpu", "cuda", "cuda:1"
-  std::string file = "model.onnx"; // of the model, in the folder of a version
+  std::optional<int> max_batch; // 0: no batching; empty: kMaxBatch where there is a batch dimension, else 0
+  int instances = 1;            // contexts, each of which executes one batch at a time
+  std::string device = "auto";  // "cpu", "cuda", "cuda:1"
   std::map<std::string, std::string> parameters;
 };
 // Refused: a batch without a batch dimension, a value whose rank calls decide, a list, an element type that Triton lacks, a model without outputs.

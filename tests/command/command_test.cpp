@@ -413,7 +413,7 @@ TEST_F(Command, TuneRemembers) {
   expect(0, "tune --list", {"no records"});
   expect(2, "tune --pin 12", {"no record is of a kernel that begins with '12'"});
   expect(4, "tune --merge none.json", {"none.json"});
-  expect(0, "tune '" + model("relu") + "' --device cpu", {"there is nothing to choose"});
+  expect(0, "tune '" + model("relu") + "' --device cpu", {"its sizes are not fixed"});
 
   tessera::onnx_proto::ModelProto fixed;
   ASSERT_TRUE(fixed.ParseFromString(read_text(model("relu"))));

@@ -66,9 +66,12 @@ TEST_F(Triton, VersionsOfOneModel) {
   expect(2, "triton sum.onnx -o r", {"r/sum/1' exists", "--version N"});
   expect(0, "triton sum.onnx -o r --version 2");
   EXPECT_TRUE(fs::exists(path("r/sum/2/model.onnx")));
-  expect(2, "triton sum.onnx -o r --version 3 --max-batch 4", {"config.pbtxt' exists, and its contents"});
+  expect(2, "triton sum.onnx -o r --version 3 --max-batch 4",
+         {"config.pbtxt' exists and says 'max_batch_size: 32'", "this version has 'max_batch_size: 4'"});
   EXPECT_FALSE(fs::exists(path("r/sum/3")));
   EXPECT_FALSE(fs::exists(path("r/sum/3.part")));
+  expect(0, "triton sum.onnx -o r --version 3 --compile");
+  EXPECT_TRUE(fs::exists(path("r/sum/3/model.tsr")));
 }
 
 TEST_F(Triton, FilesOfWeightsAreCopied) {

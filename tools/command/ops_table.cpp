@@ -65,6 +65,12 @@ bool has_reference(const ops::SampleGraph& g, const Sample& sample) {
   return evaluate_node(g.graph, g.get(), operands, g.symbols).ok();
 }
 
+// The first result has another type than the operand.
+bool converts_type(const OpDef& op, const Sample& sample) {
+  const auto g = ops::sample_graph(op, sample, ops::Sizes::Static);
+  return g.ok() && !g->get().results.empty() && g->graph.type(g->get().results[0]).dtype != ops::element_type(sample);
+}
+
 // The samples of each element type: the record's own, and for types that none of them has, the first that can be
 // converted.
 std::map<DType, std::vector<Sample>> samples_by_type(const OpDef& op, const std::optional<DType>& only) {
@@ -87,8 +93,10 @@ std::map<DType, std::vector<Sample>> samples_by_type(const OpDef& op, const std:
       if (!other || ops::element_type(s) == DType::Bool) continue;
       auto g = ops::sample_graph(op, *other, ops::Sizes::Static);
       if (!g.ok() || !has_reference(*g, *other)) continue;
-      out[dtype] = {std::move(*other)};
-      break;
+      // A conversion to the type that the operand has already is none: another sample shows what runs.
+      const bool converts = converts_type(op, s);
+      if (!converts || converts_type(op, *other) || !out.contains(dtype)) out[dtype] = {*other};
+      if (!converts || converts_type(op, *other)) break;
     }
   }
   return out;

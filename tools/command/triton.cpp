@@ -6,6 +6,7 @@
 #include "inputs.h"
 #include "serving/triton/config.h"
 #include <filesystem>
+#include <sstream>
 
 namespace tessera::command {
 
@@ -126,6 +127,18 @@ Status copy_model(const TritonCommand& o, const Session& session, const std::str
   return {};
 }
 
+// The first lines that differ, of two texts that do.
+std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
+  std::istringstream in_a(a), in_b(b);
+  for (std::string line_a, line_b;;) {
+    const bool more_a = static_cast<bool>(std::getline(in_a, line_a)),
+               more_b = static_cast<bool>(std::getline(in_b, line_b));
+    if (!more_a) line_a.clear();
+    if (!more_b) line_b.clear();
+    if (line_a != line_b || (!more_a && !more_b)) return {line_a, line_b};
+  }
+}
+
 // What the backend opens the model with.
 std::map<std::string, std::string> parameters_of(const TritonCommand& o) {
   std::map<std::string, std::string> out;
@@ -179,7 +192,8 @@ Result<Json> write(const TritonCommand& o) {
   config.max_batch = o.max_batch;
   config.instances = o.instances;
   config.device = o.model.device;
-  config.file = compiled ? "model.tsr" : "model" + fs::path(o.model.model).extension().string();
+  // The backend takes the file that it finds, so that a version may be compiled where another is not.
+  const std::string file = compiled ? "model.tsr" : "model" + fs::path(o.model.model).extension().string();
   config.parameters = parameters_of(o);
   TESSERA_ASSIGN(auto session, open(o));
   const triton::Interface interface = interface_of(*session);
@@ -190,12 +204,14 @@ Result<Json> write(const TritonCommand& o) {
   const fs::path folder = fs::path(o.output) / config.name;
   const std::string text = triton::config_text(json), path = (folder / "config.pbtxt").string();
   TESSERA_ASSIGN(const std::string existing, read_existing(path));
-  if (!existing.empty() && existing != text)
-    return usage("'" + path + "' exists, and its contents are not those of this model")
+  if (!existing.empty() && existing != text) {
+    const auto [there, now] = first_difference(existing, text);
+    return usage("'" + path + "' exists and says '" + there + "', where this version has '" + now + "'")
         .note(
             "a version has the inputs, outputs and options of those before: give another --name, or remove the folder");
+  }
   TESSERA_ASSIGN(VersionFolder version, VersionFolder::create(folder / std::to_string(o.version)));
-  TESSERA_TRY(copy_model(o, *session, config.file, version));
+  TESSERA_TRY(copy_model(o, *session, file, version));
   if (!o.model.plan.empty() && !compiled) {
     TESSERA_ASSIGN(const std::string plan, read_file(o.model.plan));
     TESSERA_TRY(write_file((folder / "plan").string(), {plan}));
