@@ -1,5 +1,6 @@
 // Answers requests of several sizes from two threads: serve MODEL [DEVICE]. Inputs are all ones; a symbolic first dimension
 // is the batch, any other symbolic one the length.
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -105,7 +106,7 @@ int main(int argc, char** argv) {
     const tessera_metrics m = session.metrics();
     std::printf("%d calls, %d errors, %d variants, %.1f us a call\n", static_cast<int>(m.calls),
                 static_cast<int>(m.errors), static_cast<int>(m.variants),
-                static_cast<double>(m.latency_us) / static_cast<double>(m.calls));
+                static_cast<double>(m.latency_us) / std::max(1.0, static_cast<double>(m.calls)));
     if (auto miss = session.last_miss()) std::printf("last miss: %s\n", miss->c_str());
     if (m.compiles != warm.compiles) ++wrong, std::fprintf(stderr, "a request waited for a compile\n");
 

@@ -43,7 +43,7 @@ def main():
         t.join()
 
     m = model.metrics()
-    print(f"{m['calls']} calls, {m['errors']} errors, {m['variants']} variants, {m['latency_us'] / m['calls']:.1f} us a call")
+    print(f"{m['calls']} calls, {m['errors']} errors, {m['variants']} variants, {m['latency_us'] / max(1, m['calls']):.1f} us a call")
     if miss := model.last_miss():
         print("last miss:", miss)
     if errors:

@@ -77,7 +77,10 @@ std::string totals(const Json& j, const Paint& paint) {
   out += ", " + many(t.at("launches"), "launch", "es") + "\n";
   const auto bytes = number(t.at("bytes").at("at_sizes")), before = number(t.at("bytes_unfused").at("at_sizes"));
   out += "  moves " + bytes_text(t.at("bytes")) + " instead of " + bytes_text(t.at("bytes_unfused")) + " unfused";
-  if (bytes && before && *before > 0) out += paint.good(" (" + percent(*before - *bytes, *before) + " saved)");
+  if (bytes && before && *before >= *bytes && *before > 0)
+    out += paint.good(" (" + percent(*before - *bytes, *before) + " saved)");
+  else if (bytes && before && *before > 0)
+    out += paint.bad(" (" + percent(*bytes - *before, *before) + " more)");
   if (t.at("control_flow") != 0) out += ", bodies of control flow not counted";
   const auto us = number(t.at("predicted_us")), unfused = number(t.at("predicted_unfused_us"));
   if (us && unfused && *us > 0)
