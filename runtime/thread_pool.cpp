@@ -11,8 +11,8 @@
 #include "graph/support/processors.h"
 #include "runtime/executor.h"
 #include "runtime/float_mode.h"
-#include "runtime/single_thread_openmp.h"
 #include "runtime/helper_threads.h"
+#include "runtime/single_thread_openmp.h"
 #include <algorithm>
 #include <atomic>
 #include <thread>

@@ -1,10 +1,10 @@
 // The time of the last use of a file in the cache.
 #pragma once
+#include <ctime>
 #include <fcntl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <ctime>
 
 namespace tessera {
 
