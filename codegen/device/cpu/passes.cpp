@@ -1,4 +1,5 @@
 #include "codegen/device/cpu/cpu.h"
+#include "codegen/device/integer_products.h"
 #include <algorithm>
 
 namespace tessera {
@@ -45,7 +46,9 @@ Result<bool> widen_halves(Graph& graph, const DeviceRoutes& routes) {
 }
 
 std::vector<CompilePass> cpu_passes() {
-  return {{"widen-halves", "products and convolutions in f16 and bf16 become f32 ones, which the library has",
+  return {{"integer-products", "products of 8-bit integers become exact ones in floating point, which the library has",
+           PassLevel::Graph, [](Compilation& c) { return small_integer_products(c.graph(), true); }},
+          {"widen-halves", "products and convolutions in f16 and bf16 become f32 ones, which the library has",
            PassLevel::Graph, [](Compilation& c) { return widen_halves(c.graph(), *c.backend().routes()); }}};
 }
 

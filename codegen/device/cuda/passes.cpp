@@ -2,6 +2,7 @@
 #include "codegen/device/cuda/passes.h"
 #include "codegen/device/cuda/backend.h"
 #include "codegen/device/cuda/join_products.h"
+#include "codegen/device/integer_products.h"
 #include <algorithm>
 #include <set>
 
@@ -63,6 +64,9 @@ Result<bool> leave_unchecked(Graph& graph, const CudaLibraries&) {
   return true;
 }
 
+// cuDNN may sum a convolution's products after a transform, which rounds.
+Result<bool> integer_products(Graph& graph, const CudaLibraries&) { return small_integer_products(graph, false); }
+
 // A float that its integer type does not hold becomes what PyTorch's kernels for GPUs make of it.
 Result<bool> convert_as_here(Graph& graph, const CudaLibraries&) {
   bool any = false;
@@ -86,6 +90,9 @@ Result<bool> sort(Compilation& c) {
 
 const std::vector<CudaRewriting>& cuda_rewritings() {
   static const std::vector<CudaRewriting> table = {
+      {"integer-matrix-products",
+       "products of matrices of 8-bit integers become exact ones in floating point, which the library has",
+       integer_products},
       {"narrow-products", "products of widened f16 and bf16 operands read them as they are", narrow_products},
       {"leave-unchecked", "divisions by zero are no error, as in PyTorch's kernels for GPUs", leave_unchecked},
       {"convert-as-here", "floats beyond an integer type become what PyTorch's kernels for GPUs make of them",
