@@ -201,7 +201,7 @@ class Triton(unittest.TestCase):
             (('name: "w"', 'name: "v"'), "'v', which the model does not have"),
             (("data_type: TYPE_FP32", "data_type: TYPE_INT8"), "TYPE_INT8 in the configuration"),
             (("dims: [-1]", "dims: [-1, 2]"), "3 dimensions in the configuration"),
-            (('"model.onnx"', '"other.onnx"'), "there is no model in"),
+            (('backend: "tessera"', 'backend: "tessera"\ndefault_model_filename: "other.onnx"'), "there is no model in"),
         ):
             config.write_text(good.replace(*change, 1))
             with Server(models) as server:
