@@ -1,10 +1,16 @@
 # cmake -DROOT=... -DFOLDERS=a,b -DSYMBOL=kName -DOUTPUT=... -P SourceDigest.cmake: a C++ file with a digest of the sources in these folders.
+# Comments do not count: kept plans and kernels outlive an edit of them. A comment behind a quotation mark does, since it may be a string's.
 string(REPLACE "," ";" FOLDERS "${FOLDERS}")
 set(all "")
 foreach(folder ${FOLDERS})
   file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${folder}/*.cpp ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.txt ${ROOT}/${folder}/*.json)
   foreach(file ${files})
-    file(SHA256 ${ROOT}/${file} digest)
+    file(READ ${ROOT}/${file} text)
+    if(file MATCHES "\\.(cpp|h)$")
+      string(REGEX REPLACE "\n[ \t]*//[^\n]*" "" text "\n${text}")
+      string(REGEX REPLACE "(\n[^\n\"']*[^\n\"' \t])[ \t]*//[^\n]*" "\\1" text "${text}")
+    endif()
+    string(SHA256 digest "${text}")
     string(APPEND all "${file} ${digest}\n")
   endforeach()
 endforeach()
