@@ -79,8 +79,8 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options, 
     failed.emplace(static_cast<size_t>(work.kernels[f.request].group), std::move(f.error));
   if (!failed.empty()) return {};
   report.kernels = build.code.reports;
-  report.figures = backend.figures();
-  report.device = backend.device();
+  report.figures = options.prices ? options.prices->name : backend.figures();
+  report.device = options.prices ? *options.prices : backend.device();
   report.routes = backend.routes();
   report.cache_hits = build.code.hits;
   report.cache_misses = build.code.misses;

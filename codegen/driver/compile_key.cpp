@@ -19,14 +19,15 @@ const std::string& compiler_build() {
 
 bool add_options(KeyText& key, const CompileOptions& options) {
   // Every field, in order: an option that is added does not compile here until it has its place.
-  const auto& [device, arch, assemble_for, target, multiprocessors, shared_bytes, l2_bytes, memory_peak_bytes_per_us,
-               device_name, driver, records, tuned, cublaslt, cudnn, find_libraries, as_loops, threads, jobs, cancelled,
-               fusion, no_fuse, break_at, plan, plan_strict, strict_rounding, deterministic, tf32, cache, cache_dir,
-               keep_values, keep_tiles, keep_texts, disabled_passes, fold_bytes] = options;
+  const auto& [device, arch, assemble_for, target, prices, multiprocessors, shared_bytes, l2_bytes,
+               memory_peak_bytes_per_us, device_name, driver, records, tuned, cublaslt, cudnn, find_libraries, as_loops,
+               threads, jobs, cancelled, fusion, no_fuse, break_at, plan, plan_strict, strict_rounding, deterministic,
+               tf32, cache, cache_dir, keep_values, keep_tiles, keep_texts, disabled_passes, fold_bytes] = options;
   key.add("device", device);
   key.add("arch", arch);
   key.add("assemble_for", assemble_for);
   key.add("target", target);
+  (void)prices; // of the report alone
   key.add("multiprocessors", multiprocessors);
   key.add("shared_bytes", shared_bytes);
   key.add("l2_bytes", l2_bytes);

@@ -9,6 +9,8 @@
 
 namespace tessera {
 
+struct Target;
+
 class TunedSchedules;
 struct PlanFile;
 
@@ -25,6 +27,9 @@ struct CompileOptions {
   // The device whose figures the cost model uses: the name of a known target ("a100", "avx2") or the path of a target
   // file (codegen/target). Empty: TESSERA_TARGET, else by the following fields for a GPU, or by the host's vectors.
   std::string target;
+  // The device whose figures the report prices with, where they are others than those that planned: measured on the
+  // machine that is compared with. Not part of what is compiled.
+  std::shared_ptr<const Target> prices;
   // Properties that the driver reports; 0: unknown. Memory clock times bus width is in bytes per microsecond.
   int multiprocessors = 0;
   int64_t shared_bytes = 0, l2_bytes = 0; // of one block; of the device; in bytes

@@ -144,6 +144,10 @@ TEST_F(Command, RoutesOfLibraryCallsAreMeasured) {
 TEST_F(Command, MeasuredTimesJoinTheReport) {
   const std::string arguments = "'" + model("mlp") + "' --device cpu --shape b=3";
   expect(0, "explain " + arguments + " --measure --seconds 0 --format json -o m.json");
+  // Measured times are compared with prices of the machine that they were measured on, unless a target is given.
+  EXPECT_EQ(json("m.json")["figures"], "this machine");
+  expect(0, "explain " + arguments + " --measure --seconds 0 --target avx2 --format json -o avx2.json");
+  EXPECT_EQ(json("avx2.json")["figures"], "avx2");
   const Json measured = json("m.json");
   for (const Json& s : measured["steps"]) EXPECT_GT(s["measured_us"].get<double>(), 0) << s["id"];
   EXPECT_GT(measured["totals"]["measured_us"].get<double>(), 0);

@@ -138,6 +138,7 @@ Result<Json> made_report(const ExplainOptions& o) {
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
   TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
   prepare(o.measure, options);
+  TESSERA_TRY(price_by_this_host(o.model, o.measure, options));
   options.import.missing_weights = ImportOptions::MissingWeights::MadeUp;
   const bool machine_texts = o.ir == "llvm" || o.ir == "ptx", tiles = o.tiles || o.ir == "tile";
   options.compile.keep_tiles = tiles;

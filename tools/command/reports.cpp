@@ -1,4 +1,6 @@
 #include "reports.h"
+#include "codegen/calibrate/calibrate.h"
+#include "graph/support/environment.h"
 #include "measure.h"
 #include "routes.h"
 #include "runtime/variant.h"
@@ -19,6 +21,19 @@ void prepare(const MeasureOptions& o, SessionOptions& session) {
   session.executor.wait_for_plans = true; // what is timed is what stays
 }
 
+Status price_by_this_host(const ModelOptions& model, const MeasureOptions& o, SessionOptions& session) {
+  const bool chosen = !model.target.empty() || environment("TESSERA_TARGET") != nullptr;
+  if (!o.measures() || chosen || session.compile.device != "cpu") return {};
+  Progress progress;
+  CalibrateOptions calibrate;
+  calibrate.name = "this machine";
+  calibrate.progress = [&](const std::string& what) { progress.show("measuring " + what); };
+  const auto pool = ThreadPool::create(model.threads);
+  TESSERA_ASSIGN(Target here, calibrate_host(*pool, calibrate));
+  session.compile.prices = std::make_shared<const Target>(std::move(here));
+  return {};
+}
+
 namespace {
 // Where the steps take a multiple of their prediction, or a part of it, the figures are not this machine's.
 std::optional<std::string> far_from_prediction(const Json& report) {
@@ -33,9 +48,10 @@ std::optional<std::string> far_from_prediction(const Json& report) {
   if (predicted <= 0 || (measured < kFar * predicted && predicted < kFar * measured)) return std::nullopt;
   const bool gpu = is_gpu_target(report.at("target").get<std::string>());
   return "the steps take " + format_number(measured / predicted, 1) + " times what the figures of '" +
-         shown(report.at("figures").get<std::string>()) +
-         "' predict: a busy machine, or another one; 'tessera calibrate --device " + (gpu ? "cuda" : "cpu") +
-         " -o here.json' measures this one, and --target here.json plans and prices by it";
+         shown(report.at("figures").get<std::string>()) + "' predict: a busy machine" +
+         (gpu ? ", or another one; 'tessera calibrate --device cuda -o here.json' measures this one, and --target "
+                "here.json plans and prices by it"
+              : ", or steps that the cost model errs about");
 }
 } // namespace
 
@@ -69,6 +85,7 @@ Result<Json> report_of(const ModelOptions& o, const MeasureOptions& measure) {
   TESSERA_ASSIGN(SessionOptions options, session_options(o, shapes));
   options.import.missing_weights = ImportOptions::MissingWeights::MadeUp;
   prepare(measure, options);
+  TESSERA_TRY(price_by_this_host(o, measure, options));
   TESSERA_ASSIGN(auto session, open_session(o, std::move(options)));
   std::vector<std::string> notes;
   TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));

@@ -16,6 +16,10 @@ struct MeasureOptions {
 void add_measure_options(Subcommand& sub, MeasureOptions& options);
 // What the session needs for it, before it is opened.
 void prepare(const MeasureOptions& options, SessionOptions& session);
+// A host of which no target was given is calibrated, which takes two seconds: what is measured is compared with prices
+// of this machine. Errors: those of calibrate_host().
+[[nodiscard]] Status price_by_this_host(const ModelOptions& model, const MeasureOptions& options,
+                                        SessionOptions& session);
 // Adds the times that the options request; notes are said. `session`: of the model; null for a stored report. Errors:
 // Usage for measuring a stored report; those of measure_steps(), read_step_times() and add_measured().
 [[nodiscard]] Status add_times(const ModelOptions& model, const MeasureOptions& options, Session* session,
