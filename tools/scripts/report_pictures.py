@@ -63,7 +63,7 @@ def main():
             page.close()
             keep(raw, pathlib.Path(folder, f"{name}.png"))
         file, raw = pathlib.Path(work, "screen.html"), pathlib.Path(work, "screen.png")
-        file.write_text(screen([tessera, "explain", f"{models}/gpt2.dynamo.f16.onnx", *GPU, "--shape", "s10=1,s21=128"]), encoding="utf-8")
+        file.write_text(screen([tessera, "explain", f"{models}/gpt2.dynamo.f32.onnx", "--device", "cpu", "--target", "avx512", "--shape", "s10=1,s21=128"]), encoding="utf-8")
         page = browser.open(file, 860, 830)
         page.picture(raw)
         page.close()
