@@ -128,7 +128,7 @@ Result<ValueId> GraphBuilder::input(const std::string& name, const TensorMeta& m
   TESSERA_ASSIGN(TensorType type, type_of(name, meta));
   if (auto given = options_.input_shapes.find(name); given != options_.input_shapes.end()) {
     if (given->second.size() != type.shape.size())
-      return Diagnostic(ErrorCode::BadInput, file_location(),
+      return Diagnostic(ErrorCode::Usage, file_location(),
                         "input '" + name + "' has rank " + std::to_string(type.shape.size()) +
                             ", and the rank given is " + std::to_string(given->second.size()));
     for (size_t k = 0; k < type.shape.size(); ++k)

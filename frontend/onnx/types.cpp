@@ -121,7 +121,7 @@ Status DimensionTable::read_options(const proto::GraphProto& graph,
     if (it == names.end())
       return Diagnostic(ErrorCode::UnknownInput, where, "no dimension is called '" + name + "'").note(known());
     if (!size_ok(value))
-      return Diagnostic(ErrorCode::BadInput, where, "dimension '" + name + "' cannot be " + std::to_string(value));
+      return Diagnostic(ErrorCode::Usage, where, "dimension '" + name + "' cannot be " + std::to_string(value));
     given_[*it] = value;
   }
   for (const auto& [name, dims] : options_.input_shapes) {
@@ -138,11 +138,11 @@ Status DimensionTable::read_options(const proto::GraphProto& graph,
     const auto& type = (*it)->type().tensor_type();
     for (int64_t d : dims)
       if (d != -1 && !size_ok(d))
-        return Diagnostic(ErrorCode::BadInput, where,
+        return Diagnostic(ErrorCode::Usage, where,
                           "a dimension of input '" + name + "' cannot be " + std::to_string(d));
     if (!type.has_shape()) continue; // the rank comes from the options
     if (static_cast<int>(dims.size()) != type.shape().dim_size())
-      return Diagnostic(ErrorCode::BadInput, where,
+      return Diagnostic(ErrorCode::Usage, where,
                         "input '" + name + "' has " + std::to_string(type.shape().dim_size()) + " dimensions " +
                             shown_dims(type.shape()) + ", and " + std::to_string(dims.size()) + " sizes are given")
           .note("give one size for each, such as " + example_dims(type.shape()) + ", where ? is any size");
@@ -150,7 +150,7 @@ Status DimensionTable::read_options(const proto::GraphProto& graph,
       const auto& d = type.shape().dim(static_cast<int>(i));
       if (dims[i] == -1) continue;
       if (d.has_dim_value() && d.dim_value() >= 0 && d.dim_value() != dims[i])
-        return Diagnostic(ErrorCode::BadInput, where,
+        return Diagnostic(ErrorCode::Usage, where,
                           "dimension " + std::to_string(i) + " of input '" + name + "' is " +
                               std::to_string(d.dim_value()) + " in the model, and " + std::to_string(dims[i]) +
                               " is given");
@@ -158,7 +158,7 @@ Status DimensionTable::read_options(const proto::GraphProto& graph,
       if (dim.empty()) continue; // input_type() reads it
       auto [at, fresh] = given_.emplace(dim, dims[i]);
       if (!fresh && at->second != dims[i])
-        return Diagnostic(ErrorCode::BadInput, where,
+        return Diagnostic(ErrorCode::Usage, where,
                           "dimension '" + dim + "' is given two sizes: " + std::to_string(at->second) +
                               " and, by input '" + name + "', " + std::to_string(dims[i]));
     }

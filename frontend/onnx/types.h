@@ -14,7 +14,7 @@ public:
       : env_(env), options_(options), file_(std::move(file)) {}
 
   // Reads the sizes that the options give for inputs of the model: a named dimension with a size has it everywhere.
-  // Errors: UnknownInput, BadInput.
+  // Errors: UnknownInput, Usage.
   [[nodiscard]] Status read_options(const proto::GraphProto& graph,
                                     const std::vector<const proto::ValueInfoProto*>& inputs);
 

@@ -44,9 +44,9 @@ TEST_F(Command, SizesOfOneArgument) {
 
 // The folder of the outputs is looked at before the model is.
 TEST_F(Command, OutputFolderIsCheckedFirst) {
-  expect(4, "run none.onnx --output-dir /proc/none", {"--output-dir '/proc/none'"});
+  expect(5, "run none.onnx --output-dir /proc/none", {"/proc/none: --output-dir cannot be written"});
   std::ofstream(path("file")) << "x";
-  expect(4, "run none.onnx --output-dir file", {"--output-dir 'file'"});
+  expect(5, "run none.onnx --output-dir file", {"file: --output-dir cannot be written"});
 }
 
 TEST_F(Command, WrongUseIsTwo) {
@@ -65,6 +65,7 @@ TEST_F(Command, WrongUseIsTwo) {
   expect(2, "run x --rtol -1", {"--rtol '-1' is no number from 0"});
   expect(2, "run '" + model("relu") + "' --shape q=4",
          {"neither an input nor a dimension is called 'q'", "inputs are x", "dimensions are b"});
+  expect(2, "run '" + model("relu") + "' --shape x=2x5", {"dimension 1 of input 'x' is always 4"});
   expect(2, "run '" + model("relu") + "' --specialize b=sometimes",
          {"--specialize", "'sometimes' is neither exact nor div:8"});
   expect(2, "run '" + model("relu") + "' --disable-pass nothing", {"no pass is called 'nothing'"});
@@ -114,15 +115,12 @@ TEST_F(Command, BadModelsAndInputsAreFour) {
   EXPECT_EQ(json("e.json")["error"]["exit_code"], 4);
   expect(4, "run '" + model("external") + "'", {"w.bin", "cannot be found"});
   expect(4, "run '" + model("relu") + "' --input x=none.npy", {"none.npy"});
-  expect(4, "run '" + model("relu") + "' --shape x=2x5", {"dimension 1 of input 'x' is always 4"});
   ASSERT_TRUE(write_npy(path("i.npy"), Tensor::create(DType::I64, {2, 4}, true).value()).ok());
   ASSERT_TRUE(write_npy(path("wide.npy"), floats({2, 5}, 0)).ok());
   ASSERT_TRUE(write_npy(path("flat.npy"), floats({4}, 0)).ok());
   expect(4, "run '" + model("relu") + "' --input x=i.npy", {"i64"});
   expect(4, "run '" + model("relu") + "' --input x=wide.npy", {"5"});
   expect(4, "run '" + model("relu") + "' --input x=flat.npy", {"x"});
-  expect(4, "run '" + model("relu") + "' --output-dir /proc/none", {"/proc/none"});
-  expect(4, "explain '" + model("relu") + "' -o /proc/none", {"/proc/none"});
   expect(4, "test none", {"'none' is not a folder"});
   std::ofstream(path("pointer.onnx")) << "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
   expect(4, "run pointer.onnx", {"pointer.onnx", "Git LFS pointer", "git lfs pull"});
@@ -131,12 +129,12 @@ TEST_F(Command, BadModelsAndInputsAreFour) {
 TEST_F(Command, SizesThatContradictEachOtherAreErrors) {
   const std::string mlp = "run '" + model("mlp") + "' "; // x[b, s, 4]
   ASSERT_TRUE(write_npy(path("x.npy"), floats({2, 5, 4}, 0)).ok());
-  expect(4, mlp + "--shape x=2x5x4 --shape b=3", {"--shape x=2x5x4 makes 'b' 2, and --shape b=3 makes it 3"});
-  expect(4, mlp + "--shape b=3 --shape x=2x5x4", {"--shape b=3 makes 'b' 3", "--shape x=2x5x4 makes it 2"});
-  expect(4, mlp + "--input x=x.npy --shape s=6", {"--input x of 2x5x4 makes 's' 5", "--shape s=6 makes it 6"});
-  expect(4, mlp + "--input x=x.npy --shape x=2x6x4", {"--shape x=2x6x4 contradicts --input x, which is 2x5x4"});
+  expect(2, mlp + "--shape x=2x5x4 --shape b=3", {"--shape x=2x5x4 makes 'b' 2, and --shape b=3 makes it 3"});
+  expect(2, mlp + "--shape b=3 --shape x=2x5x4", {"--shape b=3 makes 'b' 3", "--shape x=2x5x4 makes it 2"});
+  expect(2, mlp + "--input x=x.npy --shape s=6", {"--input x of 2x5x4 makes 's' 5", "--shape s=6 makes it 6"});
+  expect(2, mlp + "--input x=x.npy --shape x=2x6x4", {"--shape x=2x6x4 contradicts --input x, which is 2x5x4"});
   expect(0, mlp + "--input x=x.npy --shape x=2x?x4 --shape s=5");
-  expect(4, "run '" + model("relu") + "' --shape x=1x3", {"dimension 1 of input 'x' is always 4"});
+  expect(2, "run '" + model("relu") + "' --shape x=1x3", {"dimension 1 of input 'x' is always 4"});
 }
 
 TEST_F(Command, RunWritesAndCompares) {
@@ -244,7 +242,7 @@ TEST_F(Command, CompileWritesAFile) {
   expect(0, "compile '" + model("mlp") + "' -o mlp.tsr --json c.json");
   EXPECT_GT(fs::file_size(path("mlp.tsr")), 100u);
   EXPECT_EQ(json("c.json")["bytes"], fs::file_size(path("mlp.tsr")));
-  expect(4, "compile '" + model("mlp") + "' -o none/mlp.tsr", {"none/mlp.tsr"});
+  expect(5, "compile '" + model("mlp") + "' -o none/mlp.tsr", {"none/mlp.tsr"});
   // Operators that run by their reference are in the file, too.
   expect(0, "compile '" + model("nonzero") + "' -o nonzero.tsr");
   expect(0, "run nonzero.tsr", {"output"});
@@ -374,7 +372,7 @@ TEST_F(Command, TargetsAreNamedOrFiles) {
          {"memory_bytes_per_us", "--target mine.json"});
   expect(0, explain + "--device cpu --target mine.json", {"figures of mine.json"});
   expect(0, "run '" + model("relu") + "' --device cpu --target mine.json", {});
-  expect(4, "calibrate --device cpu -o none/mine.json", {"none/mine.json"});
+  expect(5, "calibrate --device cpu -o none/mine.json", {"none/mine.json"});
   expect(0, "calibrate --list", {"saturating_bytes", "loads in flight", "rtx4090", "sm_89"});
   expect(2, "calibrate --device tpu", {"there is no device 'tpu'"});
 }
@@ -401,7 +399,7 @@ TEST_F(Command, TuneOfACorpusWritesRecords) {
   std::ofstream(path("r.txt")) << "x\n";
   expect(4, tune, {"r.txt:1", "no signature"});
   EXPECT_EQ(read_text(path("r.txt")), "x\n");
-  expect(4, "tune --corpus corpus --device cpu -o none/r.txt", {"none/r.txt"});
+  expect(5, "tune --corpus corpus --device cpu -o none/r.txt", {"none/r.txt"});
 }
 
 // On the host only kernels of fixed sizes have a choice; what is found is listed, carried elsewhere, pinned and

@@ -263,10 +263,10 @@ TEST(Options, GiveSizes) {
   EXPECT_EQ(by_input->graph.type(by_input->graph.inputs()[1]).str(), "f32[5, c]");
 
   options.input_shapes = {{"x", {5}}};
-  expect_error(relu_model().import_it(options), ErrorCode::BadInput,
+  expect_error(relu_model().import_it(options), ErrorCode::Usage,
                {"'x' has 2 dimensions [b, 4], and 1 sizes are given"});
   options.input_shapes = {{"x", {5, 6}}};
-  expect_error(relu_model().import_it(options), ErrorCode::BadInput,
+  expect_error(relu_model().import_it(options), ErrorCode::Usage,
                {"dimension 1 of input 'x' is 4 in the model, and 6 is given"});
   options.input_shapes = {{"q", {5, 4}}};
   expect_error(relu_model().import_it(options), ErrorCode::UnknownInput, {"no input is called 'q'", "inputs are x"});
@@ -275,7 +275,7 @@ TEST(Options, GiveSizes) {
   expect_error(relu_model().import_it(options), ErrorCode::UnknownInput,
                {"no dimension is called 'n'", "dimensions are b"});
   options.dim_values = {{"b", -3}};
-  expect_error(relu_model().import_it(options), ErrorCode::BadInput, {"cannot be -3"});
+  expect_error(relu_model().import_it(options), ErrorCode::Usage, {"cannot be -3"});
   options.dim_values.clear();
   options.dim_hints = {{"b", 8}};
   auto hinted = relu_model().import_it(options);

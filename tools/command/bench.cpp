@@ -245,7 +245,8 @@ void add_bench(CommandLine& line) {
   sub.flag("--profile", options->profile, "show each step's time and share of the copy bandwidth");
   sub.flag("--nvtx", options->nvtx, kNvtxHelp);
   sub.option("--trace", options->trace,
-             "write the first calls and their steps to this file as a Chrome trace, which Perfetto opens");
+             "write the first calls and their steps to this file as a Chrome trace, which Perfetto opens")
+      .writes_file();
   sub.option("--vary", options->requests.ranges,
              "DIM=MIN..MAX (repeatable): requests of random sizes instead, each twice: what a new shape costs")
       .one_at_a_time();

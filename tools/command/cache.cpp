@@ -288,12 +288,13 @@ void add_cache(CommandLine& line) {
                "  tessera cache prune --limit 500M --older-than 30d\n"
                "  tessera cache verify --repair\n"
                "  tessera cache export warm.tsa          # on a machine that compiled\n"
-               "  tessera cache import warm.tsa          # on the others, or in a container's image");
+               "  tessera cache import warm.tsa          # on the others, or in a container's image",
+               "verify found damaged entries");
   auto add = [&](const std::string& name, const std::string& summary, Make make, Print print) {
     auto options = std::make_shared<CacheCommand>();
     Subcommand sub = cache.add(name, summary);
     sub.option("--cache-dir", options->directory, "the folder (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
-    sub.option("--json", options->json, "write the results to this file as JSON ('-': standard output)");
+    add_json_option(sub, options->json);
     sub.option("--format", options->format, "text, or json on standard output").one_of({"text", "json"});
     sub.action([options, make, print] { return run(*options, make, print); });
     return std::pair(std::move(sub), options);
@@ -308,12 +309,12 @@ void add_cache(CommandLine& line) {
              "remove kernels of other versions of the compiler, and entries of other formats");
   }
   {
-    auto [sub, options] = add("verify", "check every entry; exit code 1 where some are damaged", verify, verify_text);
+    auto [sub, options] = add("verify", "check every entry", verify, verify_text);
     sub.flag("--repair", options->repair, "remove what is damaged; it is made again when it is needed");
   }
   {
     auto [sub, options] = add("export", "write all entries and tuned records to one file", export_archive, export_text);
-    sub.option("FILE", options->file, "the archive").required();
+    sub.option("FILE", options->file, "the archive").required().writes_file();
   }
   {
     auto [sub, options] = add("import", "add the entries and records of such a file; its machine code will be run",

@@ -108,10 +108,10 @@ void add_calibrate(CommandLine& line) {
   auto options = std::make_shared<CalibrateCommand>();
   Subcommand sub = line.add("calibrate", "measure the device at hand and write a target file");
   sub.option("--device", options->device, "what to measure: auto, cpu, cuda or cuda:N").show_default();
-  sub.option("-o,--output", options->output, "write the figures to this target file (JSON)");
+  sub.option("-o,--output", options->output, "write the figures to this target file (JSON)").writes_file();
   sub.flag("--list", options->list, "name the figures of a target file, and the known targets");
   sub.option("--threads", options->threads, "cores of the host that are used together, 0 for all").not_negative();
-  sub.option("--json", options->json, "write the results to this file as JSON ('-': standard output)");
+  add_json_option(sub, options->json);
   sub.footer("Run it when nothing else runs on the device. It takes less than two minutes.\n"
              "Examples:\n"
              "  tessera calibrate --device cuda -o my_gpu.json\n"

@@ -89,6 +89,7 @@ void add_plan_options(Subcommand& sub, ModelOptions& o) {
 void add_save_plan_option(Subcommand& sub, ModelOptions& o) {
   sub.group("Results");
   sub.option("--save-plan", o.save_plan, "write fusion, schedules and routes to this file, for --plan")
+      .writes_file()
       .only_compiles(o.compiles);
   sub.group("");
 }
@@ -96,6 +97,10 @@ void add_save_plan_option(Subcommand& sub, ModelOptions& o) {
 Status save_plan(const ModelOptions& o, const Session& session) {
   if (o.save_plan.empty()) return {};
   return write_text(o.save_plan, print_plan_file(*session.variants().front()->compiled));
+}
+
+void add_json_option(Subcommand& sub, std::string& file) {
+  sub.option("--json", file, "write the results to this file as JSON ('-': standard output)").writes_file();
 }
 
 void add_model_options(Subcommand& sub, ModelOptions& o) {
@@ -146,7 +151,7 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
       .show_default()
       .only_compiles(o.compiles);
   sub.group("Results");
-  sub.option("--json", o.json, "write the results to this file as JSON ('-': standard output)");
+  add_json_option(sub, o.json);
   sub.group("");
 }
 
@@ -424,7 +429,7 @@ Json to_json(const Diagnostic& d) {
   if (!at.is_null()) j["location"] = at;
   j["notes"] = Json::array();
   for (const auto& note : d.notes) j["notes"].push_back(shown(note));
-  j["exit_code"] = code.exit_code;
+  j["exit_code"] = exit_code(d);
   return j;
 }
 
@@ -472,7 +477,7 @@ Json to_json(const RunStats& stats) {
 Status write_text(const std::string& path, std::string_view text) {
   if (!path.empty() && path != "-") return write_file(path, {text});
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return {};
-  return file_error(ErrorCode::FileError, "standard output", "write", errno);
+  return file_error(ErrorCode::FileError, kStandardOutput, "write", errno);
 }
 
 std::string json_text(const Json& json) { return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n"; }
@@ -481,11 +486,15 @@ Status write_json(const std::string& path, const Json& json) {
   return path.empty() ? Status() : write_text(path, json_text(json));
 }
 
+int exit_code(const Diagnostic& d) {
+  return d.code == ErrorCode::FileError && is_output(d.location.file) ? kFailed : info(d.code).exit_code;
+}
+
 int fail(const Diagnostic& d, const std::string& json_path) {
   std::fputs(d.str().c_str(), stderr);
   if (auto status = write_json(json_path, Json{{"error", to_json(d)}}); !status.ok())
     std::fputs(status.error().str().c_str(), stderr);
-  return info(d.code).exit_code;
+  return exit_code(d);
 }
 
 int finish(int code, const std::string& json_path, const Json& json) {

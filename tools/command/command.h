@@ -1,6 +1,7 @@
 // What the subcommands share: options of a model, exit codes, JSON, tables, progress.
 #pragma once
 #include "api/variant.h"
+#include "exit_codes.h"
 #include "graph/support/text.h"
 #include "options.h"
 #include <nlohmann/json.hpp>
@@ -26,8 +27,6 @@ void add_debug(CommandLine& line);
 void add_reduce(CommandLine& line);
 void add_cache(CommandLine& line);
 void add_triton(CommandLine& line);
-
-enum ExitCode : int { kDone = 0, kDiffers = 1, kUsage = 2, kUnsupported = 3, kBadInput = 4, kFailed = 5 };
 
 // ---- options that every subcommand with a model takes
 struct ModelOptions {
@@ -62,6 +61,7 @@ void add_plan_options(Subcommand& sub, ModelOptions& options);
 void add_operators_option(Subcommand& sub, std::vector<std::string>& libraries);
 // Registers the operators of the libraries. Errors: those of load_operators().
 [[nodiscard]] Status load_all(const std::vector<std::string>& libraries);
+void add_json_option(Subcommand& sub, std::string& file);
 void add_save_plan_option(Subcommand& sub, ModelOptions& options);
 // Writes the plan of the first variant where --save-plan requests it.
 [[nodiscard]] Status save_plan(const ModelOptions& options, const Session& session);
@@ -110,6 +110,8 @@ inline constexpr const char* kNvtxHelp = "name calls and steps for nsys and ncu 
 [[nodiscard]] std::string json_text(const Json& json);
 // Nothing when `path` is empty.
 [[nodiscard]] Status write_json(const std::string& path, const Json& json);
+// The row of the error's code; kFailed where it is about a file that the command was to write.
+[[nodiscard]] int exit_code(const Diagnostic& d);
 // Prints the error, writes {"error": ...} where JSON was requested, and returns its exit code.
 int fail(const Diagnostic& d, const std::string& json_path = "");
 // Where `to` is a value to write at the end: prints and returns the code of a failed write, else `code`.

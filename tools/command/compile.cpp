@@ -60,7 +60,7 @@ void add_compile(CommandLine& line) {
   Subcommand sub = line.add("compile", "compile a model to an executable file");
   add_model_options(sub, options->model);
   add_save_plan_option(sub, options->model);
-  sub.option("-o,--output", options->output, "executable file to write").required();
+  sub.option("-o,--output", options->output, "executable file to write").required().writes_file();
   sub.flag("--embed-weights", options->embed_weights,
            "put the weights into the file instead of naming the model's own files");
   sub.footer("Examples:\n"

@@ -329,11 +329,11 @@ void add_debug(CommandLine& line) {
   sub.option("--rtol", options->rtol,
              "allowed |seen - expected| / |expected| of each value (default: by its type: 1e-5 for f32, 2e-3 for f16)");
   sub.flag("--full", options->full, "all values, and all that are not compared");
-  sub.footer("Exit code 1: a value departs.\n"
-             "Examples:\n"
+  sub.footer("Examples:\n"
              "  tessera debug model.onnx --shape batch=1 --shape seq=32\n"
              "  tessera debug model.onnx --input x=x.npy --against strict-rounding\n"
-             "  tessera debug model.onnx --against-model before.onnx --json -");
+             "  tessera debug model.onnx --against-model before.onnx --json -",
+             "a value departs");
   sub.action([options] {
     auto done = debug(*options);
     if (!done.ok()) return fail(done.error(), options->model.json);

@@ -80,12 +80,13 @@ void add_diff(CommandLine& line) {
       .show_default();
   sub.footer(
       "MODEL and SECOND are models, compiled files, or reports of 'tessera explain --format json'.\n"
-      "Options hold for both; --with replaces them for the second one. Exit code 0: the same plan; 1: they differ.\n"
+      "Options hold for both; --with replaces them for the second one.\n"
       "Examples:\n"
       "  tessera diff before.json after.json\n"
       "  tessera diff model.onnx --with no-fusion\n"
       "  tessera diff model.onnx model.pt2 --shape batch=8 --device cuda --arch sm_90a\n"
-      "  tessera diff model.onnx --device cpu --with device=cuda --with arch=sm_90a --with target=h200");
+      "  tessera diff model.onnx --device cpu --with device=cuda --with arch=sm_90a --with target=h200",
+      "the plans differ");
   sub.action([options] { return run(*options); });
 }
 

@@ -243,7 +243,7 @@ Result<Json> explain_json(const Session& session, const Sizes& sizes, bool tiles
 void add_explain(CommandLine& line) {
   auto options = std::make_shared<ExplainOptions>();
   Subcommand sub = line.add("explain", "say what fused, what did not, why, and what it costs");
-  sub.option("-o,--output", options->output, "write the report to this file: x.txt, x.json or x.html");
+  sub.option("-o,--output", options->output, "write the report to this file: x.txt, x.json or x.html").writes_file();
   sub.option("--format", options->format, "of the report, where -o does not say it (default: text)")
       .one_of({"text", "json", "html"});
   sub.flag("--full", options->full, "all steps, edges, breaks and guards, not one screen");
@@ -265,7 +265,7 @@ void add_explain(CommandLine& line) {
   sub.group("Measured times and rules");
   add_measure_options(sub, options->measure);
   sub.option("--rules", options->rules,
-             "check the rules of this file (docs/compare.md); exit code 1 where one is broken");
+             "check the rules of this file (docs/compare.md)");
   sub.group("");
   add_model_options(sub, options->model);
   sub.declared("MODEL").required(false);
@@ -278,7 +278,8 @@ void add_explain(CommandLine& line) {
              "  tessera explain --code FUS-037\n"
              "  tessera explain model.onnx --kernel k7 --ir ptx --device cuda --arch sm_90a\n"
              "  tessera explain model.onnx -o report.json && tessera explain report.json --memory\n"
-             "  tessera explain model.onnx --tiles -o report.html");
+             "  tessera explain model.onnx --tiles -o report.html",
+             "a rule of --rules is broken");
   sub.action([options] { return run(*options); });
 }
 

@@ -21,9 +21,9 @@ std::string list(const std::vector<std::string>& names) {
   return out;
 }
 
-std::vector<std::string> input_names(const Session& session) {
+std::vector<std::string> input_names(const std::vector<IoInfo>& inputs) {
   std::vector<std::string> out;
-  for (const auto& i : session.inputs()) out.push_back(i.name);
+  for (const auto& i : inputs) out.push_back(i.name);
   return out;
 }
 
@@ -34,8 +34,8 @@ Diagnostic unknown_name(const std::string& message, const std::string& name, con
   return d;
 }
 
-std::string list_inputs(const Session& session) {
-  const std::string all = list(input_names(session));
+std::string list_inputs(const std::vector<IoInfo>& inputs) {
+  const std::string all = list(input_names(inputs));
   return "the model's inputs are " + (all.empty() ? "none" : all);
 }
 
@@ -87,6 +87,95 @@ std::optional<int64_t> assumed_value(const ShapeEnv& env, const std::string& sym
 
 uint64_t name_seed(uint64_t seed, const std::string& name) { return hash128(name, seed).lo; }
 
+std::vector<std::string> symbols_of(const std::vector<IoInfo>& ios) {
+  std::vector<std::string> symbols;
+  for (const auto& io : ios)
+    for (const auto& d : io.shape)
+      for (const auto& s : d.symbols())
+        if (std::find(symbols.begin(), symbols.end(), s.symbol_name()) == symbols.end())
+          symbols.push_back(s.symbol_name());
+  return symbols;
+}
+
+// Sizes of symbolic dimensions that the tensors and --shape give.
+Result<Sizes> given_sizes(const std::vector<IoInfo>& ios, const Tensors& given,
+                          const std::vector<ShapeArgument>& shapes) {
+  Sizes out;
+  std::map<std::string, std::string> given_by; // symbols
+  auto set = [&](const std::string& symbol, int64_t size, const std::string& by) -> Status {
+    const auto [at, fresh] = out.emplace(symbol, size);
+    if (fresh) given_by.emplace(symbol, by);
+    if (at->second == size) return {};
+    return Diagnostic(ErrorCode::Usage, given_by.at(symbol) + " makes '" + symbol + "' " + std::to_string(at->second) +
+                                            ", and " + by + " makes it " + std::to_string(size));
+  };
+  auto shape_option = [](const ShapeArgument& a) { return "--shape " + a.name + "=" + sizes_text(a.sizes); };
+  // A dimension gives the size of its symbol: 16 of 8*s that s is 2. Whether tensors contradict each other, the model
+  // decides when it is run: it may broadcast them.
+  auto bind = [&](const IoInfo& io, const Dims& dims, const std::string& by, bool tensor) -> Status {
+    for (size_t d = 0; d < io.shape.size() && d < dims.size(); ++d) {
+      const auto in_it = io.shape[d].symbols();
+      if (dims[d] < 0 || in_it.size() != 1) continue;
+      const auto linear = io.shape[d].linear_in(in_it[0]);
+      const auto factor = linear ? linear->first.as_const() : std::nullopt,
+                 offset = linear ? linear->second.as_const() : std::nullopt;
+      if (!factor || !offset || *factor <= 0 || dims[d] < *offset) continue;
+      const std::string symbol = in_it[0].symbol_name();
+      Status bound = set(symbol, (dims[d] - *offset) / *factor, by);
+      if (!bound.ok() && !tensor) return bound;
+    }
+    return {};
+  };
+  for (const auto& io : ios)
+    if (auto it = given.find(io.name); it != given.end())
+      TESSERA_TRY(bind(io, it->second.dims(), "--input " + io.name + " of " + sizes_text(it->second.dims()), true));
+
+  const std::vector<std::string> symbols = symbols_of(ios);
+  for (const auto& argument : shapes) {
+    if (const IoInfo* io = find_io(ios, argument.name); io != nullptr) {
+      if (auto it = given.find(io->name); it != given.end()) { // the tensor says it
+        const Dims& dims = it->second.dims();
+        if (argument.sizes.size() != dims.size() || !std::equal(dims.begin(), dims.end(), argument.sizes.begin(),
+                                                                [](int64_t a, int64_t b) { return b < 0 || a == b; }))
+          return Diagnostic(ErrorCode::Usage, shape_option(argument) + " contradicts --input " + io->name +
+                                                  ", which is " + sizes_text(dims));
+        continue;
+      }
+      if (io->shape.size() != argument.sizes.size())
+        return Diagnostic(ErrorCode::Usage, "input '" + io->name + "' is " + str(io->shape) + ", and --shape gives " +
+                                                std::to_string(argument.sizes.size()) + " sizes")
+            .note("for example --shape " + io->name + "=" + example(io->shape));
+      for (size_t d = 0; d < io->shape.size(); ++d) {
+        auto fixed = io->shape[d].as_const();
+        if (fixed && argument.sizes[d] >= 0 && *fixed != argument.sizes[d])
+          return Diagnostic(ErrorCode::Usage, "dimension " + std::to_string(d) + " of input '" + io->name +
+                                                  "' is always " + std::to_string(*fixed) + ", and --shape gives " +
+                                                  std::to_string(argument.sizes[d]));
+      }
+      TESSERA_TRY(bind(*io, argument.sizes, shape_option(argument), false));
+    } else if (argument.sizes.size() == 1 &&
+               std::find(symbols.begin(), symbols.end(), argument.name) != symbols.end()) {
+      if (argument.sizes[0] >= 0) TESSERA_TRY(set(argument.name, argument.sizes[0], shape_option(argument)));
+    } else {
+      std::vector<std::string> known = input_names(ios);
+      known.insert(known.end(), symbols.begin(), symbols.end());
+      Diagnostic unknown =
+          unknown_name("neither an input nor a dimension is called '" + argument.name + "'", argument.name, known)
+              .note(list_inputs(ios))
+              .note(symbols.empty() ? "it has no symbolic dimensions" : "its symbolic dimensions are " + list(symbols));
+      // Names that users gave to dimensions are not in every format.
+      auto free = std::find_if(ios.begin(), ios.end(), [](const IoInfo& io) {
+        return std::any_of(io.shape.begin(), io.shape.end(), [](const SymExpr& d) { return !d.is_const(); });
+      });
+      if (free != ios.end())
+        unknown.note("sizes can be given by input: --shape " + free->name + "=" + example(free->shape) +
+                     " with a number for each ?");
+      return unknown;
+    }
+  }
+  return out;
+}
+
 } // namespace
 
 std::optional<int64_t> evaluate(const ShapeEnv& env, const Sizes& sizes, const SymExpr& e) {
@@ -117,8 +206,7 @@ Result<Tensors> read_inputs(const Session& session, const std::vector<std::strin
       return Diagnostic(ErrorCode::Usage, "--input '" + text + "' is not of the form NAME=FILE.npy");
     if (io == nullptr) {
       const std::string name = text.substr(0, text.find('='));
-      return unknown_name("the model has no input '" + name + "'", name, input_names(session))
-          .note(list_inputs(session));
+      return unknown_name("the model has no input '" + name + "'", name, input_names(ios)).note(list_inputs(ios));
     }
     TESSERA_ASSIGN(Tensor t, read_npy(path, io->dtype));
     TESSERA_ASSIGN(t, as_declared(*io, std::move(t)));
@@ -144,9 +232,8 @@ Result<Tensors> read_input_folder(const Session& session, const std::string& fol
     for (size_t i = 0; io == nullptr && i < ios.size(); ++i)
       if (file_name(ios[i].name, ios[i].dtype) == file) io = &ios[i];
     if (io == nullptr)
-      return unknown_name("'" + folder + "/" + file + "' is named like no input of the model", name,
-                          input_names(session))
-          .note(list_inputs(session));
+      return unknown_name("'" + folder + "/" + file + "' is named like no input of the model", name, input_names(ios))
+          .note(list_inputs(ios));
     TESSERA_ASSIGN(Tensor t, read_npy(folder + "/" + file, io->dtype));
     TESSERA_ASSIGN(t, as_declared(*io, std::move(t)));
     out.emplace(name, std::move(t));
@@ -161,93 +248,20 @@ std::string file_name(const std::string& value, DType dtype) {
   return out + (dtype == DType::List ? ".json" : ".npy");
 }
 
+Status check_shapes(const Graph& graph, const std::vector<ShapeArgument>& shapes) {
+  std::vector<IoInfo> ios;
+  for (ValueId v : graph.inputs()) ios.push_back({graph.value(v).name, graph.type(v).dtype, graph.type(v).shape});
+  TESSERA_ASSIGN(const Sizes given, given_sizes(ios, {}, shapes));
+  return {};
+}
+
 Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const std::vector<ShapeArgument>& shapes,
                            std::vector<std::string>& notes) {
-  auto ios = session.inputs();
-  Sizes out;
-  std::map<std::string, std::string> given_by; // symbols
-  auto set = [&](const std::string& symbol, int64_t size, const std::string& by) -> Status {
-    const auto [at, fresh] = out.emplace(symbol, size);
-    if (fresh) given_by.emplace(symbol, by);
-    if (at->second == size) return {};
-    return Diagnostic(ErrorCode::BadInput, given_by.at(symbol) + " makes '" + symbol + "' " +
-                                               std::to_string(at->second) + ", and " + by + " makes it " +
-                                               std::to_string(size));
-  };
-  auto shape_option = [](const ShapeArgument& a) { return "--shape " + a.name + "=" + sizes_text(a.sizes); };
-  // A dimension gives the size of its symbol: 16 of 8*s that s is 2. Whether tensors contradict each other, the model
-  // decides when it is run: it may broadcast them.
-  auto bind = [&](const IoInfo& io, const Dims& dims, const std::string& by, bool tensor) -> Status {
-    for (size_t d = 0; d < io.shape.size() && d < dims.size(); ++d) {
-      const auto in_it = io.shape[d].symbols();
-      if (dims[d] < 0 || in_it.size() != 1) continue;
-      const auto linear = io.shape[d].linear_in(in_it[0]);
-      const auto factor = linear ? linear->first.as_const() : std::nullopt,
-                 offset = linear ? linear->second.as_const() : std::nullopt;
-      if (!factor || !offset || *factor <= 0 || dims[d] < *offset) continue;
-      const std::string symbol = in_it[0].symbol_name();
-      Status bound = set(symbol, (dims[d] - *offset) / *factor, by);
-      if (!bound.ok() && !tensor) return bound;
-    }
-    return {};
-  };
-  for (const auto& io : ios)
-    if (auto it = given.find(io.name); it != given.end())
-      TESSERA_TRY(bind(io, it->second.dims(), "--input " + io.name + " of " + sizes_text(it->second.dims()), true));
-
-  std::vector<std::string> symbols;
-  for (const auto& io : ios)
-    for (const auto& d : io.shape)
-      for (const auto& s : d.symbols())
-        if (std::find(symbols.begin(), symbols.end(), s.symbol_name()) == symbols.end())
-          symbols.push_back(s.symbol_name());
-  for (const auto& argument : shapes) {
-    if (const IoInfo* io = find_io(ios, argument.name); io != nullptr) {
-      if (auto it = given.find(io->name); it != given.end()) { // the tensor says it
-        const Dims& dims = it->second.dims();
-        if (argument.sizes.size() != dims.size() || !std::equal(dims.begin(), dims.end(), argument.sizes.begin(),
-                                                                [](int64_t a, int64_t b) { return b < 0 || a == b; }))
-          return Diagnostic(ErrorCode::BadInput, shape_option(argument) + " contradicts --input " + io->name +
-                                                     ", which is " + sizes_text(dims));
-        continue;
-      }
-      if (io->shape.size() != argument.sizes.size())
-        return Diagnostic(ErrorCode::BadInput, "input '" + io->name + "' is " + str(io->shape) +
-                                                   ", and --shape gives " + std::to_string(argument.sizes.size()) +
-                                                   " sizes")
-            .note("for example --shape " + io->name + "=" + example(io->shape));
-      for (size_t d = 0; d < io->shape.size(); ++d) {
-        auto fixed = io->shape[d].as_const();
-        if (fixed && argument.sizes[d] >= 0 && *fixed != argument.sizes[d])
-          return Diagnostic(ErrorCode::BadInput, "dimension " + std::to_string(d) + " of input '" + io->name +
-                                                     "' is always " + std::to_string(*fixed) + ", and --shape gives " +
-                                                     std::to_string(argument.sizes[d]));
-      }
-      TESSERA_TRY(bind(*io, argument.sizes, shape_option(argument), false));
-    } else if (argument.sizes.size() == 1 &&
-               std::find(symbols.begin(), symbols.end(), argument.name) != symbols.end()) {
-      if (argument.sizes[0] >= 0) TESSERA_TRY(set(argument.name, argument.sizes[0], shape_option(argument)));
-    } else {
-      std::vector<std::string> known = input_names(session);
-      known.insert(known.end(), symbols.begin(), symbols.end());
-      Diagnostic unknown =
-          unknown_name("neither an input nor a dimension is called '" + argument.name + "'", argument.name, known)
-              .note(list_inputs(session))
-              .note(symbols.empty() ? "it has no symbolic dimensions" : "its symbolic dimensions are " + list(symbols));
-      // Names that users gave to dimensions are not in every format.
-      auto free = std::find_if(ios.begin(), ios.end(), [](const IoInfo& io) {
-        return std::any_of(io.shape.begin(), io.shape.end(), [](const SymExpr& d) { return !d.is_const(); });
-      });
-      if (free != ios.end())
-        unknown.note("sizes can be given by input: --shape " + free->name + "=" + example(free->shape) +
-                     " with a number for each ?");
-      return unknown;
-    }
-  }
-
+  const auto ios = session.inputs();
+  TESSERA_ASSIGN(Sizes out, given_sizes(ios, given, shapes));
   const ShapeEnv& env = *session.variants().front()->executable->env;
   std::string chosen;
-  for (const auto& name : symbols) {
+  for (const auto& name : symbols_of(ios)) {
     if (out.contains(name)) continue;
     bool first = std::any_of(ios.begin(), ios.end(), [&](const IoInfo& io) {
       return io.shape.size() > 1 && io.shape[0].is_symbol() && io.shape[0].symbol_name() == name;

@@ -17,9 +17,12 @@ using Sizes = std::map<std::string, int64_t>; // of symbolic dimensions, by name
 
 // Sizes of all symbolic dimensions: from tensors that are given, then from --shape, then defaults: 1 for a dimension
 // that stands first, 32 otherwise, within what the model allows. Each default is said in `notes`. Errors: UnknownInput,
-// BadInput.
+// Usage.
 [[nodiscard]] Result<Sizes> choose_sizes(const Session& session, const Tensors& given,
                                          const std::vector<ShapeArgument>& shapes, std::vector<std::string>& notes);
+
+// Whether --shape fits a model's inputs, where nothing is run. Errors: those of choose_sizes().
+[[nodiscard]] Status check_shapes(const Graph& graph, const std::vector<ShapeArgument>& shapes);
 
 // Fills in the inputs that are not given. Floats are normally distributed; integers that index a table are small and
 // within it, other integers (masks, lengths) and booleans are 1. The same seed gives the same numbers, input by input.

@@ -15,11 +15,10 @@ static int run(int argc, char** argv) {
                    "Compiles ONNX models and exported PyTorch programs into few fused kernels, runs them, and says "
                    "what fused and what did not.",
                    TESSERA_VERSION,
-                   "Exit codes: 0 done; 1 results differ; 2 wrong use; 3 not supported; 4 bad model or input; 5 failed "
-                   "while running.\n"
-                   "'tessera SUBCOMMAND --help' has the options and examples. "
-                   "TESSERA_LOG=warnings,fusion,guards,recompiles,output_code,passes,\n"
-                   "cache,memory,perf shows stages; TESSERA_DUMP_DIR=DIR keeps their texts.");
+                   exit_codes_text(kExitCodes[kDiffers].meaning) +
+                       "'tessera SUBCOMMAND --help' has the options and examples. "
+                       "TESSERA_LOG=warnings,fusion,guards,recompiles,output_code,passes,\n"
+                       "cache,memory,perf shows stages; TESSERA_DUMP_DIR=DIR keeps their texts.");
   add_run(line);
   add_explain(line);
   add_diff(line);
@@ -45,7 +44,8 @@ int main(int argc, char** argv) {
     code = run(argc, argv);
     // Now: whether it arrives is to be said, and what drivers do when a process ends must not lose it.
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-      return Diagnostic(ErrorCode::FileError, std::string("cannot write to standard output: ") + std::strerror(errno))
+      return Diagnostic(ErrorCode::FileError, Location{.file = kStandardOutput},
+                        std::string("cannot write: ") + std::strerror(errno))
           .note("direct it to a disk that has room");
     return {};
   });

@@ -4,6 +4,7 @@
 #include "frontend/model.h"
 #include "graph/ops/added.h"
 #include "graph/support/similar.h"
+#include "inputs.h"
 #include "ops_table.h"
 #include <algorithm>
 
@@ -219,6 +220,7 @@ int survey(const OpsOptions& o) {
   if (!found.ok() && found.error().code == ErrorCode::FileError && onnx::is_known_operator("", model.model, 1 << 20))
     return fail(Diagnostic(found.error()).note("for the operator: tessera ops --op " + model.model), json_path);
   if (!found.ok()) return fail(found.error(), json_path);
+  if (auto status = check_shapes(found->model.graph, *shapes); !status.ok()) return fail(status.error(), json_path);
   for (const auto& w : found->model.warnings) say_warning(w);
 
   std::vector<ModelNode> nodes;
@@ -249,7 +251,7 @@ int survey(const OpsOptions& o) {
     say_note(std::to_string(found->refused.size()) + " of " + std::to_string(found->model.info.nodes) +
              " nodes are not supported");
   int code = kDone;
-  for (const RefusedNode& r : found->refused) code = std::max(code, info(r.reason.code).exit_code);
+  for (const RefusedNode& r : found->refused) code = std::max(code, exit_code(r.reason));
   return finish(code, json_path, json);
 }
 
@@ -272,9 +274,10 @@ void add_ops(CommandLine& line) {
   sub.option("--value", options->model.values, "with MODEL: integers that decide its structure (repeatable)")
       .one_at_a_time();
   add_operators_option(sub, options->model.operators);
-  sub.option("--json", options->model.json, "write the results to this file as JSON ('-': standard output)");
-  sub.option("--markdown", options->markdown, "write the table to this file as a page ('-': standard output)");
-  sub.footer("Exit code of a model: 0 if all of it is supported, 3 if something is not, 4 if it is broken.\n"
+  add_json_option(sub, options->model.json);
+  sub.option("--markdown", options->markdown, "write the table to this file as a page ('-': standard output)")
+      .writes_file();
+  sub.footer("Of a model: 0 if all of it is supported, 3 if a node is not, 4 if a node or the file is broken.\n"
              "Examples:\n"
              "  tessera ops --op Softmax\n"
              "  tessera ops --device cuda --route host\n"

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "frontend/model.h"
 #include "graph/support/file.h"
+#include "inputs.h"
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -197,6 +198,7 @@ Result<std::string> run_opt(const OptOptions& o, Json& json) {
   if (file.ends_with(".onnx") || file.ends_with(".pt2")) {
     session.import.missing_weights = ImportOptions::MissingWeights::Empty;
     TESSERA_ASSIGN(auto imported, import_model(file, session.import));
+    TESSERA_TRY(check_shapes(imported.graph, shapes));
     return graph_level(o, session.compile, std::move(imported.graph), names, json);
   }
   TESSERA_ASSIGN(std::string source, read_all(file));
@@ -209,6 +211,7 @@ Result<std::string> run_opt(const OptOptions& o, Json& json) {
   }
   if (first.starts_with("tile.kernel")) return tile_level(o, source, names);
   TESSERA_ASSIGN(Graph graph, parse_graph(source, file));
+  TESSERA_TRY(check_shapes(graph, shapes));
   return graph_level(o, session.compile, std::move(graph), names, json);
 }
 
@@ -242,13 +245,13 @@ void add_opt(CommandLine& line) {
              "--arch all that a compile runs, else none)");
   sub.option("--stop-after", options->stop_after,
              "end the pipeline behind this pass: NAME, or NAME,2 at its second run");
-  sub.option("-o,--output", options->output, "write the text to this file");
+  sub.option("-o,--output", options->output, "write the text to this file").writes_file();
   sub.flag("--list", options->list, "name the passes, with the device that each is for");
   sub.flag("--verify", options->verify, "check graph and plan after every pass that changed them");
   sub.flag("--with-data", options->data, "print weights with their data");
   sub.option("--vector-bytes", options->vector_bytes, "lower for vectors of this size instead of the machine's")
       .one_of({16, 32, 64});
-  sub.option("--json", options->json, "write what each pass did to this file as JSON");
+  sub.option("--json", options->json, "write what each pass did to this file as JSON").writes_file();
   sub.footer("Examples:\n"
              "  tessera opt --list\n"
              "  tessera opt model.onnx --device cuda --arch sm_90a\n"

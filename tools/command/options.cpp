@@ -1,8 +1,14 @@
 #include "options.h"
+#include "exit_codes.h"
+#include "graph/support/file.h"
 #include "graph/support/similar.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <functional>
+#include <unistd.h>
 #include <utility>
 
 namespace tessera::command {
@@ -84,6 +90,64 @@ Option& Option::positive() {
          *this;
 }
 Option& Option::excludes(const Option& other) { return option_->excludes(other.option_), *this; }
+
+namespace {
+
+// Why nothing can be written there; "": something can. A file is made and goes again: permissions do not say all.
+std::string unwritable(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto kind = std::filesystem::status(path, error).type();
+  if (kind == std::filesystem::file_type::directory) return "it is a folder";
+  if (kind != std::filesystem::file_type::not_found)
+    return ::access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
+  auto made = NewFile::create(path.string());
+  return made.ok() ? "" : made.error().message;
+}
+
+std::string unwritable_folder(std::filesystem::path folder) {
+  std::error_code error;
+  folder = std::filesystem::absolute(folder, error);
+  while (!std::filesystem::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
+  if (!std::filesystem::is_directory(folder, error)) return "'" + folder.string() + "' is no folder";
+  return unwritable(folder / kTemporaryPrefix);
+}
+
+struct Output {
+  std::string option, path;
+  bool folder = false;
+};
+// Of the command line that was read.
+std::vector<Output>& outputs() {
+  static std::vector<Output> all;
+  return all;
+}
+
+void declare_output(CLI::Option* option, bool folder) {
+  option->each([name = option->get_name(), folder](const std::string& path) {
+    if (!path.empty() && path != "-") outputs().push_back({name, path, folder});
+  });
+}
+
+Status check_outputs() {
+  for (const Output& o : outputs()) {
+    const std::string why = o.folder ? unwritable_folder(o.path) : unwritable(o.path);
+    if (why.empty()) continue;
+    return Diagnostic(ErrorCode::FileError, Location{.file = o.path}, o.option + " cannot be written: " + why)
+        .note("nothing was done yet");
+  }
+  return {};
+}
+
+} // namespace
+
+bool is_output(const std::string& path) {
+  return path == kStandardOutput || std::any_of(outputs().begin(), outputs().end(), [&](const Output& o) {
+           return path == o.path || (o.folder && path.starts_with(o.path + "/"));
+         });
+}
+
+Option& Option::writes_file() { return declare_output(option_, false), *this; }
+Option& Option::writes_folder() { return declare_output(option_, true), *this; }
 Option& Option::only_compiles(std::vector<std::string>& given) {
   option_->each([&given, name = option_->get_name()](const std::string&) {
     if (std::find(given.begin(), given.end(), name) == given.end()) given.push_back(name);
@@ -112,7 +176,9 @@ Option Subcommand::flag(const std::string& names, bool& to, const std::string& h
   return in_group(app_->add_flag(names, to, help));
 }
 Option Subcommand::declared(const std::string& name) { return Option(app_->get_option(name)); }
-void Subcommand::footer(const std::string& text) { app_->footer(text); }
+void Subcommand::footer(const std::string& text, const std::string& differs) {
+  app_->footer(exit_codes_text(differs) + text);
+}
 
 Subcommand Subcommand::add(const std::string& name, const std::string& summary) {
   app_->require_subcommand(1);
@@ -214,6 +280,7 @@ int CommandLine::run(int argc, char** argv, const std::function<int(const Diagno
   } catch (const CLI::ParseError& e) {
     return refuse(refused(*app_, e));
   }
+  if (const Status status = check_outputs(); !status.ok()) return refuse(status.error());
   return chosen_();
 }
 

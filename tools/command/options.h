@@ -34,6 +34,10 @@ public:
   Option& not_negative();
   Option& positive();
   Option& excludes(const Option& other);
+  // Its value names what the command is to write: CommandLine::run() refuses what cannot be written, before any work is
+  // done.
+  Option& writes_file();
+  Option& writes_folder();
   Option& only_compiles(std::vector<std::string>& given); // its name is added to `given` when it is used
 
 private:
@@ -51,7 +55,8 @@ public:
   [[nodiscard]] Option declared(const std::string& name); // one of this subcommand's
   // Help lists the options declared from here on under this heading, behind the subcommand's own; "": its own again.
   void group(const std::string& heading);
-  void footer(const std::string& text);
+  // What help says behind the options, under the exit codes. `differs`: what exit code 1 means; "": it has none.
+  void footer(const std::string& text, const std::string& differs = "");
   // A subcommand of this one, which then does nothing by itself and needs one.
   Subcommand add(const std::string& name, const std::string& summary);
   void action(Action action);
@@ -64,6 +69,10 @@ private:
   std::string heading_;
 };
 
+// The path of an error is an output: one that writes_file() or writes_folder() declared, or standard output.
+inline constexpr const char* kStandardOutput = "standard output";
+[[nodiscard]] bool is_output(const std::string& path);
+
 class CommandLine {
 public:
   CommandLine(const std::string& name, const std::string& description, const std::string& version,
@@ -71,7 +80,7 @@ public:
   ~CommandLine();
   Subcommand add(const std::string& name, const std::string& summary);
   // Reads the arguments and runs the chosen subcommand's action; its exit code, or what `refuse` returns for wrong
-  // arguments.
+  // arguments and outputs.
   int run(int argc, char** argv, const std::function<int(const Diagnostic&)>& refuse);
 
 private:

@@ -298,7 +298,8 @@ void add_reduce(CommandLine& line) {
       .one_of({"reference", "cpu", "cuda", "strict-rounding"})
       .show_default();
   sub.option("--rtol", options->rtol, "as of 'tessera debug'");
-  sub.option("-o,--output", options->output, "folder of the result (default: MODEL.reduced in the current one)");
+  sub.option("-o,--output", options->output, "folder of the result (default: MODEL.reduced in the current one)")
+      .writes_folder();
   sub.option("--seconds", options->seconds, "no candidate is begun after that").range(1, 1 << 20).show_default();
   sub.option("--timeout", options->timeout, "seconds that one candidate may take").range(1, 1 << 20).show_default();
   sub.footer("The folder holds the best candidate at any time: an interrupted run leaves it.\n"

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <unistd.h>
 
 namespace tessera::command {
 
@@ -241,22 +240,8 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
   return same;
 }
 
-// Makes the folder of the outputs, or says why nothing could be written there, before a model is compiled for it.
-Status make_output_folder(const std::string& folder) {
-  if (folder.empty()) return {};
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  std::string why = error ? error.message() : "";
-  if (!error && !std::filesystem::is_directory(folder)) why = "it is no folder";
-  if (why.empty() && ::access(folder.c_str(), W_OK) != 0) why = "nothing may be written in it";
-  if (why.empty()) return {};
-  return Diagnostic(ErrorCode::FileError, "--output-dir '" + folder + "' cannot take the outputs: " + why)
-      .note("name a folder that exists or can be made; nothing was compiled or run");
-}
-
 int run(const RunOptions& o) {
   auto done = [&]() -> Result<std::pair<bool, Json>> {
-    TESSERA_TRY(make_output_folder(o.output_dir));
     TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
     TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
     options.executor.poison = o.poison;
@@ -336,9 +321,9 @@ void add_run(CommandLine& line) {
       sub.option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are random").one_at_a_time();
   auto cases = sub.option("--case", options->cases, "folder with inputs/NAME.npy and expected/NAME.npy (repeatable)")
                    .one_at_a_time();
-  sub.option("--output-dir", options->output_dir, "write outputs there as NAME.npy, lists as NAME.json");
-  auto expect = sub.option("--expect", options->expect,
-                           "folder with NAME.npy to compare the outputs with; exit code 1 where they differ");
+  sub.option("--output-dir", options->output_dir, "write outputs there as NAME.npy, lists as NAME.json")
+      .writes_folder();
+  auto expect = sub.option("--expect", options->expect, "folder with NAME.npy to compare the outputs with");
   cases.excludes(inputs).excludes(expect);
   sub.option("--rtol", options->rtol, "relative tolerance of comparisons").not_negative().show_default();
   sub.option("--atol", options->atol, "absolute tolerance of comparisons").not_negative().show_default();
@@ -356,7 +341,8 @@ void add_run(CommandLine& line) {
              "  tessera run model.onnx --input x=x.npy --expect reference --rtol 1e-3\n"
              "  tessera run model.pt2 --shape x=8x3x224x224\n"
              "  tessera run model.onnx --shape batch=4 --specialize batch=exact,seq=div:8\n"
-             "  tessera run model.onnx --shape batch=4,seq=77 --warm-up batch=1..8..32,seq=1..128..512");
+             "  tessera run model.onnx --shape batch=4,seq=77 --warm-up batch=1..8..32,seq=1..128..512",
+             "outputs differ from those of --expect or --case");
   sub.action([options] { return run(*options); });
 }
 

@@ -326,13 +326,13 @@ void add_test(CommandLine& line) {
   sub.option("--jobs", options->jobs, "folders at a time, 0 for one a core").not_negative().show_default();
   sub.flag("--no-cache", options->no_cache, "neither read nor write compiled kernels on disk");
   sub.option("--cache-dir", options->cache_dir, "folder of compiled kernels");
-  sub.option("--json", options->json, "write the results to this file as JSON ('-': standard output)");
-  sub.footer("Folders run in worker processes: a crash or a hang is reported and the rest goes on. Exit code "
-             "1 when one\n"
-             "failed, crashed or hung; what is not supported is counted by operator or type and is no failure.\n"
+  add_json_option(sub, options->json);
+  sub.footer("Folders run in worker processes: a crash or a hang is reported and the rest goes on. What is not\n"
+             "supported is counted by operator or type and is no failure.\n"
              "Examples:\n"
              "  tessera test backend-tests --json results.json\n"
-             "  tessera test backend-tests/node/test_softmax_axis_0 -v");
+             "  tessera test backend-tests/node/test_softmax_axis_0 -v",
+             "a folder failed, crashed or hung");
   sub.action([options] { return run(*options); });
 }
 

@@ -179,7 +179,10 @@ Result<std::unique_ptr<Session>> open(const TritonCommand& o) {
   }
   options.compile_only = true;
   options.compile.keep_tiles = o.compile;
-  return open_session(model, std::move(options));
+  TESSERA_ASSIGN(auto session, open_session(model, std::move(options)));
+  std::vector<std::string> notes; // the server's requests have their own sizes
+  TESSERA_ASSIGN(const Sizes sizes, choose_sizes(*session, {}, shapes, notes));
+  return session;
 }
 
 Result<Json> write(const TritonCommand& o) {
@@ -243,7 +246,9 @@ void add_triton(CommandLine& line) {
   auto options = std::make_shared<TritonCommand>();
   Subcommand sub = line.add("triton", "write a folder of models that Triton Inference Server serves");
   add_model_options(sub, options->model);
-  sub.option("-o,--output", options->output, "model repository: a folder with a folder for each model").required();
+  sub.option("-o,--output", options->output, "model repository: a folder with a folder for each model")
+      .required()
+      .writes_folder();
   sub.option("--name", options->name, "of the model (default: that of the file)");
   sub.option("--version", options->version, "of the model, a folder in its own").range(1, 1 << 30).show_default();
   sub.option("--max-batch", options->max_batch_given,

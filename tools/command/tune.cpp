@@ -238,15 +238,17 @@ void add_tune(CommandLine& line) {
       .range(0, 10000)
       .show_default();
   sub.option("--seed", options->seed, "of these").range(0, 1 << 30).show_default();
-  sub.option("--log", options->log, "write all that was measured to this file, one JSON object a line (tools/fit)");
+  sub.option("--log", options->log, "write all that was measured to this file, one JSON object a line (tools/fit)")
+      .writes_file();
   sub.flag("--again", options->again, "kernels that have a record, too");
   sub.option("--corpus", options->corpus,
              "model file, or folder with such (repeatable): all are tuned, and the fastest schedules written to -o")
       .one_at_a_time();
-  sub.option("-o,--output", options->output, "of --corpus: file of the target's measured schedules; what it has stays");
+  sub.option("-o,--output", options->output, "of --corpus: file of the target's measured schedules; what it has stays")
+      .writes_file();
   sub.option("--jobs", options->jobs, "of --corpus: models that are compiled at a time").range(1, 256).show_default();
   sub.flag("--list", options->list, "show the records");
-  sub.option("--export", options->export_file, "write the records to this file");
+  sub.option("--export", options->export_file, "write the records to this file").writes_file();
   sub.option("--merge", options->merge_file, "add the records of this file; of two for the same the later stays");
   sub.option("--pin", options->pin,
              "pin the records of a kernel (its hash, or the beginning): valid for any driver and compiler");
