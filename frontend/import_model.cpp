@@ -1,3 +1,4 @@
+#include "frontend/description.h"
 #include "frontend/fx/importer.h"
 #include "frontend/named_import.h"
 #include "frontend/onnx/importer.h"
@@ -93,6 +94,11 @@ Result<ImportedModel> import_model(const std::string& path, const std::string& n
 
 Result<ImportedModel> import_model(const std::string& path, const ImportOptions& options) {
   return import_model(path, path, options);
+}
+
+Result<ModelDescription> describe_model(const std::string& path) {
+  TESSERA_ASSIGN(Format format, format_of(path));
+  return format == Format::Archive ? fx::describe_file(path) : named_as_read(onnx::describe_file(path), path);
 }
 
 Result<ModelSurvey> survey_model(const std::string& path, const ImportOptions& options) {

@@ -34,14 +34,16 @@ std::string_view short_target(std::string_view target) {
 }
 } // namespace
 
-Location GraphBuilder::place_of(const FxNode& node) const {
-  Location where = file_location();
+Location place_of(const FxNode& node, const std::string& file) {
+  Location where{.file = file};
   where.output = result_name(node);
   where.node = node.module.empty() ? where.output : node.module + "." + where.output;
   where.op = short_target(node.target);
   where.source = node.source;
   return where;
 }
+
+Location GraphBuilder::place_of(const FxNode& node) const { return fx::place_of(node, file_); }
 
 std::string GraphBuilder::unique(std::string name) {
   if (name.empty() || names_.insert(name).second) return name;

@@ -17,6 +17,9 @@ using WeightLookup = std::function<Result<StoredWeight>(const std::string& name,
 
 [[nodiscard]] bool is_control(const FxNode& node); // it runs graphs
 
+// Where a node is, as errors name it.
+[[nodiscard]] Location place_of(const FxNode& node, const std::string& file);
+
 class GraphBuilder {
 public:
   GraphBuilder(const Program& program, const ImportOptions& options, WeightLookup weights, std::string file,

@@ -22,6 +22,7 @@ struct Subcommand {
 // By name. `tessera --help` lists no other subcommands.
 const std::map<std::string, Subcommand> kSubcommands = {
     {"run", {"run M", {"--json", "--output-dir"}}},
+    {"inspect", {"inspect M", {"--json"}, true, false, false, false}},
     {"explain", {"explain M", {"--json", "-o", "--save-plan"}}},
     {"diff", {"diff M M", {"--json"}}},
     {"compile", {"compile M -o m.tsr", {"--json", "-o", "--save-plan"}}},

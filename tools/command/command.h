@@ -14,6 +14,7 @@ using Json = nlohmann::ordered_json; // keys in the order in which they were wri
 
 // Each adds one subcommand.
 void add_run(CommandLine& line);
+void add_inspect(CommandLine& line);
 void add_explain(CommandLine& line);
 void add_diff(CommandLine& line);
 void add_compile(CommandLine& line);

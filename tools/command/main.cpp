@@ -1,4 +1,4 @@
-// tessera: run, explain, diff, compile, bench, tune, calibrate, test, debug, reduce, opt, ops, cache, triton. Each subcommand is a file of its name.
+// tessera: run, inspect, explain, diff, compile, bench, tune, calibrate, test, debug, reduce, opt, ops, cache, triton. Each subcommand is a file of its name.
 #include "command.h"
 #include "graph/support/environment.h"
 #include "graph/support/guarded.h"
@@ -20,6 +20,7 @@ static int run(int argc, char** argv) {
                        "TESSERA_LOG=warnings,fusion,guards,recompiles,output_code,passes,\n"
                        "cache,memory,perf shows stages; TESSERA_DUMP_DIR=DIR keeps their texts.");
   add_run(line);
+  add_inspect(line);
   add_explain(line);
   add_diff(line);
   add_compile(line);
