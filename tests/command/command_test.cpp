@@ -42,6 +42,40 @@ TEST_F(Command, SizesOfOneArgument) {
   EXPECT_EQ(read_text(path("a/y.npy")), read_text(path("b/y.npy")));
 }
 
+// Callers at their own rate, and requests that come at a given one.
+TEST_F(Command, BenchOfConcurrentCallers) {
+  const std::string bench = "bench '" + model("mlp") + "' --device cpu --threads 1 --shape b=2,s=3 --seconds ";
+  expect(0, bench + "0.3 --concurrency 3 --json c.json",
+         {"requests per second", "3 callers", "p50", "p90", "p95", "p99"});
+  Json j = json("c.json");
+  EXPECT_EQ(j["callers"], 3);
+  EXPECT_EQ(j["loop"], "closed");
+  EXPECT_GT(j["requests"], 3);
+  EXPECT_NEAR(j["requests_per_second"].get<double>() * j["seconds"].get<double>(), j["requests"].get<double>(), 1e-6);
+  for (const char* shares : {"latency_ms", "call_ms"}) {
+    EXPECT_LE(j[shares]["p50"], j[shares]["p90"]);
+    EXPECT_LE(j[shares]["p95"], j[shares]["p99"]);
+    EXPECT_LE(j[shares]["p99"], j[shares]["max"]);
+  }
+  for (const char* arrivals : {"constant", "poisson"}) {
+    expect(0, bench + "0.3 --concurrency 2 --request-rate 100 --json r.json --arrivals " + arrivals,
+           {"of 100.0", "due"});
+    j = json("r.json");
+    EXPECT_EQ(j["loop"], "open");
+    EXPECT_NEAR(j["requests"].get<double>(), 30, arrivals == std::string("constant") ? 0 : 25);
+    EXPECT_GE(j["latency_ms"]["max"], j["call_ms"]["p50"]);
+  }
+  // More than one caller can answer: requests wait, and their latency says so.
+  expect(0, bench + "0.02 --request-rate 1000000 --json r.json", {"the rate is not reached"});
+  j = json("r.json");
+  EXPECT_GT(j["latency_ms"]["p50"].get<double>(), 5 * j["call_ms"]["p50"].get<double>());
+  expect(0, bench + "0 --request-rate 10 --json r.json", {"(1 in "});
+  expect(0, bench + "0 --concurrency 2", {"(2 in "});
+  expect(2, bench + "1 --concurrency 0", {"--concurrency '0'"});
+  expect(2, bench + "1 --request-rate -1", {"--request-rate '-1'"});
+  expect(2, bench + "1 --concurrency 2 --vary b=1..4", {"exclude each other"});
+}
+
 // The folder of the outputs is looked at before the model is.
 TEST_F(Command, OutputFolderIsCheckedFirst) {
   expect(5, "run none.onnx --output-dir /proc/none", {"/proc/none: --output-dir cannot be written"});

@@ -1,4 +1,5 @@
 // tessera bench: how long a call takes, what starting costs, and how near the memory's ceiling the compiled part comes.
+#include "callers.h"
 #include "codegen/load/load.h"
 #include "explain.h"
 #include "graph/support/stopwatch.h"
@@ -23,6 +24,7 @@ struct BenchOptions {
   bool no_cold = false, profile = false, nvtx = false;
   std::string trace; // file
   RequestOptions requests;
+  CallersOptions callers;
 };
 
 // Bytes read and written per second by a parallel copy that moves as many bytes as the model, up to 512 MB.
@@ -223,6 +225,12 @@ int run(BenchOptions o) {
     if (o.model.json != "-") say(requests_text(*report));
     return finish(kDone, o.model.json, *report);
   }
+  if (o.callers.given()) {
+    auto report = bench_callers(o.model, o.callers, o.inputs, o.seed, o.seconds, o.warmup);
+    if (!report.ok()) return fail(report.error(), o.model.json);
+    if (o.model.json != "-") say(callers_text(*report));
+    return finish(kDone, o.model.json, *report);
+  }
   o.profile = o.profile || !o.trace.empty();
   auto report = bench(o);
   if (!report.ok()) return fail(report.error(), o.model.json);
@@ -247,18 +255,35 @@ void add_bench(CommandLine& line) {
   sub.option("--trace", options->trace,
              "write the first calls and their steps to this file as a Chrome trace, which Perfetto opens")
       .writes_file();
+  sub.group("Load");
+  auto callers = sub.option("--concurrency", options->callers.callers,
+                            "so many callers at a time, each with a context of its own: requests per second, latency")
+                     .range(1, 4096);
+  auto rate = sub.option("--request-rate", options->callers.rate,
+                         "requests per second that come whatever calls take (callers: --concurrency, else 1); latency "
+                         "counts from when a request is due")
+                  .positive();
+  sub.option("--arrivals", options->callers.arrivals, "with --request-rate: evenly, or at random")
+      .one_of({"constant", "poisson"})
+      .show_default();
+  sub.group("Sizes that vary");
   sub.option("--vary", options->requests.ranges,
              "DIM=MIN..MAX (repeatable): requests of random sizes instead, each twice: what a new shape costs")
-      .one_at_a_time();
+      .one_at_a_time()
+      .excludes(callers)
+      .excludes(rate);
   sub.option("--requests", options->requests.requests, "with --vary: how many").range(1, 10000000).show_default();
   sub.option("--check", options->requests.checks,
              "with --vary: so many results next to a fresh compile for their sizes")
       .range(0, 100000)
       .show_default();
+  sub.group("");
   sub.footer("Examples:\n"
              "  tessera bench model.onnx --shape batch=1 --shape seq=128 --threads 2\n"
              "  tessera bench model.onnx --shape pixels=8x3x224x224 --profile --json bench.json\n"
              "  tessera bench model.onnx --vary batch=1..32 --vary seq=1..512 --requests 1000\n"
+             "  tessera bench model.onnx --concurrency 4 --threads 1\n"
+             "  tessera bench model.onnx --concurrency 4 --threads 1 --request-rate 200 --arrivals poisson\n"
              "  tessera bench model.onnx --trace trace.json    then open it at https://ui.perfetto.dev");
   sub.action([options] { return run(*options); });
 }
