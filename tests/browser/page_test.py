@@ -243,6 +243,30 @@ class PageTest(unittest.TestCase):
         self.assertEqual(page.value("document.querySelectorAll('img').length"), 0)
         self.assertIsNone(page.value("window.ran ?? null"))
 
+    def test_two_reports_side_by_side(self):
+        done = subprocess.run([TESSERA, "diff", f"{MODELS}/bert.dynamo.f32.onnx", "--with", "no-fusion", "-o", self.path / "diff.html", *SHAPES], stderr=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 1)
+        for width in (1280, 390):
+            page = self.open("diff.html", width)
+            self.assertLessEqual(page.value("document.documentElement.scrollWidth"), width)
+        page = self.open("diff.html")
+        diff = self.report(page)["diff"]
+        self.assertEqual(page.value("document.querySelectorAll('#changed-steps tbody tr').length"), min(400, len(diff["steps"])))
+        self.assertEqual(page.value("document.querySelectorAll('#changed-edges tbody tr').length"), min(400, len(diff["edges"])))
+        shown = "frames.%s.contentDocument.getElementById('details').textContent"
+        ready = " && ".join(f"frames.{side}.contentWindow.performance.getEntriesByName('page done').length === 1" for side in "ab")
+        page.wait(ready)
+        # A row shows its steps in both; what is chosen in one is chosen in the other.
+        page.value("document.querySelector('#changed-steps tbody tr').click()")
+        row = page.value("records(diff.steps).find(s => 'steps ' + records(diff.steps).indexOf(s) === document.querySelector('#changed-steps tbody tr').dataset.id)")
+        for side in "ab":
+            page.wait(f"{shown % side}.includes({json.dumps(row[side][0])})")
+        step = next(s for s in self.report(page)["a"]["steps"] if s["kind"] == "kernel" and s["id"] != row["a"][0])
+        page.value(f"frames.a.contentDocument.querySelector('#steps tr[data-id={json.dumps(step['id'])}]').click()")
+        page.wait(f"{shown % 'a'}.includes({json.dumps(step['id'])})")
+        other = page.value(f"counterpart('a', {json.dumps(step['id'])})")
+        page.wait(f"{shown % 'b'}.includes({json.dumps(other)})")
+
     def test_measured_steps_have_a_timeline(self):
         text = (self.path / "bert.html").read_text()
         start = text.index('id="report">') + len('id="report">')

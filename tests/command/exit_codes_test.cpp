@@ -24,7 +24,7 @@ const std::map<std::string, Subcommand> kSubcommands = {
     {"run", {"run M", {"--json", "--output-dir"}}},
     {"inspect", {"inspect M", {"--json"}, true, false, false, false}},
     {"explain", {"explain M", {"--json", "-o", "--save-plan"}}},
-    {"diff", {"diff M M", {"--json"}}},
+    {"diff", {"diff M M", {"--json", "-o"}}},
     {"compile", {"compile M -o m.tsr", {"--json", "-o", "--save-plan"}}},
     {"bench", {"bench M --seconds 0 --no-cold", {"--json", "--trace"}}},
     {"tune", {"tune M --budget 1", {"--json", "--log"}}},

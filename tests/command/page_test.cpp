@@ -31,6 +31,27 @@ TEST_F(Command, PageNeedsNoOtherFile) {
   EXPECT_NE(page.find("tile.kernel"), std::string::npos);
 }
 
+// Both reports in one file, with what differs; names come from the models.
+TEST_F(Command, PageOfTwoReports) {
+  const std::string mlp = "'" + model("mlp") + "' --device cpu --shape b=2 --shape s=3";
+  expect(1, "diff " + mlp + " --with no-fusion -o d.html --json d.json");
+  const std::string page = read_text(path("d.html"));
+  EXPECT_EQ(page.rfind("<!DOCTYPE html>", 0), 0u);
+  const Json j = Json::parse(report_in(page));
+  EXPECT_EQ(j["diff"], json("d.json"));
+  for (const char* side : {"a", "b"}) EXPECT_TRUE(j[side].contains("steps")) << side;
+  EXPECT_NE(j["a"]["totals"]["kernels"], j["b"]["totals"]["kernels"]);
+  // The page of each is that of `explain`.
+  expect(0, "explain " + mlp + " -o r.html");
+  const std::string one = read_text(path("r.html"));
+  const std::string before = j["page"][0], after = j["page"][1];
+  EXPECT_EQ(one.rfind(before, 0), 0u);
+  EXPECT_EQ(one.substr(one.size() - after.size()), after);
+  for (unsigned char c : report_in(page)) ASSERT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f && c != '<'));
+  expect(0, "diff '" + model("mlp") + "' " + mlp + " -o same.html");
+  expect(2, "diff " + mlp + " --with no-fusion -o d.html --format json", {"leave one of them out"});
+}
+
 // Names come from the model.
 TEST_F(Command, PageEscapesNames) {
   const std::string name = "</script><script>alert(1)</script>&\"\u202e";

@@ -63,23 +63,6 @@ Result<Json> stored_report(const ExplainOptions& o) {
   return report;
 }
 
-// "html" by -o's extension or --format, which must agree. Text where neither says anything.
-Result<std::string> chosen_format(const ExplainOptions& o) {
-  const std::string extension = std::filesystem::path(o.output).extension().string();
-  const std::string named = extension == ".html" || extension == ".json" ? extension.substr(1)
-                            : extension == ".txt"                        ? "text"
-                                                                         : "";
-  if (!named.empty() && !o.format.empty() && named != o.format)
-    return Diagnostic(ErrorCode::Usage,
-                      "-o '" + o.output + "' is " + named + " by its extension, and --format says " + o.format)
-        .note("leave one of them out");
-  if (named.empty() && !extension.empty() && o.format.empty())
-    return Diagnostic(ErrorCode::Usage, "-o '" + o.output + "': no format has the extension '" + extension + "'")
-        .note("known are .txt, .json and .html; --format text, json or html takes any name");
-  if (!named.empty()) return named;
-  return o.format.empty() ? "text" : o.format;
-}
-
 // Adds the value of every "expression".
 void evaluate_all(Json& j, const std::function<Json(const std::string&)>& value) {
   if (j.is_object() && j.contains("expression"))
@@ -176,7 +159,7 @@ int run(const ExplainOptions& o) {
                                                             : "--code explains a reason, not a model")
                     .note(o.code.empty() ? "tessera explain MODEL" : "leave out the model"),
                 o.model.json);
-  auto format = chosen_format(o);
+  auto format = chosen_format(o.output, o.format);
   if (!format.ok()) return fail(format.error(), o.model.json);
   auto report = o.stored() ? stored_report(o) : made_report(o);
   if (!report.ok()) return fail(report.error(), o.model.json);
@@ -194,6 +177,22 @@ int run(const ExplainOptions& o) {
 }
 
 } // namespace
+
+Result<std::string> chosen_format(const std::string& output, const std::string& format) {
+  const std::string extension = std::filesystem::path(output).extension().string();
+  const std::string named = extension == ".html" || extension == ".json" ? extension.substr(1)
+                            : extension == ".txt"                        ? "text"
+                                                                         : "";
+  if (!named.empty() && !format.empty() && named != format)
+    return Diagnostic(ErrorCode::Usage,
+                      "-o '" + output + "' is " + named + " by its extension, and --format says " + format)
+        .note("leave one of them out");
+  if (named.empty() && !extension.empty() && format.empty())
+    return Diagnostic(ErrorCode::Usage, "-o '" + output + "': no format has the extension '" + extension + "'")
+        .note("known are .txt, .json and .html; --format text, json or html takes any name");
+  if (!named.empty()) return named;
+  return format.empty() ? "text" : format;
+}
 
 bool is_stored_report(const std::string& path) { return path.ends_with(".json"); }
 
@@ -264,8 +263,7 @@ void add_explain(CommandLine& line) {
   sub.option("--code", options->code, "a reason, by code or name: its page; 'list' names all; takes no model");
   sub.group("Measured times and rules");
   add_measure_options(sub, options->measure);
-  sub.option("--rules", options->rules,
-             "check the rules of this file (docs/compare.md)");
+  sub.option("--rules", options->rules, "check the rules of this file (docs/compare.md)");
   sub.group("");
   add_model_options(sub, options->model);
   sub.declared("MODEL").required(false);

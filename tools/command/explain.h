@@ -14,6 +14,11 @@ namespace tessera::command {
 // Throws Json::exception where a part of the report is missing or of another type, which only explain.cpp sees.
 // One HTML file that needs no other: tables that can be sorted, a bar for what each step moves.
 [[nodiscard]] std::string explain_html(const Json& report);
+// The same of two reports side by side, with what differs (compare.h) before them.
+[[nodiscard]] std::string diff_html(const Json& diff, const Json& a, const Json& b);
+// "text", "json" or "html" by the extension of -o or by --format, which must agree; text where neither says anything.
+// Error Usage.
+[[nodiscard]] Result<std::string> chosen_format(const std::string& output, const std::string& format);
 
 // The page of a reason by code or name, or a table of all for "list". Error Usage for another word, with a suggestion.
 struct ReasonText {

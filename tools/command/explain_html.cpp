@@ -7,6 +7,8 @@ namespace tessera::command {
 // Written by page/embed.cmake.
 extern const char* const kPageBefore;
 extern const char* const kPageAfter;
+extern const char* const kDiffBefore;
+extern const char* const kDiffAfter;
 
 namespace {
 
@@ -26,12 +28,11 @@ std::string in_script(const Json& j) {
   return out;
 }
 
-} // namespace
-
-std::string explain_html(const Json& report) {
+// The report with what the page takes from the text's computations: what steps take of a call, and missed fusions in
+// groups, by position in edges, then pairs.
+Json for_page(const Json& report) {
   for (const char* part : {"operators", "steps", "edges"}) (void)report.at(part).get_ref<const Json::array_t&>();
   Json page = report;
-  // As the text has them: what steps take of a call, and missed fusions in groups, by position in edges, then pairs.
   const report::View view(report);
   for (size_t i = 0; i < report.at("steps").size(); ++i) {
     const auto us = view.predicted_us(report.at("steps")[i]);
@@ -45,7 +46,16 @@ std::string explain_html(const Json& report) {
     Json& group = page["missed"].emplace_back(Json::array());
     for (const Json* e : m.all) group.push_back(position.at(e));
   }
-  return kPageBefore + in_script(page) + kPageAfter;
+  return page;
+}
+
+} // namespace
+
+std::string explain_html(const Json& report) { return kPageBefore + in_script(for_page(report)) + kPageAfter; }
+
+std::string diff_html(const Json& diff, const Json& a, const Json& b) {
+  const Json all{{"diff", diff}, {"a", for_page(a)}, {"b", for_page(b)}, {"page", {kPageBefore, kPageAfter}}};
+  return kDiffBefore + in_script(all) + kDiffAfter;
 }
 
 } // namespace tessera::command

@@ -61,6 +61,17 @@ byId("close-all").addEventListener("click", closeAll);
 byId("fit").addEventListener("click", () => fit(true));
 byId("zoom-in").addEventListener("click", () => zoom(1.25));
 byId("zoom-out").addEventListener("click", () => zoom(0.8));
+// In the page of two reports: what is chosen here is chosen in the other one, too.
+let fromOutside = false;
+if (parent !== window) {
+  addEventListener("message", e => {
+    if (e.source !== parent || typeof e.data?.choose !== "string" || e.data.choose === chosen.id) return;
+    fromOutside = true;
+    choose(e.data.choose);
+    fromOutside = false;
+  });
+  chosen.listeners.push(id => { if (!fromOutside) parent.postMessage({ chosen: id }, "*"); });
+}
 requestAnimationFrame(() => requestAnimationFrame(() => {
   performance.mark("graph drawn");
   const add = part => { if (part) byId("sections").append(...[part].flat(Infinity)); };
