@@ -56,7 +56,15 @@ Graph wide_copy(const Graph& graph) {
 
 Result<Tensor> widened(const Tensor& tensor) { return as_type(tensor, DType::F64); }
 
-bool is_random(const Node& node) { return node.op->side_effect; }
+bool is_random(const Node& node) {
+  for (const auto& [name, attribute] : node.attributes.items())
+    if (const auto* body = std::get_if<std::shared_ptr<Graph>>(&attribute))
+      for (NodeId id : (*body)->order())
+        if (is_random((*body)->node(id))) return true;
+  const auto* structured = node.op->structured();
+  const bool reads = structured && structured->kind == Structured::Read; // it defines sizes, and does nothing else
+  return node.op->side_effect && !reads && !node.attributes.has("seed");
+}
 
 ExactReference::ExactReference(const Graph& graph) : graph_(graph), wide_(wide_copy(graph)) {}
 
@@ -74,6 +82,21 @@ Result<std::vector<Tensor>> ExactReference::node(NodeId id, std::vector<Tensor> 
     TESSERA_ASSIGN(t, widened(t));
   }
   return results;
+}
+
+void bind_defined_sizes(const Graph& graph, const Node& node, const std::vector<Tensor>& results, SymValues& sizes) {
+  for (const DefinedSize& d : defined_sizes(graph, node)) {
+    const Tensor& t = results[static_cast<size_t>(d.result)];
+    sizes.emplace(d.symbol.symbol_id(), d.dim >= 0 ? t.dims()[static_cast<size_t>(d.dim)]
+                                                   : std::clamp(t.get_i64(d.element), -kReadMax, kReadMax));
+  }
+  // Dimensions whose symbols nothing else defines.
+  for (size_t r = 0; r < node.results.size(); ++r) {
+    if (!node.results[r].valid()) continue;
+    const SymShape& shape = graph.type(node.results[r]).shape;
+    for (size_t d = 0; d < std::min(shape.size(), results[r].dims().size()); ++d)
+      if (shape[d].is_symbol()) sizes.emplace(shape[d].symbol_id(), results[r].dims()[d]);
+  }
 }
 
 Status ExactReference::run(const std::map<std::string, Tensor>& inputs, SymValues& sizes, const Each& each) {
@@ -98,13 +121,10 @@ Status ExactReference::run(const std::map<std::string, Tensor>& inputs, SymValue
     if (structured && structured->kind == Structured::Constant) { // widened where it is used
       TESSERA_ASSIGN(results, evaluate_node(graph_, node, {}, sizes));
     } else {
-      TESSERA_ASSIGN(results, this->node(id, operands, sizes));
-      TESSERA_TRY(each(id, operands, results));
+      TESSERA_ASSIGN(results, this->node(id, std::move(operands), sizes));
+      TESSERA_TRY(each(id, results));
     }
-    for (const DefinedSize& d : defined_sizes(graph_, node)) {
-      const Tensor& t = results[static_cast<size_t>(d.result)];
-      sizes.emplace(d.symbol.symbol_id(), d.dim >= 0 ? t.dims()[static_cast<size_t>(d.dim)] : t.get_i64(d.element));
-    }
+    bind_defined_sizes(graph_, node, results, sizes);
     for (size_t r = 0; r < node.results.size(); ++r)
       if (node.results[r].valid() && uses[static_cast<size_t>(node.results[r].index)] > 0)
         tensors[static_cast<size_t>(node.results[r].index)] = std::move(results[r]);

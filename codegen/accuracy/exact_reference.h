@@ -12,8 +12,8 @@ class ExactReference {
 public:
   // The graph must outlive it.
   explicit ExactReference(const Graph& graph);
-  // Runs the whole graph. After each node `each` gets its operands and results, and may replace the results.
-  using Each = std::function<Status(NodeId node, const std::vector<Tensor>& operands, std::vector<Tensor>& results)>;
+  // Runs the whole graph. After each node but constants `each` gets its results, and may replace them.
+  using Each = std::function<Status(NodeId node, std::vector<Tensor>& results)>;
   // `sizes`: symbols of the inputs; those that nodes define are added. Errors: those of the references, of `each`.
   [[nodiscard]] Status run(const std::map<std::string, Tensor>& inputs, SymValues& sizes, const Each& each);
   // One node on these operands, of any floating-point types.
@@ -24,9 +24,12 @@ private:
   Graph wide_; // the same with f64 in the place of every floating-point type
 };
 
+// Adds the sizes that only running a node defines, by its results.
+void bind_defined_sizes(const Graph& graph, const Node& node, const std::vector<Tensor>& results, SymValues& sizes);
 // A copy in f64 of a floating-point tensor; others as they are.
 [[nodiscard]] Result<Tensor> widened(const Tensor& tensor);
-// Whether every call computes something else: random numbers.
+// Whether every call computes something else: random numbers without a seed, in a body too, and what the operator of
+// a library changes.
 [[nodiscard]] bool is_random(const Node& node);
 
 } // namespace tessera::accuracy

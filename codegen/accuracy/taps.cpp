@@ -1,6 +1,7 @@
 #include "codegen/accuracy/taps.h"
 #include "codegen/schedule/tuned.h"
 #include "fusion/attention.h"
+#include "graph/ops/op.h"
 #include <algorithm>
 #include <cstring>
 
@@ -25,6 +26,14 @@ std::vector<Axis> axes_of(const LoopNest& nest, const InnerValue& inner) {
   return axes;
 }
 
+bool draws(const Node& node) {
+  return node.op->structured() && node.op->structured()->kind == Structured::Seed && !node.attributes.has("seed");
+}
+bool draws(const Graph& graph) {
+  const auto order = graph.order();
+  return std::any_of(order.begin(), order.end(), [&](NodeId id) { return draws(graph.node(id)); });
+}
+
 // The schedules that a kernel has, in the order in which they are tried.
 std::vector<TunedSchedule> schedules_of(const KernelReport& report) {
   const std::string why = "the schedule without taps";
@@ -34,23 +43,46 @@ std::vector<TunedSchedule> schedules_of(const KernelReport& report) {
   return out;
 }
 
-class Runner {
+} // namespace
+
+class TapRuns::Runner {
 public:
   Runner(const Compiled& compiled, const Inputs& inputs, const SymValues& sizes, const TapOptions& options)
-      : compiled_(compiled), inputs_(inputs), sizes_(sizes), options_(options) {
+      : compiled_(compiled), graph_(seeded(*compiled.graph)), inputs_(inputs), sizes_(sizes), options_(options) {
     for (const KernelReport& k : compiled.report.kernels) reports_.emplace(k.name, &k);
     for (const Group* group : flat_groups(compiled.report.plan)) flat_.push_back(group);
   }
 
-  Result<TapResults> run() {
-    TESSERA_ASSIGN(out_.outputs, execute(compiled_.executable));
-    TESSERA_ASSIGN(auto again, execute(compiled_.executable));
+  Status begin() {
+    auto plain = compiled_.executable;
+    if (draws(*compiled_.graph)) {
+      TESSERA_ASSIGN(Compiled with_seeds,
+                     compile_plan(compiled_, graph_, compiled_.report.plan, options_.compile, forced()));
+      plain = with_seeds.executable;
+    }
+    TESSERA_ASSIGN(out_.outputs, execute(plain));
+    TESSERA_ASSIGN(auto again, execute(plain));
     out_.reproducible = same(out_.outputs, again);
     Taps taps = find_taps(compiled_);
     out_.not_tapped = std::move(taps.not_tapped);
-    for (std::vector<Tap>& batch : batches(taps.taps)) TESSERA_TRY(take(std::move(batch)));
-    return std::move(out_);
+    for (const Tap& tap : taps.taps) taps_[tap.value].push_back(tap);
+    all_ = taps.taps.size();
+    return {};
   }
+  Status run(const std::vector<ValueId>& values) {
+    std::vector<Tap> taps;
+    for (ValueId v : values)
+      if (auto it = taps_.find(v); it != taps_.end()) taps.insert(taps.end(), it->second.begin(), it->second.end());
+    for (std::vector<Tap>& batch : batches(taps)) TESSERA_TRY(take(std::move(batch)));
+    return {};
+  }
+  [[nodiscard]] int64_t bytes(ValueId value) const {
+    int64_t all = 0;
+    if (auto it = taps_.find(value); it != taps_.end())
+      for (const Tap& tap : it->second) all += bytes(tap);
+    return all;
+  }
+  TapResults& results() { return out_; }
 
 private:
   [[nodiscard]] int64_t bytes(const Tap& tap) const {
@@ -61,7 +93,7 @@ private:
       count = 1;
       for (const Axis& a : axes_of(nest, nest.inner[static_cast<size_t>(tap.inner)])) count = count * a.extent;
     }
-    auto n = count.eval(sizes_);
+    auto n = size_of(graph, count, sizes_);
     return n.ok() ? byte_size(compute_dtype(graph.type(tap.value).dtype), *n) : 0;
   }
 
@@ -95,11 +127,11 @@ private:
 
   // Takes all of them in one run; where the results of the model or a kernel's schedule change, each half by itself.
   Status take(std::vector<Tap> taps) {
-    if (options_.progress)
-      options_.progress("run " + std::to_string(out_.runs + 1) + ", " + std::to_string(taps.size()) + " taps");
+    if (options_.progress) options_.progress({out_.runs + 1, taps.size(), done_, all_});
     std::string why;
     auto values = try_all(taps, why);
     if (values.ok() && why.empty()) {
+      done_ += taps.size();
       for (size_t i = 0; i < taps.size(); ++i) {
         ++out_.taps;
         out_.inner += taps[i].inner >= 0;
@@ -112,6 +144,7 @@ private:
       why = values.error().message;
     }
     if (taps.size() == 1) {
+      ++done_;
       out_.not_tapped.push_back({taps[0].value, std::move(why)});
       return {};
     }
@@ -122,7 +155,7 @@ private:
 
   // The taps' tensors. `why`: what is not as without taps.
   Result<std::vector<Tensor>> try_all(const std::vector<Tap>& taps, std::string& why) {
-    auto graph = std::make_shared<Graph>(*compiled_.graph);
+    auto graph = std::make_shared<Graph>(*graph_);
     FusionPlan plan = compiled_.report.plan;
     std::vector<size_t> output; // of each tap, among the executable's
     std::map<ValueId, size_t> known;
@@ -205,13 +238,33 @@ private:
   }
 
   const Compiled& compiled_;
+  const std::shared_ptr<Graph> graph_; // with seeds
   const Inputs& inputs_;
   const SymValues& sizes_;
   const TapOptions& options_;
   std::map<std::string, const KernelReport*> reports_; // by name
   std::vector<const Group*> flat_;
+  std::map<ValueId, std::vector<Tap>> taps_;
+  size_t done_ = 0, all_ = 0; // taps
   TapResults out_;
 };
+
+TapRuns::TapRuns(std::unique_ptr<Runner> runner) : runner_(std::move(runner)) {}
+TapRuns::TapRuns(TapRuns&&) noexcept = default;
+TapRuns& TapRuns::operator=(TapRuns&&) noexcept = default;
+TapRuns::~TapRuns() = default;
+
+Result<TapRuns> TapRuns::create(const Compiled& compiled, const std::map<std::string, Tensor>& inputs,
+                                const SymValues& sizes, const TapOptions& options) {
+  auto runner = std::make_unique<Runner>(compiled, inputs, sizes, options);
+  TESSERA_TRY(runner->begin());
+  return TapRuns(std::move(runner));
+}
+int64_t TapRuns::bytes(ValueId value) const { return runner_->bytes(value); }
+Status TapRuns::run(const std::vector<ValueId>& values) { return runner_->run(values); }
+TapResults& TapRuns::results() { return runner_->results(); }
+
+namespace {
 
 // ---- elements
 
@@ -291,9 +344,29 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
+std::shared_ptr<Graph> seeded(const Graph& graph) {
+  auto out = std::make_shared<Graph>(graph);
+  int64_t seed = 1;
+  for (NodeId id : out->order())
+    if (draws(out->node(id))) out->node(id).attributes.set("seed", seed++);
+  return out;
+}
+
 Result<TapResults> run_with_taps(const Compiled& compiled, const Inputs& inputs, const SymValues& sizes,
                                  const TapOptions& options) {
-  return Runner(compiled, inputs, sizes, options).run();
+  TESSERA_ASSIGN(TapRuns runs, TapRuns::create(compiled, inputs, sizes, options));
+  std::vector<ValueId> all;
+  for (int32_t v = 0; v < compiled.graph->value_count(); ++v) all.push_back({v});
+  TESSERA_TRY(runs.run(all));
+  return std::move(runs.results());
+}
+
+Result<int64_t> size_of(const Graph& graph, const SymExpr& size, const SymValues& symbols) {
+  auto value = size.eval(symbols);
+  if (value.ok()) return value;
+  const SymExpr simpler = graph.env().simplify(size);
+  if (simpler == size) return value;
+  return simpler.eval(symbols);
 }
 
 Result<Elements> elements_of(const Compiled& compiled, const std::vector<Tapped>& tapped, const SymValues& sizes) {
@@ -304,7 +377,7 @@ Result<Elements> elements_of(const Compiled& compiled, const std::vector<Tapped>
   }
   Dims dims;
   for (const SymExpr& d : compiled.graph->type(tapped[0].tap.value).shape) {
-    TESSERA_ASSIGN(int64_t n, d.eval(sizes));
+    TESSERA_ASSIGN(int64_t n, size_of(*compiled.graph, d, sizes));
     dims.push_back(n);
   }
   TESSERA_ASSIGN(out.tensor, Tensor::create(tapped[0].tensor.dtype(), dims, true));

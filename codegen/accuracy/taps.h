@@ -9,6 +9,8 @@
 //   kernel k   y = relu(x * 2 + b)     values mul, add, relu; memory for relu only
 //   tapped     stores mul and add, too: two more buffers, the same loops
 //
+// Random numbers start from the same seeds in every run, so that taps of several runs go together.
+//
 // What cannot be tapped is listed: values inside a library's own epilogue or an attention call, values that are read at
 // indices which are data, bodies of control flow, and what no device computes.
 #pragma once
@@ -37,12 +39,18 @@ struct Taps {
 // The nest of a group whose inner values can be stored: of a kernel, or of a generated epilogue; null: none.
 [[nodiscard]] const LoopNest* tapped_nest(const Group& group);
 
+// A run with taps that begins.
+struct TapProgress {
+  int run = 0;              // from 1
+  size_t taps = 0;          // of this run
+  size_t done = 0, all = 0; // taps that earlier runs took or gave up, and all that there are
+};
 struct TapOptions {
   CompileOptions compile;           // as `compiled` was made with
   ExecutorOptions executor;         // with the device on which it runs
-  int64_t bytes = int64_t{1} << 30; // of the taps of one run, about
+  int64_t bytes = int64_t{1} << 28; // of the taps of one run, about
   size_t per_kernel = 24;           // taps of one kernel in one run, at most
-  std::function<void(const std::string&)> progress;
+  std::function<void(const TapProgress&)> progress;
 };
 // A tap and what it held: the value itself, or its elements over the axes of the nest.
 struct Tapped {
@@ -57,9 +65,38 @@ struct TapResults {
   int taps = 0, inner = 0;  // taps taken, and those of them inside kernels
   bool reproducible = true; // two runs without taps have the same bits; otherwise taps are not checked by their bits
 };
-// `sizes`: symbols of the inputs. Errors: those of compiling and running the model without taps.
+
+// Runs of a model with taps of some of its values each time, so that not all values are in memory at once.
+class TapRuns {
+public:
+  // Runs the model twice without taps. All arguments must outlive it. `sizes`: symbols of the inputs. Errors: those of
+  // running the model.
+  [[nodiscard]] static Result<TapRuns> create(const Compiled& compiled, const std::map<std::string, Tensor>& inputs,
+                                              const SymValues& sizes, const TapOptions& options);
+  TapRuns(TapRuns&&) noexcept;
+  TapRuns& operator=(TapRuns&&) noexcept;
+  ~TapRuns();
+  // Bytes of a value's taps; 0: it has none, or only a run says.
+  [[nodiscard]] int64_t bytes(ValueId value) const;
+  // Adds the taps of these values to results(): several runs where one would hold more than TapOptions::bytes. Errors:
+  // those of compiling the model without taps.
+  [[nodiscard]] Status run(const std::vector<ValueId>& values);
+  [[nodiscard]] TapResults& results();
+
+private:
+  class Runner;
+  explicit TapRuns(std::unique_ptr<Runner> runner);
+  std::unique_ptr<Runner> runner_;
+};
+// All values at once.
 [[nodiscard]] Result<TapResults> run_with_taps(const Compiled& compiled, const std::map<std::string, Tensor>& inputs,
                                                const SymValues& sizes, const TapOptions& options);
+
+// The value of a size at these symbols, by an equality that the graph knows where it has others.
+[[nodiscard]] Result<int64_t> size_of(const Graph& graph, const SymExpr& size, const SymValues& symbols);
+
+// A copy of the graph in which what draws random numbers has a seed.
+[[nodiscard]] std::shared_ptr<Graph> seeded(const Graph& graph);
 
 // The elements of a value that taps held, in the value's own shape.
 struct Elements {

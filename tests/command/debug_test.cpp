@@ -85,6 +85,79 @@ TEST_F(Debug, ComparesTwoModelsByTheNamesOfTheirValues) {
   expect(2, "debug one.onnx --against-model other.onnx --against cpu");
 }
 
+// Roundings that lie between two integers, and a difference that cancels.
+TEST_F(Debug, SaysWhatIsNotJudged) {
+  Maker m;
+  m.input("x", {"b", 8}).output("y", {"b", 8});
+  m.weight(onnx_test::float_tensor("k", {}, {4096}));
+  m.add("Add", {"x", "k"}, {"a"});
+  m.add("Cast", {"a"}, {"half"}, {onnx_test::int_attribute("to", proto::TensorProto::FLOAT16)});
+  m.add("Cast", {"half"}, {"wide"}, {onnx_test::int_attribute("to", proto::TensorProto::FLOAT)});
+  m.add("Sub", {"wide", "k"}, {"d"}).add("Round", {"d"}, {"r"}).add("Tanh", {"r"}, {"y"});
+  write("m.onnx", m);
+  expect(0, "debug m.onnx --shape b=3 --json d.json", {"agrees", "are not judged, as the operator itself is right"});
+  const Json j = json("d.json");
+  ASSERT_FALSE(j["not_judged"].empty());
+  EXPECT_EQ(j["not_judged"][0]["operator"], "n_d");
+  EXPECT_FALSE(j["not_judged"][0]["departs"].get<bool>());
+}
+
+// A random operator draws other numbers in every call; those of all runs of this command are the same.
+TEST_F(Debug, RandomOperatorsAgree) {
+  Maker m;
+  m.input("x", {"b", 8}).output("y", {"b", 8});
+  m.add("RandomNormalLike", {"x"}, {"r"}).add("Mul", {"x", "r"}, {"t"}).add("Exp", {"t"}, {"y"});
+  write("m.onnx", m);
+  for (int i = 0; i < 3; ++i) expect(0, "debug m.onnx --shape b=3", {"agrees", "same bits with and without"});
+}
+
+// The ids of what is chosen, the sizes of a slice and of a reshape are read from data.
+TEST_F(Debug, SizesThatAreReadFromData) {
+  Maker m;
+  m.input("x", {"n", 4}).output("y").output("z");
+  m.weight(onnx_test::float_tensor("zero", {}, {0}));
+  m.weight(onnx_test::int64_tensor("one", {1}, {1})).weight(onnx_test::int64_tensor("start", {1}, {0}));
+  m.weight(onnx_test::int64_tensor("axis", {1}, {0})).weight(onnx_test::int64_tensor("most", {1}, {5}));
+  m.weight(onnx_test::int64_tensor("rows", {2}, {-1, 2}));
+  m.add("Greater", {"x", "zero"}, {"g"}).add("NonZero", {"g"}, {"found"});
+  m.add("Transpose", {"found"}, {"places"}).add("GatherND", {"x", "places"}, {"chosen"});
+  m.add("Shape", {"chosen"}, {"count"}).add("Min", {"count", "most"}, {"take"});
+  m.add("Slice", {"chosen", "start", "take", "axis", "one"}, {"top"}).add("Exp", {"top"}, {"y"});
+  m.add("Sigmoid", {"chosen"}, {"s"}).add("Expand", {"zero", "take"}, {"filled"});
+  m.add("Add", {"filled", "top"}, {"z"});
+  // Computed where it is read, from a row on that is known only then.
+  m.weight(onnx_test::int64_tensor("end", {1}, {1000})).output("w");
+  m.add("Sigmoid", {"x"}, {"early"}).add("Mul", {"early", "early"}, {"square"});
+  m.add("Slice", {"square", "take", "end", "axis", "one"}, {"rest"}).add("Exp", {"rest"}, {"w"});
+  write("m.onnx", m);
+  expect(0, "run m.onnx --shape n=6");
+  expect(0, "debug m.onnx --shape n=6", {"agrees"});
+  expect(0, "debug m.onnx --shape n=6 --against strict-rounding", {"agrees"});
+}
+
+TEST_F(Debug, ComparesWithOnnxRuntime) {
+  write("m.onnx", overflow());
+  const std::string python = TESSERA_BINARY_DIR "/venv/bin/python3";
+  expect(3, "debug m.onnx --shape b=2 --against onnxruntime --python no-such-python",
+         {"no ONNX Runtime to compare with", "pip install onnxruntime", "--python"});
+  if (std::system(("'" + python + "' -c 'import onnxruntime' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << "no package onnxruntime";
+  Maker good;
+  good.input("x", {"b", 8}).output("y", {"b", 8});
+  good.weight(onnx_test::float_tensor("k", {}, {2}));
+  good.add("Tanh", {"x"}, {"a"}).add("Mul", {"a", "k"}, {"c"}).add("Softmax", {"c"}, {"y"});
+  write("good.onnx", good);
+  const std::string against = " --shape b=3 --against onnxruntime --python '" + python + "'";
+  expect(0, "debug good.onnx --json d.json" + against, {"agrees with ONNX Runtime"});
+  std::set<std::string> names;
+  const Json j = json("d.json");
+  for (const Json& o : j["operators"]) names.insert(o["name"]);
+  for (const char* name : {"n_a", "n_c", "n_y"}) EXPECT_TRUE(names.contains(name)) << name;
+  // Fused, an f16 between a cast and another is wider: exp() does not overflow, as it does there.
+  expect(1, "debug m.onnx" + against, {"departs at", "ONNX Runtime"});
+  expect(2, "debug good.onnx --against-model m.onnx" + against, {"exclude"});
+}
+
 TEST_F(Debug, ReducesToTheOperatorsThatDepart) {
   write("m.onnx", overflow());
   expect(0, "reduce m.onnx --shape b=4 --strict-rounding -o small --json r.json", {"reduced to", "n_e (Exp)", "small"});

@@ -1,6 +1,8 @@
 // tessera debug: every value that a model computes, compared with a reference; the first operator that departs.
 #include "codegen/accuracy/accuracy.h"
+#include "graph/support/stopwatch.h"
 #include "inputs.h"
+#include "onnx_runtime.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -20,7 +22,7 @@ struct DebugOptions {
   ModelOptions model;
   std::vector<std::string> inputs;
   std::string folder; // with inputs/NAME.npy
-  std::string against = "reference", against_model;
+  std::string against = "reference", against_model, python = "python3";
   std::optional<double> rtol;
   uint64_t seed = 0;
   bool full = false;
@@ -41,7 +43,9 @@ struct OperatorError {
   size_t worst = 0;             // of them, by error over tolerance
 };
 
+// Error over tolerance; of a value that is not judged that of the operator itself.
 double severity(const ValueError& v) {
+  if (*v.unjudged != 0) return v.tolerance > 0 ? v.own.value_or(0) / v.tolerance : 0;
   if (std::isnan(v.error)) return INFINITY;
   return v.tolerance > 0 ? v.error / v.tolerance : v.error > 0 ? INFINITY : 0;
 }
@@ -89,6 +93,7 @@ std::string value_name(const Graph& graph, ValueId v) {
 // What the reference is called in a sentence.
 std::string reference_name(const DebugOptions& o) {
   if (!o.against_model.empty()) return o.against_model;
+  if (o.against == "onnxruntime") return "ONNX Runtime";
   return o.against == "reference" ? "the f64 reference" : o.against;
 }
 
@@ -123,8 +128,10 @@ Json to_json(const Graph& graph, const ValueError& v) {
   // JSON has no infinity.
   if (!std::isfinite(v.error)) j["error"] = nullptr;
   if (!std::isfinite(v.max_abs)) j["largest_difference"] = nullptr;
+  if (*v.unjudged != 0) j["not_judged"] = v.unjudged;
+  if (!v.other_sizes.empty()) j["sizes"] = v.other_sizes;
   if (v.own) j["own_error"] = std::isfinite(*v.own) ? Json(*v.own) : Json();
-  if (v.error != 0) {
+  if (v.error != 0 && v.other_sizes.empty()) {
     j["index"] = v.at;
     j["seen"] = std::isfinite(v.seen) ? Json(v.seen) : Json(element(v.seen));
     j["expected"] = std::isfinite(v.expected) ? Json(v.expected) : Json(element(v.expected));
@@ -151,6 +158,9 @@ Json to_json(const Graph& graph, const AccuracyReport& report) {
     for (size_t i : o.values) entry["values"].push_back(to_json(graph, report.values[i]));
     j["operators"].push_back(std::move(entry));
   }
+  j["not_judged"] = Json::array();
+  for (const ValueError& v : report.values)
+    if (*v.unjudged != 0) j["not_judged"].push_back(to_json(graph, v));
   j["not_compared"] = Json::array();
   for (const auto& n : report.not_compared)
     j["not_compared"].push_back(
@@ -162,14 +172,34 @@ Json to_json(const Graph& graph, const AccuracyReport& report) {
   return j;
 }
 
+std::string worst_text(const ValueError& v) {
+  if (!v.other_sizes.empty()) return v.other_sizes;
+  return v.error == 0 ? "" : index_text(v.at) + ": " + element(v.seen) + ", not " + element(v.expected);
+}
+
 void add_row(Table& table, const Graph& graph, const ValueError& v) {
   const Node& node = graph.node(graph.value(v.value).producer);
   table.add({operator_name(graph, v.value), node.location.op.empty() ? std::string(node.op->name) : node.location.op,
-             value_name(graph, v.value), number(v.error), v.own ? number(*v.own) : "-", number(v.tolerance),
-             v.error == 0 ? "" : index_text(v.at) + ": " + element(v.seen) + ", not " + element(v.expected)});
+             value_name(graph, v.value), number(v.error), v.own ? number(*v.own) : "-",
+             *v.unjudged == 0 ? number(v.tolerance) : "not judged", worst_text(v)});
 }
 
 const std::vector<std::string> kColumns = {"operator", "type", "value", "error", "own", "allowed", "worst element"};
+
+// Values beyond their tolerance that do not depart, by reason.
+std::string unjudged_text(const Graph& graph, const AccuracyReport& report) {
+  std::map<std::string, std::vector<const ValueError*>> by_reason;
+  size_t count = 0;
+  for (const ValueError& v : report.values)
+    if (*v.unjudged != 0) by_reason[v.unjudged].push_back(&v), ++count;
+  if (count == 0) return "";
+  std::string text = std::to_string(count) + " values differ and are not judged, as the operator itself is right\n";
+  for (const auto& [why, values] : by_reason)
+    text += "  " + std::to_string(values.size()) + ": " + why + "; the first is " +
+            shown(value_name(graph, values.front()->value)) + " of " +
+            shown(operator_name(graph, values.front()->value)) + "\n";
+  return text;
+}
 
 std::string text_of(const DebugOptions& o, const Graph& graph, const AccuracyReport& report) {
   const auto operators = operators_of(graph, report);
@@ -183,8 +213,11 @@ std::string text_of(const DebugOptions& o, const Graph& graph, const AccuracyRep
     text += "  value " + shown(value_name(graph, v.value)) + " : " + graph.type(v.value).str() + " differs from " +
             shown(reference_name(o)) + " by " + number(v.error) + " of its norm, " + number(v.tolerance) +
             " are allowed\n";
-    text += "  " + std::string(v.not_finite ? "first " : "largest difference ") + "at " + index_text(v.at) + ": " +
-            element(v.seen) + ", expected " + element(v.expected) + "\n";
+    if (v.other_sizes.empty())
+      text += "  " + std::string(v.not_finite ? "first " : "largest difference ") + "at " + index_text(v.at) + ": " +
+              element(v.seen) + ", expected " + element(v.expected) + "\n";
+    else
+      text += "  it is " + v.other_sizes + "\n";
     if (v.own)
       text += *v.own > v.tolerance
                   ? "  the operator itself departs: on the device's operands its error is " + number(*v.own) + "\n"
@@ -216,6 +249,7 @@ std::string text_of(const DebugOptions& o, const Graph& graph, const AccuracyRep
           std::to_string(report.runs) + " runs; ";
   text += report.reproducible ? "the outputs have the same bits with and without taps\n"
                               : "two runs of this model differ, so the taps are not checked by its bits\n";
+  text += unjudged_text(graph, report);
   std::map<std::string, size_t> reasons;
   for (const auto& n : report.not_compared) ++reasons[n.why];
   if (!reasons.empty()) text += std::to_string(report.not_compared.size()) + " values are not compared\n";
@@ -264,6 +298,56 @@ Status run(Opened& opened, const Tensors& inputs) {
   return {};
 }
 
+// Says how long a long run will take: on a terminal all the time, elsewhere twice at most. Runs with taps and the reference have
+// speeds of their own.
+class Estimate {
+public:
+  void taps(const accuracy::TapProgress& now) {
+    count();
+    taps_ = now;
+    in_taps_ = true;
+    show();
+  }
+  void done(double share) {
+    count();
+    in_taps_ = false;
+    share_ = share;
+    show();
+  }
+  void clear() { progress_.clear(); }
+
+private:
+  // The time since the last call, for what was done in it.
+  void count() {
+    const double now = watch_.seconds();
+    (in_taps_ ? tap_seconds_ : reference_seconds_) += now - last_;
+    last_ = now;
+  }
+  void show() {
+    const auto done = static_cast<double>(taps_.done), all = static_cast<double>(taps_.all);
+    std::string text = std::to_string(taps_.done) + " of " + std::to_string(taps_.all) + " values tapped, " +
+                       format_number(100 * share_, 0) + " % compared";
+    const bool known = done > 0 && share_ > 0.01;
+    double left = done > 0 ? tap_seconds_ / done * (all - done) : 0;
+    if (share_ > 0.01) left += reference_seconds_ / share_ * (1 - share_);
+    if (left > 0) text += "; about " + format_number(left, 0) + " s more" + (known ? "" : ", and the comparison");
+    progress_.show(text);
+    bool& said = known ? said_all_ : said_part_;
+    if (said || last_ < kQuiet || (known ? left < kLong : last_ < kUnknown)) return;
+    said = true;
+    progress_.clear();
+    say_note("after " + format_number(last_, 0) + " s: " + text);
+  }
+
+  // Seconds: nothing is said before; a rest that is worth a note; no estimate is known even then.
+  static constexpr double kQuiet = 5, kLong = 10, kUnknown = 15;
+  const Stopwatch watch_;
+  Progress progress_;
+  accuracy::TapProgress taps_;
+  double share_ = 0, tap_seconds_ = 0, reference_seconds_ = 0, last_ = 0;
+  bool in_taps_ = false, said_part_ = false, said_all_ = false;
+};
+
 Result<std::pair<bool, Json>> debug(const DebugOptions& o) {
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
   TESSERA_ASSIGN(Opened model, open(o.model, shapes));
@@ -279,16 +363,20 @@ Result<std::pair<bool, Json>> debug(const DebugOptions& o) {
   for (const auto& n : notes) say_note(n);
   TESSERA_TRY(run(model, inputs));
 
-  Progress progress;
+  Estimate estimate;
   accuracy::AccuracyOptions options;
   options.rtol = o.rtol;
   options.taps = model.taps;
-  options.taps.progress = [&](const std::string& text) { progress.show(text); };
+  options.taps.progress = [&](const accuracy::TapProgress& now) { estimate.taps(now); };
+  options.progress = [&](double share) { estimate.done(share); };
   const Compiled& compiled = *model.variant->compiled;
   const Tensors all = with_states(*compiled.executable, inputs);
   AccuracyReport report;
   if (o.against == "reference" && o.against_model.empty()) {
     TESSERA_ASSIGN(report, accuracy::compare_with_reference(compiled, all, model.sizes, options));
+  } else if (o.against == "onnxruntime") {
+    TESSERA_ASSIGN(auto values, OnnxRuntimeValues::create(o.model.model, o.python, *compiled.graph, inputs));
+    TESSERA_ASSIGN(report, accuracy::compare_with_values(compiled, *values, all, model.sizes, options));
   } else {
     ModelOptions other = o.model;
     if (!o.against_model.empty()) other.model = o.against_model;
@@ -296,12 +384,11 @@ Result<std::pair<bool, Json>> debug(const DebugOptions& o) {
     if (o.against == "strict-rounding") other.strict_rounding = true;
     TESSERA_ASSIGN(Opened expected, open(other, shapes));
     TESSERA_TRY(run(expected, inputs));
-    expected.taps.progress = options.taps.progress;
     TESSERA_ASSIGN(report,
                    accuracy::compare_with_run(compiled, {*expected.variant->compiled, expected.sizes, expected.taps},
                                               all, model.sizes, options));
   }
-  progress.clear();
+  estimate.clear();
   Json json{{"model", o.model.model}, {"target", compiled.executable->target}, {"against", reference_name(o)}};
   json["sizes"] = sizes;
   json.update(to_json(*compiled.graph, report));
@@ -320,18 +407,20 @@ void add_debug(CommandLine& line) {
   sub.option("--case", options->folder, "folder with inputs/NAME.npy").excludes(inputs);
   sub.option("--seed", options->seed, "of random inputs").show_default();
   auto against = sub.option("--against", options->against,
-                            "what to compare with: the f64 reference, a device, or the same device rounding after "
-                            "every operator")
-                     .one_of({"reference", "cpu", "cuda", "strict-rounding"})
+                            "what to compare with: the f64 reference, a device, the same device rounding after every "
+                            "operator, or ONNX Runtime on the CPU")
+                     .one_of({"reference", "cpu", "cuda", "strict-rounding", "onnxruntime"})
                      .show_default();
   sub.option("--against-model", options->against_model, "compare with another model's values of the same names")
       .excludes(against);
+  sub.option("--python", options->python, "Python that has the package onnxruntime").show_default();
   sub.option("--rtol", options->rtol,
              "allowed |seen - expected| / |expected| of each value (default: by its type: 1e-5 for f32, 2e-3 for f16)");
   sub.flag("--full", options->full, "all values, and all that are not compared");
   sub.footer("Examples:\n"
              "  tessera debug model.onnx --shape batch=1 --shape seq=32\n"
              "  tessera debug model.onnx --input x=x.npy --against strict-rounding\n"
+             "  tessera debug model.onnx --against onnxruntime\n"
              "  tessera debug model.onnx --against-model before.onnx --json -",
              "a value departs");
   sub.action([options] {
