@@ -2,6 +2,7 @@
 #include "api/adaptive.h"
 #include "api/session_executor.h"
 #include "api/warm_up.h"
+#include "codegen/load/load.h"
 #include "graph/support/absolute_path.h"
 #include "graph/support/blocks_of_bytes.h"
 #include "graph/support/environment.h"
@@ -117,6 +118,14 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   TESSERA_TRY(complete(options));
   if (const std::string cache = cache_directory(options.compile.cache_dir); !cache.empty())
     options.compile.cache_dir = absolute_path(cache);
+  for (const auto& [symbol, range] : options.ranges)
+    if (range.only) {
+      if (options.allow_compiled_file && is_compiled_file(path) && !program)
+        return Diagnostic(ErrorCode::Usage,
+                          path + " is a compiled file, whose sizes cannot be narrowed to '" + symbol + "=only:...'")
+            .note("give the range to 'tessera compile', or leave 'only:' out");
+      options.import.dim_ranges[symbol] = {range.min, range.max};
+    }
   ExecutorOptions& run = options.executor;
   if (!run.memory) run.memory = std::make_shared<MemoryAccount>(run.memory_limit);
   if (!run.pool) run.pool = ThreadPool::create(options.compile.threads);
@@ -219,6 +228,10 @@ Status Session::warm_up(const std::map<std::string, Tensor>& inputs, RunStats* s
 
 Status Session::warm_up_ranges(const SizeRanges& ranges, const std::map<std::string, Tensor>& inputs,
                                Executor* executor) {
+  for (const auto& [symbol, range] : ranges)
+    if (range.only && !impl_->pool->options().import.dim_ranges.contains(symbol))
+      return Diagnostic(ErrorCode::Usage, "'" + symbol + "=only:...' decides what is compiled, and comes too late here")
+          .note("give it when the model is opened");
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
   if (executor != nullptr)
     return guarded("warming up", [&] { return tessera::warm_up_ranges(*impl_->pool, ranges, inputs, executor); });

@@ -49,6 +49,9 @@ Result<Specialization> parse_divisor(std::string_view text) {
 }
 
 Result<SizeRange> parse_range(std::string_view text) {
+  constexpr std::string_view kOnly = "only:";
+  const bool only = text.starts_with(kOnly);
+  if (only) text.remove_prefix(kOnly.size());
   std::vector<int64_t> sizes;
   for (std::string_view rest = text;;) {
     const auto dots = rest.find("..");
@@ -61,7 +64,7 @@ Result<SizeRange> parse_range(std::string_view text) {
     rest.remove_prefix(dots + 2);
   }
   if (sizes.size() > 3) return usage("a range has at most three sizes").note("write MIN..OPT..MAX: batch=1..8..32");
-  const SizeRange range{sizes.front(), sizes[sizes.size() / 2], sizes.back()};
+  const SizeRange range{sizes.front(), sizes[sizes.size() / 2], sizes.back(), only};
   if (range.min > range.max)
     return usage("the smallest size, " + std::to_string(range.min) + ", is above the largest, " +
                  std::to_string(range.max));

@@ -3,6 +3,7 @@
 #include "graph/support/tensor.h"
 #include <map>
 #include <string>
+#include <utility>
 
 namespace tessera {
 
@@ -10,6 +11,8 @@ struct ImportOptions {
   // Sizes given by the user: symbol name ("batch") or input name -> dims, -1 where free. Those sizes become constants.
   std::map<std::string, int64_t> dim_values;
   std::map<std::string, Dims> input_shapes;
+  // Smallest and largest size that calls may have of a dimension, by the symbol's name: others are the error GuardFailed.
+  std::map<std::string, std::pair<int64_t, int64_t>> dim_ranges;
   // Hints for assumptions, not constants: symbol name -> size of the call that caused this compilation.
   std::map<std::string, int64_t> dim_hints;
   // Whether a call is known: what it does not say of values that decide the structure (axes) is guessed then. Otherwise

@@ -16,9 +16,10 @@ namespace {
 constexpr int64_t kLargestShare = 16;
 
 void add_options(KeyText& key, const ImportOptions& options) {
-  const auto& [dim_values, input_shapes, dim_hints, of_call, undetermined, missing_weights] = options;
+  const auto& [dim_values, input_shapes, dim_ranges, dim_hints, of_call, undetermined, missing_weights] = options;
   key.add("dim_values", dim_values);
   key.add("input_shapes", input_shapes);
+  key.add("dim_ranges", dim_ranges);
   key.add("dim_hints", dim_hints);
   key.add("of_call", of_call);
   key.add("undetermined", undetermined);

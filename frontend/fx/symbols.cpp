@@ -30,6 +30,15 @@ Result<SymExpr> SymbolTable::symbol(const std::string& name) {
       return malformed(name, "is constrained to the empty range [" + std::to_string(range.lo) + ", " +
                                  std::to_string(range.hi) + "]");
   }
+  if (auto it = options_.dim_ranges.find(name); it != options_.dim_ranges.end()) {
+    const SymRange declared = range;
+    range = {std::max(range.lo, it->second.first), std::min(range.hi, it->second.second)};
+    if (range.lo > range.hi)
+      return Diagnostic(ErrorCode::Usage, "'" + name + "' is from " + std::to_string(declared.lo) + " to " +
+                                              std::to_string(declared.hi) + " in the program, and the range given is " +
+                                              std::to_string(it->second.first) + ".." +
+                                              std::to_string(it->second.second));
+  }
   SymExpr s = env_.create_symbol(name, range);
   if (auto hint = options_.dim_hints.find(name); hint != options_.dim_hints.end()) env_.set_hint(s, hint->second);
   return named_.emplace(name, s).first->second;

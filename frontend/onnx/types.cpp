@@ -194,6 +194,8 @@ Result<SymExpr> DimensionTable::dimension(const proto::TensorShapeProto_Dimensio
   std::string plain = identifier(base);
   SymExpr symbol = env_.find(plain) ? env_.create_symbol(plain) : env_.named_symbol(plain, {0, kSymMax});
   if (of_model) input_symbols_.insert(symbol.symbol_id());
+  if (auto range = options_.dim_ranges.find(symbol.symbol_name()); of_model && range != options_.dim_ranges.end())
+    env_.set_range(symbol, {range->second.first, range->second.second});
   for (const std::string& key : {base, symbol.symbol_name()}) {
     auto hint = options_.dim_hints.find(key);
     if (hint == options_.dim_hints.end()) continue;

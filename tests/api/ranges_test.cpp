@@ -93,6 +93,44 @@ TEST(WarmUp, NoCallWithinTheRangesCompiles) {
   }
 }
 
+// only: other sizes are errors, in a call and in an executor of another thread; code and memory are for these alone.
+TEST(WarmUp, OnlyTheRanges) {
+  auto only = parse_size_ranges("b=only:1..2..4,s=8..16");
+  ASSERT_TRUE(only.ok()) << only.error().str();
+  EXPECT_TRUE(only->at("b").only);
+  EXPECT_FALSE(only->at("s").only);
+  EXPECT_FALSE(parse_size_ranges("b=only:").ok());
+  SessionOptions o = options();
+  o.ranges = *only;
+  const auto model = rows();
+  auto session = open(model, o);
+  ASSERT_TRUE(session);
+  for (auto [b, s] : {std::pair{1, 8}, {4, 16}, {2, 40}}) expect_right(model, sized(b, s), session->run(sized(b, s)));
+  auto executor = session->new_executor();
+  ASSERT_TRUE(executor.ok());
+  for (const int64_t b : {0, 5, 400}) {
+    expect_error(session->run(sized(b, 8)), ErrorCode::GuardFailed, {"b"});
+    expect_error((*executor)->run(sized(b, 8)), ErrorCode::GuardFailed, {"b"});
+  }
+  // After opening it is too late.
+  auto open_range = open(model, options());
+  auto late = open_range->warm_up_ranges(*only);
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::Usage);
+  // A compiled file keeps to what it was compiled for.
+  const std::string file = folder().path() + "/only.tsr";
+  ASSERT_TRUE(session->save(file, true).ok());
+  auto loaded = Session::open(file, options());
+  ASSERT_TRUE(loaded.ok()) << loaded.error().str();
+  EXPECT_TRUE((*loaded)->run(sized(4, 16)).ok());
+  expect_error((*loaded)->run(sized(5, 16)), ErrorCode::GuardFailed, {"b"});
+  SessionOptions again = options();
+  again.ranges = *only;
+  auto narrowed = Session::open(file, again);
+  ASSERT_FALSE(narrowed.ok());
+  EXPECT_EQ(narrowed.error().code, ErrorCode::Usage);
+}
+
 TEST(WarmUp, WhatNoCallOfTheRangesNeedsIsNotCompiled) {
   SessionOptions o = options();
   o.ranges = {{"n", {4, 4, 4}}, {"k", {4, 4, 4}}, {"d", {2, 6, 8}}};

@@ -139,8 +139,8 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
       .only_compiles(o.compiles);
   sub.option("--warm-up", o.warm_up,
              "make ready for sizes DIM=MIN..OPT..MAX of all dimensions, before any call: variants that they need, "
-             "memory for the "
-             "largest, plans of OPT; compile: the variants (repeatable)")
+             "memory for the largest, plans of OPT; DIM=only:MIN..MAX: other sizes are errors; compile: the variants "
+             "(repeatable)")
       .one_at_a_time();
   sub.option("--on-miss", o.on_miss, "when no specialized variant fits: compile another, or run the generic one")
       .one_of({"compile", "generic"})
