@@ -1,4 +1,5 @@
 #include "frontend/fx/graph_builder.h"
+#include "frontend/fx/guards.h"
 #include "frontend/fx/inline.h"
 #include <algorithm>
 #include <cstring>
@@ -66,6 +67,7 @@ Status GraphBuilder::build(std::set<std::string, std::less<>> states) {
   kept_ = std::move(states);
   describe();
   TESSERA_TRY(add_inputs());
+  TESSERA_TRY(require_guards(program_, symbols_, out_.graph.env(), file_location()));
   TESSERA_TRY(add_nodes(nullptr));
   TESSERA_TRY(add_outputs());
   if (out_.graph.env().substitutions().empty()) return {};

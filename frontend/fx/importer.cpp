@@ -58,6 +58,30 @@ Result<Program> read_program(std::string_view json, const std::string& file) {
   return program;
 }
 
+// While it traces, torch.export takes every size that is a symbol for 2 or more, and states that as the symbol's range.
+// The exported module does not check it and computes with sizes of 0 and 1: so does ours. A higher bound is one that
+// the module relies on. Symbols of sizes that are data keep theirs, which the module asserts.
+void admit_small_sizes(Program& program) {
+  constexpr int64_t kTraced = 2;
+  auto admit = [&](const Size& size) {
+    for (const std::string& symbol : symbols_in(size.expression))
+      if (auto range = program.ranges.find(symbol); range != program.ranges.end())
+        if (int64_t low = range->second.min.value_or(0); low > 0 && low <= kTraced) range->second.min = 0;
+  };
+  for (const InputSpec& spec : program.inputs) {
+    if (auto tensor = program.graph.tensors.find(spec.argument.name); tensor != program.graph.tensors.end())
+      for (const Size& size : tensor->second.sizes) admit(size);
+    if (auto size = program.graph.sym_ints.find(spec.argument.name); size != program.graph.sym_ints.end())
+      admit(size->second.value);
+  }
+}
+
+Result<Program> archived_program(const Archive& archive, const std::string& path) {
+  TESSERA_ASSIGN(Program program, read_program(archive.program(), path));
+  admit_small_sizes(program);
+  return program;
+}
+
 // Weights of the archive; those without bytes are counted in `info`. All three must outlive it.
 auto weights_of(const Archive& archive, const ImportOptions& options, ModelInfo& info) {
   return [&](const std::string& name, const TensorMeta& meta) -> Result<StoredWeight> {
@@ -71,7 +95,7 @@ auto weights_of(const Archive& archive, const ImportOptions& options, ModelInfo&
 }
 
 Result<ImportedModel> import_archive(const Archive& archive, const ImportOptions& options, const std::string& path) {
-  TESSERA_ASSIGN(Program program, read_program(archive.program(), path));
+  TESSERA_ASSIGN(Program program, archived_program(archive, path));
   return build(program, options, path, false,
                [&](ModelInfo& info) -> WeightLookup { return weights_of(archive, options, info); });
 }
@@ -89,7 +113,7 @@ Result<ImportedModel> import_file(const std::string& path, const ImportOptions& 
 
 Result<ModelSurvey> survey_file(const std::string& path, const ImportOptions& options) {
   TESSERA_ASSIGN(Archive archive, Archive::open(path));
-  TESSERA_ASSIGN(Program program, read_program(archive.program(), path));
+  TESSERA_ASSIGN(Program program, archived_program(archive, path));
   ModelSurvey out;
   GraphBuilder builder(program, options, weights_of(archive, options, out.model.info), path, false, out.model);
   TESSERA_ASSIGN(auto refusals, builder.survey());

@@ -430,6 +430,8 @@ Result<Program> parse_program(std::string_view json, const std::string& file) {
       p.ranges.emplace(symbol,
                        SymRangeSpec{Reader::optional_integer(v, "min_val"), Reader::optional_integer(v, "max_val")});
     });
+    if (root.has("guards_code") && !root.at("guards_code").is_null())
+      p.guards = root.at("guards_code").list([](const JsonValue& v) { return v.text(); });
     if (p.inputs.size() != p.graph.inputs.size())
       file::corrupt("the signature has " + std::to_string(p.inputs.size()) + " inputs, and the graph has " +
                     std::to_string(p.graph.inputs.size()));

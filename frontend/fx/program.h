@@ -121,6 +121,7 @@ struct Program {
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::map<std::string, SymRangeSpec, std::less<>> ranges; // by symbol
+  std::vector<std::string> guards;                         // conditions on inputs as Python's text (guards.h)
 };
 
 // Reads the JSON of an exported program. Errors: MalformedModel naming the place in the document, UnsupportedFeature

@@ -44,8 +44,20 @@ Result<SymExpr> SymbolTable::symbol(const std::string& name) {
   return named_.emplace(name, s).first->second;
 }
 
+namespace {
+constexpr std::string_view kSymbol = "Symbol('";
+}
+
+std::vector<std::string> symbols_in(std::string_view text) {
+  std::vector<std::string> names;
+  for (size_t at = text.find(kSymbol); at != std::string_view::npos; at = text.find(kSymbol, at)) {
+    at += kSymbol.size();
+    names.emplace_back(text.substr(at, text.find('\'', at) - at));
+  }
+  return names;
+}
+
 std::optional<std::string> plain_symbol(std::string_view text) {
-  constexpr std::string_view kSymbol = "Symbol('";
   if (!text.starts_with(kSymbol)) return {};
   size_t end = text.find('\'', kSymbol.size());
   if (end == std::string_view::npos || text.find('(', end) != std::string_view::npos) return {};

@@ -8,6 +8,8 @@ namespace tessera::fx {
 
 // The name in "Symbol('s77', positive=True, integer=True)"; nothing when the text is anything else.
 [[nodiscard]] std::optional<std::string> plain_symbol(std::string_view text);
+// Names of all symbols in the text.
+[[nodiscard]] std::vector<std::string> symbols_in(std::string_view text);
 
 class SymbolTable {
 public:

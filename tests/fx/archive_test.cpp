@@ -1,5 +1,6 @@
 // Archives of torch.export: weights of every layout, and every way in which an archive can be broken.
 #include "archive_maker.h"
+#include "frontend/fx/guards.h"
 #include "graph/ops/op.h"
 #include "program_maker.h"
 #include <gtest/gtest.h>
@@ -75,6 +76,70 @@ TEST(Archive, NamesOfOneStorageAreOneConstant) {
       if (v.valid() && g.type(v).shape.size() == 2 && g.constant(v) != nullptr) read.push_back(v);
   ASSERT_EQ(read.size(), 2u) << print(g);
   EXPECT_EQ(read[0], read[1]);
+}
+
+// The exported module computes with sizes below those that the exporter traced with, which are 2 or more.
+TEST(Archive, RangesOfInputsFrom2OnBeginAt0) {
+  auto range_of = [](int64_t low) {
+    Model m;
+    const Json size = {{"as_expr", {{"expr_str", "Mul(Integer(3), Symbol('s77', positive=True, integer=True))"}}}};
+    Json& values = m.program["graph_module"]["graph"]["tensor_values"];
+    for (const char* name : {"x", "z"}) values[name]["sizes"] = Json::array({size});
+    m.program["range_constraints"] = {{"s77", {{"min_val", low}, {"max_val", 64}}}};
+    auto model = import_text(pack(m.entries()).bytes);
+    EXPECT_TRUE(model.ok()) << model.error().str();
+    return model.ok() ? model->graph.env().range(*model->graph.env().find("s77")) : SymRange{};
+  };
+  EXPECT_EQ(range_of(0), (SymRange{0, 64}));
+  EXPECT_EQ(range_of(1), (SymRange{0, 64}));
+  EXPECT_EQ(range_of(2), (SymRange{0, 64}));
+  EXPECT_EQ(range_of(3), (SymRange{3, 64}));
+}
+
+TEST(Archive, GuardsOfTheModuleAreConditions) {
+  Model m;
+  const Json size = {{"as_expr", {{"expr_str", "Symbol('s77', positive=True, integer=True)"}}}};
+  Json& values = m.program["graph_module"]["graph"]["tensor_values"];
+  for (const char* name : {"x", "z"}) values[name]["sizes"] = Json::array({size});
+  m.program["range_constraints"] = {{"s77", {{"min_val", 2}, {"max_val", nullptr}}}};
+  m.program["guards_code"] = {"(L['x'].size()[0] % 4) == 0", "(L['x'].size()[0] / 4) > 1.2", "L['x'].size()[0] < 100"};
+  auto model = import_text(pack(m.entries()).bytes);
+  ASSERT_TRUE(model.ok()) << model.error().str();
+  const ShapeEnv& env = model->graph.env();
+  const SymExpr s = *env.find("s77");
+  EXPECT_EQ(env.divisor(s), 4);
+  EXPECT_LE(env.range(s).hi, 99);
+  ASSERT_EQ(env.guards().size(), 2U); // quotients of floats are left out
+  EXPECT_EQ(env.guards()[0].cls, GuardClass::Required);
+  EXPECT_EQ(env.guards()[0].reason, "the exported module requires (L['x'].size()[0] % 4) == 0");
+}
+
+TEST(Archive, GuardsInPython) {
+  const SymExpr a = SymExpr::symbol("a"), b = SymExpr::symbol("b"), n = SymExpr::symbol("n");
+  const fx::InputSize sizes = [&](const std::string& input, std::optional<int64_t> dim) -> std::optional<SymExpr> {
+    if (input == "x" && dim == 0) return a;
+    if (input == "d_key_1" && dim == 2) return b;
+    if (input == "n" && !dim) return n;
+    return {};
+  };
+  auto read = [&](std::string_view text) {
+    const auto e = fx::read_guard(text, sizes);
+    return e ? e->str() : "?";
+  };
+  const std::string x = "L['x'].size()[0]", d = "L['d']['Key'][1].size()[2]";
+  EXPECT_EQ(read(x + " >= 3"), sym_le(3, a).str());
+  EXPECT_EQ(read("(-12) + 4*" + x + " >= 2"), sym_le(2, 4 * a - 12).str());
+  EXPECT_EQ(read("((1 + " + x + ") // 2) != (" + d + " % 3)"), sym_ne(floordiv(a + 1, 2), mod(b, 3)).str());
+  EXPECT_EQ(read("2 < " + x + " <= L['n'] and not " + d + " == 4"),
+            sym_and(sym_and(sym_lt(2, a), sym_le(a, n)), sym_not(sym_eq(b, 4))).str());
+  EXPECT_EQ(read("torch.sym_max(3, " + x + ", " + d + ") > 4 or " + x + "**2 == 9"),
+            sym_or(sym_lt(4, sym_max(sym_max(3, a), b)), sym_eq(a * a, 9)).str());
+  for (const std::string& text :
+       {"(" + x + " / 4) > 1", x + " > 1.5", std::string("L['y'].size()[0] == 1"),
+        std::string("L['x'].stride()[0] == 1"), x + " ==", std::string("L["), std::string(), x + " % 0 == 1",
+        "foo(" + x + ")", std::string("L['x'] == 'a'"), std::string(100'000, '('), std::string(100'000, '-'),
+        x + " > 99999999999999999999", x + "[0] > 1", x + " > 1 1"})
+    EXPECT_EQ(read(text), "?") << text.substr(0, 60);
 }
 
 TEST(Archive, NodesNameModuleAndLine) {

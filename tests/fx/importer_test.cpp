@@ -379,6 +379,17 @@ TEST(Importer, RangesOfSymbolsBindInputs) {
       std::string::npos);
 }
 
+// A dimension of size 1 that squeeze leaves, because it was another one when the program was captured, would be gone in
+// PyTorch.
+TEST(Importer, SqueezeRefusesSizesOfAnotherRank) {
+  constexpr std::string_view text = "s in [0, ?]\ninput x: f32[s, 1, 3]\n"
+                                    "y: f32[s, 3] = squeeze.dims(self=x, dim=[0, 1])\nreturn y";
+  EXPECT_EQ(results(text, {{"x", range({2, 1, 3})}}), "y=f32[2, 3]{0.0, 1.0, 2.0, 3.0, 4.0, 5.0}");
+  EXPECT_EQ(results(text, {{"x", range({0, 1, 3})}}), "y=f32[0, 3]{}");
+  const std::string said = results(text, {{"x", range({1, 1, 3})}});
+  EXPECT_NE(said.find("squeeze keeps a dimension that is not 1"), std::string::npos) << said;
+}
+
 TEST(Importer, SizesAreValues) {
   EXPECT_EQ(results("s in [1, ?]\ninput x: f32[s, 2]\n"
                     "n = sym_size.int(self=x, dim=0) : s\n"

@@ -36,7 +36,7 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Form:
-    """A module, a call of it, the sizes that are free, a part of the error where it cannot be run, and other calls."""
+    """A module, a call of it, the sizes that are free, a part of the error where it, or the first other call, cannot be run, and other calls."""
 
     make: Callable[[], nn.Module]
     inputs: tuple[Any, ...]
@@ -191,6 +191,15 @@ def _scan_of_cond(x: Tensor) -> Any:
     return scan(step, torch.ones(6), x, dim=0, reverse=True)
 
 
+def _sizes(x: Tensor) -> Any:
+    """Of a batch of any size, also of 0 and 1, which the exporter takes for others."""
+    return x.softmax(-1) + x.sum(0), x.reshape(-1, 3).t().contiguous(), x.unsqueeze(0).expand(2, -1, -1) * x.shape[0], x[:, None] @ x[..., None]
+
+
+def _branch(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] % 2 == 0 else x * 3
+
+
 BATCH = {0: Dim("batch", min=1, max=64)}
 X = torch.linspace(-1, 1, 24)
 FORMS: dict[str, Form] = {
@@ -202,6 +211,10 @@ FORMS: dict[str, Form] = {
         lambda: _Of(lambda x: x.view(x.shape[0], x.shape[1] // 8, 8).sum(2)), (torch.randn(2, 16),),
         (({0: Dim("batch", max=64), 1: 8 * Dim("blocks", max=16)},),),
     ),
+    "auto": Form(lambda: _Of(_sizes), (X.view(4, 6),), (({0: Dim.AUTO},),), others=((X[:6].view(1, 6),), (X[:0].view(0, 6),), (torch.randn(9, 6),))),
+    "dynamic": Form(lambda: _Of(_sizes), (X.view(4, 6),), (({0: Dim.DYNAMIC},),), others=((X[:6].view(1, 6),), (X[:0].view(0, 6),))),
+    "guard": Form(lambda: _Of(_branch), (X.view(4, 6),), (({0: Dim.AUTO},),), others=((X[:12].view(2, 6),), (X[:0].view(0, 6),))),
+    "guard_fails": Form(lambda: _Of(_branch), (X.view(4, 6),), (({0: Dim.AUTO},),), others=((X[:18].view(3, 6),),), error="the exported module requires (L['x'][0].size()[0] % 2) == 0"),
     "empty": Form(lambda: _Of(lambda x: (x.new_zeros(0, 3), x[:0])), (X.view(4, 6),)),
     "nonzero": Form(lambda: _Of(lambda x: (x[x > 0], torch.nonzero(x).shape[0])), (X.view(4, 6),), ((BATCH,),)),
     "sorted": Form(lambda: _Of(lambda x: (torch.topk(x, 3), x.sort(descending=True).indices)), (torch.randn(4, 6),), ((BATCH,),)),
@@ -262,7 +275,7 @@ def check(name: str) -> str:
         free = (free,)  # *x of forward
     program = torch.export.export(module, copy.deepcopy(form.inputs), dynamic_shapes=free)
     if form.error:
-        said = _run(name, program, form, {}).stderr
+        said = _run(name, program, replace(form, inputs=form.others[0]) if form.others else form, {}).stderr
         assert said.count("error TES-") == 1 and form.error in said, said
         return "refused: " + said.splitlines()[0]
     expected = {}

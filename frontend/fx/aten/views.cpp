@@ -172,8 +172,14 @@ void translate_squeeze(Call& c) {
   ValueId x = c.in.tensor("self");
   const int rank = c.b.rank(x);
   Ints axes = c.in.axes("dim", rank, false), ones;
-  for (int64_t a : axes)
-    if (c.b.env().simplify(c.b.dim(x, a)).is_const(1)) ones.push_back(a);
+  for (int64_t a : axes) {
+    const SymExpr n = c.b.env().simplify(c.b.dim(x, a));
+    if (n.is_const(1))
+      ones.push_back(a);
+    else // another size would have another rank
+      c.b.check(c.b.env().require(sym_ne(n, 1), GuardClass::Required, "squeeze keeps a dimension that is not 1",
+                                  c.b.node().location));
+  }
   c.result(squeeze(c.b, x, ones));
 }
 
