@@ -101,7 +101,7 @@ class Explained(unittest.TestCase):
             model.explain(nobody=3)
         self.assertEqual(caught.exception.message, "neither an input nor a dimension is called 'nobody'")
         self.assertEqual(caught.exception.code, "TES-1002")
-        self.assertIn("its symbolic dimensions are batch", caught.exception.notes)
+        self.assertIn("its symbolic dimensions are batch (dimension 0 of 'x')", caught.exception.notes)
 
     def test_command(self) -> None:
         run = [sys.executable, "-m", "tessera._command"]

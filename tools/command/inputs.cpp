@@ -97,6 +97,24 @@ std::vector<std::string> symbols_of(const std::vector<IoInfo>& ios) {
   return symbols;
 }
 
+// "s77 (dimension 0 of 'x'), n (2*n is dimension 1 of 'y')": where each symbol stands first.
+std::string places_of(const std::vector<IoInfo>& ios, const std::vector<std::string>& symbols) {
+  std::vector<std::string> places;
+  for (const std::string& name : symbols) {
+    const auto place = [&]() -> std::string {
+      for (const auto& io : ios)
+        for (size_t d = 0; d < io.shape.size(); ++d)
+          for (const auto& s : io.shape[d].symbols())
+            if (s.symbol_name() == name)
+              return (io.shape[d] == s ? "dimension " : io.shape[d].str() + " is dimension ") + std::to_string(d) +
+                     " of '" + io.name + "'";
+      return "";
+    };
+    places.push_back(name + " (" + place() + ")");
+  }
+  return list(places);
+}
+
 // Sizes of symbolic dimensions that the tensors and --shape give.
 Result<Sizes> given_sizes(const std::vector<IoInfo>& ios, const Tensors& given,
                           const std::vector<ShapeArgument>& shapes) {
@@ -162,7 +180,7 @@ Result<Sizes> given_sizes(const std::vector<IoInfo>& ios, const Tensors& given,
       Diagnostic unknown =
           unknown_name("neither an input nor a dimension is called '" + argument.name + "'", argument.name, known)
               .note(list_inputs(ios))
-              .note(symbols.empty() ? "it has no symbolic dimensions" : "its symbolic dimensions are " + list(symbols));
+              .note(symbols.empty() ? "it has no symbolic dimensions" : "its symbolic dimensions are " + places_of(ios, symbols));
       // Names that users gave to dimensions are not in every format.
       auto free = std::find_if(ios.begin(), ios.end(), [](const IoInfo& io) {
         return std::any_of(io.shape.begin(), io.shape.end(), [](const SymExpr& d) { return !d.is_const(); });
