@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from . import _program, backend
+from ._log import log
 from ._options import Options
 from ._program import value_bytes
 
@@ -268,14 +269,14 @@ def explain(fn: Callable[..., Any], *args: Any, options: dict[str, Any] | None =
 
     torch._dynamo.reset()
     before = dict(_break_counts())
-    level = backend.log.level
+    level = log.logger.level
     try:
-        backend.log.setLevel(logging.ERROR)  # the explanation says it
+        log.setLevel(logging.ERROR)  # the explanation says it
         with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):
             torch.compile(inner, backend=compiler, dynamic=dynamic)(*args, **kwargs)
         fresh = [text for text, count in _break_counts().items() if count > before.get(text, 0)]
     finally:
-        backend.log.setLevel(level)
+        log.setLevel(level)
         torch._dynamo.reset()
     graphs: list[Graph] = []
     breaks: list[Break] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -17,9 +16,9 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from . import _library, _native, _program, _settings
 from ._errors import Error, OutOfMemoryError
+from ._log import log
 from ._options import Options, Statistics
 
-log = logging.getLogger("tessera")
 Node = torch.fx.Node
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import logging
 import operator
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -25,12 +24,13 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from . import _composites, _decompositions, _known_sizes, _partition, _program
 from ._division import Division, reason_of
+from ._log import log
 from ._options import Options, statistics
 from ._program import value_bytes
 from ._subgraph import Sizes, Subgraph
 
-log = logging.getLogger("tessera")
 Node = torch.fx.Node
+
 
 @dataclasses.dataclass
 class CompiledGraph:
@@ -506,7 +506,7 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
     """
     chosen = Options.of(options)
     if mode not in (None, "default"):
-        log.warning("tessera ignores the mode '%s': its options are %s", mode, ", ".join(f.name for f in dataclasses.fields(Options)))
+        log.warning("the mode '%s' is ignored; the options are %s", mode, ", ".join(f.name for f in dataclasses.fields(Options)))
 
     given = list(example_inputs)  # real tensors: AOTAutograd keeps the compilers, which must not keep these
 

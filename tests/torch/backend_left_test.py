@@ -103,7 +103,7 @@ class Left(unittest.TestCase):
             for _ in range(3):
                 compiled(r(8))
         self.assertEqual(len(logs.output), 1)
-        self.assertRegex(logs.output[0], r"1 operator.*tessera_test\.cube")
+        self.assertRegex(logs.records[0].getMessage(), r"^Tessera: .*1 operator.*tessera_test\.cube")
         self.assertEqual((c.graphs, c.operators_left), (1, 1))
 
     def test_strict(self):
