@@ -1,4 +1,5 @@
 #include "codegen/schedule/own_kernels.h"
+#include "codegen/schedule/lower/fold.h"
 #include "graph/ops/op.h"
 #include <array>
 
@@ -23,7 +24,7 @@ bool scan_takes(const Graph& graph, const Node& node, std::string* why_not) {
   return true;
 }
 
-// Scan (running sum or product) along an axis: x and y as [outer, n, inner]. On a host, along a contiguous axis a
+// Scan (running sum, product or extreme) along an axis: x and y as [outer, n, inner]. On a host, along a contiguous axis a
 // program takes one row and scans it tile by tile, carrying the last value; otherwise a tile of the inner dimension is
 // carried down the axis.
 Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& node, const Target& device,
@@ -31,15 +32,15 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
   const TensorType& type = graph.type(node.operands[0]);
   auto axis = node.attributes.i("axis");
   if (axis < 0) axis += type.rank();
-  bool product = node.attributes.s("kind") == "prod", exclusive = node.attributes.i("exclusive") != 0,
-       reverse = node.attributes.i("reverse") != 0;
+  const ReduceKind kind = *reduce_kind_from_name(node.attributes.s("kind"));
+  bool exclusive = node.attributes.i("exclusive") != 0, reverse = node.attributes.i("reverse") != 0;
   SymExpr outer = 1, inner = 1, n = type.shape[static_cast<size_t>(axis)];
   for (int d = 0; d < type.rank(); ++d) {
     if (d < axis) outer *= type.shape[static_cast<size_t>(d)];
     if (d > axis) inner *= type.shape[static_cast<size_t>(d)];
   }
   if (device.kind == Target::Kind::Cuda) {
-    const ScanShape shape{type.dtype, outer, n, inner, product, exclusive, reverse};
+    const ScanShape shape{type.dtype, outer, n, inner, kind, exclusive, reverse};
     std::vector<ScheduledKernel> kernels;
     for (const ScanPlan& plan : scan_plans(graph.env(), shape, device)) {
       ScheduledKernel& k = kernels.emplace_back(scan_kernel(graph.env(), shape, plan, name));
@@ -53,7 +54,7 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
   }
   DType compute = compute_dtype(type.dtype);
   int lanes = std::max(1, device.vector_bytes / std::max(1, info(compute).bits / 8));
-  ScalarOp fold = product ? ScalarOp::Mul : ScalarOp::Add;
+  const ScalarOp fold = fold_operator(kind);
 
   ScheduledKernel out;
   out.kernel.name = name;
@@ -65,8 +66,10 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
   V blocks = b.param("inner_blocks", {tile::Type::Kind::Data, DType::I64, {}});
   V zero = b.const_i(DType::I64, 0), one = b.const_i(DType::I64, 1), step = b.const_i(DType::I64, lanes);
   // What is carried is rounded once for each tile and element it is carried over: f32 would lose more with each.
-  const DType carries = compute == DType::F32 ? DType::F64 : compute;
-  V identity = is_float(compute) ? b.const_f(compute, product ? 1 : 0) : b.const_i(compute, product ? 1 : 0);
+  const bool rounds = kind == ReduceKind::Sum || kind == ReduceKind::Prod;
+  const DType carries = compute == DType::F32 && rounds ? DType::F64 : compute;
+  V identity = is_float(compute) ? b.const_f(compute, reduce_identity_f64(kind, compute))
+                                 : b.const_i(compute, reduce_identity_i64(kind, compute));
   V program = b.program_id(0);
   bool rows = inner.is_const(1);
   if (rows) {
@@ -77,7 +80,7 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
       V at = op(b, ScalarOp::Add, reverse ? op(b, ScalarOp::Sub, last, j) : j, base);
       V v = b.scalar(ScalarOp::Select,
                      std::array{mask, b.cast(b.load(x, at, mask), compute), b.broadcast(identity, {lanes})});
-      V running = op(b, fold, b.scan(product ? ReduceKind::Prod : ReduceKind::Sum, v, 0), b.cast(carried[0], compute));
+      V running = op(b, fold, b.scan(kind, v, 0), b.cast(carried[0], compute));
       if (!exclusive)
         b.store(y, at, b.cast(running, type.dtype), mask);
       else { // element j + 1 gets the value up to j; the first one is the identity
@@ -86,7 +89,7 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
         V to = op(b, ScalarOp::Add, reverse ? op(b, ScalarOp::Sub, last, next) : next, base);
         b.store(y, to, b.cast(running, type.dtype), inside);
       }
-      V all = b.reduce(product ? ReduceKind::Prod : ReduceKind::Sum, v, 0);
+      V all = b.reduce(kind, v, 0);
       return {op(b, fold, b.cast(all, carries), carried[0])};
     });
     if (exclusive)

@@ -50,8 +50,9 @@ struct BlockSize {
 // ---- private to the folder: Scan for blocks of threads (block_scan.cpp)
 struct ScanShape {
   DType dtype = DType::F32;
-  SymExpr outer, n, inner; // the operand as [outer, n, inner], scanned along n
-  bool product = false, exclusive = false, reverse = false;
+  SymExpr outer, n, inner;           // the operand as [outer, n, inner], scanned along n
+  ReduceKind kind = ReduceKind::Sum; // one with a scalar operator: not ArgMax, ArgMin
+  bool exclusive = false, reverse = false;
 };
 struct ScanPlan {
   int64_t height = 1, width = 1, warps = 8; // of the tile

@@ -1,6 +1,8 @@
 // Scans, sorting and reordering along an axis: CumSum, CumProd, TopK, ReverseSequence.
 #include "graph/ops/chosen.h"
 #include "graph/ops/sampling.h"
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -27,9 +29,30 @@ void each_line(const Dims& dims, size_t axis, F f) {
 }
 
 // ---- scan
+constexpr std::array<std::optional<ReduceKind>, 4> kScans = {ReduceKind::Sum, ReduceKind::Prod, ReduceKind::Max,
+                                                             ReduceKind::Min};
+
+// Integers wrap; NaN is both the greatest and the least number.
+template <class V>
+V running(ReduceKind kind, V sum, V v) {
+  auto wrapped = [](auto x) {
+    if constexpr (std::is_integral_v<V>)
+      return static_cast<uint64_t>(x);
+    else
+      return x;
+  };
+  switch (kind) {
+  case ReduceKind::Prod: return static_cast<V>(wrapped(sum) * wrapped(v));
+  case ReduceKind::Max: return sum != sum || v <= sum ? sum : v;
+  case ReduceKind::Min: return sum != sum || v >= sum ? sum : v;
+  default: return static_cast<V>(wrapped(sum) + wrapped(v));
+  }
+}
+
 Status infer_scan(InferContext& c) {
-  std::string kind = c.node.attributes.s("kind");
-  if (kind != "sum" && kind != "prod") return c.error(ErrorCode::BadAttribute, "unknown kind of scan '" + kind + "'");
+  const std::string kind = c.node.attributes.s("kind");
+  if (std::find(kScans.begin(), kScans.end(), reduce_kind_from_name(kind)) == kScans.end())
+    return c.error(ErrorCode::BadAttribute, "unknown kind of scan '" + kind + "'");
   int rank = c.type(0).rank();
   if (!c.has(1)) {
     TESSERA_TRY(c.axis(c.node.attributes.i("axis"), rank));
@@ -40,7 +63,7 @@ Status infer_scan(InferContext& c) {
   return infer_same(c);
 }
 
-Status reference_cumulative(ReferenceContext& c, bool product) {
+Status reference_cumulative(ReferenceContext& c, ReduceKind kind) {
   const Tensor& x = c.operands[0];
   bool dynamic = given(c, 1);
   if (dynamic && c.operands[1].count() != 1)
@@ -52,14 +75,16 @@ Status reference_cumulative(ReferenceContext& c, bool product) {
   auto a = static_cast<size_t>(axis);
   int64_t size = x.dims()[a], stride = strides_of(x.dims())[a];
   by_kind(x.dtype(), [&](auto zero) {
-    using V = std::conditional_t<std::is_same_v<decltype(zero), double>, double, uint64_t>;
+    using V = decltype(zero);
+    const V identity = is_float(x.dtype()) ? static_cast<V>(reduce_identity_f64(kind, x.dtype()))
+                                           : static_cast<V>(reduce_identity_i64(kind, x.dtype()));
     each_line(x.dims(), a, [&](int64_t base) {
-      V sum = product ? V(1) : V(0);
+      V sum = identity;
       for (int64_t i = 0; i < size; ++i) {
         int64_t at = base + (reverse ? size - 1 - i : i) * stride;
         if (exclusive) set(out, at, sum);
         V v = get<V>(x, at);
-        sum = product ? sum * v : sum + v;
+        sum = running(kind, sum, v);
         if (!exclusive) set(out, at, sum);
       }
     });
@@ -71,8 +96,9 @@ Status reference_cumulative(ReferenceContext& c, bool product) {
 OpDef scan_record() {
   OpDef def;
   def.name = "scan";
-  def.summary =
-      "running sum or product along an axis, which is an attribute or, when only known at run time, an operand";
+  def.summary = "running sum, product, maximum or minimum along an axis, which is an attribute or, when only known at "
+                "run time, an "
+                "operand";
   def.operands = {{"x", TypeSet::Numeric}, {"axis", TypeSet::Index, true}};
   def.attributes = {{"kind", AttrKind::String, true},
                     {"axis", AttrKind::Int, false, int64_t{0}},
@@ -80,11 +106,13 @@ OpDef scan_record() {
                     {"reverse", AttrKind::Int, false, int64_t{0}}};
   def.infer = infer_scan;
   def.meaning = StructuredOp{Structured::Scan};
-  def.reference = [](ReferenceContext& c) { return reference_cumulative(c, c.node.attributes.s("kind") == "prod"); };
+  def.reference = [](ReferenceContext& c) {
+    return reference_cumulative(c, *reduce_kind_from_name(c.node.attributes.s("kind")));
+  };
   def.samples = [] {
     std::vector<Sample> out;
     uint64_t seed = 1;
-    for (const char* kind : {"sum", "prod"})
+    for (const char* kind : {"sum", "prod", "max", "min"})
       for (DType d : {DType::F32, DType::F64, DType::I32, DType::I64}) {
         Attributes a = {{"kind", std::string(kind)}, {"axis", int64_t{1}}};
         out.push_back(sample({random(d, {2, 5, 3}, seed++)}, a));
@@ -154,7 +182,7 @@ OpDef cumulative_record(std::string_view name, std::string_view kind, int since,
     a.set("axis", at);
     return b.done(b.op("scan", {b.in(0)}, a));
   }};
-  def.reference = [kind](ReferenceContext& c) { return reference_cumulative(c, kind == "prod"); };
+  def.reference = [kind](ReferenceContext& c) { return reference_cumulative(c, *reduce_kind_from_name(kind)); };
   def.samples = [] {
     return std::vector<Sample>{
         sample({random(DType::F32, {2, 5}, 1), scalar(DType::I32, 1)}),

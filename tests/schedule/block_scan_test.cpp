@@ -1,4 +1,4 @@
-// Running sums and products by blocks, compared with the operator's reference.
+// Running sums, products and extremes by blocks, compared with the operator's reference.
 #include "block_harness.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/target/select.h"
@@ -19,7 +19,7 @@ ScheduledKernel small(const Problem& p, const Node& node, const ScheduledKernel&
   s.n = type.shape[axis];
   for (size_t d = 0; d < type.shape.size(); ++d)
     if (d != axis) (d < axis ? s.outer : s.inner) *= type.shape[d];
-  s.product = node.attributes.s("kind") == "prod";
+  s.kind = *reduce_kind_from_name(node.attributes.s("kind"));
   s.exclusive = node.attributes.i("exclusive") != 0;
   s.reverse = node.attributes.i("reverse") != 0;
   const bool rows = s.inner.is_const(1);
@@ -95,6 +95,10 @@ TEST(BlockScan, AlongAContiguousAxis) {
       expect_scan(DType::I64, 2, -1, "prod", exclusive, reverse, sizes);
     }
   expect_scan(DType::F16, 2, 1, "sum", false, false, {{{"a", 2}, {"b", 100}}});
+  for (DType d : {DType::F32, DType::BF16, DType::I64, DType::U8}) {
+    expect_scan(d, 2, 1, "max", false, false, sizes);
+    expect_scan(d, 2, 1, "min", false, true, sizes);
+  }
 }
 
 TEST(BlockScan, DownAnAxis) {
@@ -105,6 +109,7 @@ TEST(BlockScan, DownAnAxis) {
     for (bool reverse : {false, true}) {
       expect_scan(DType::I32, 3, 1, "sum", exclusive, reverse, sizes);
       expect_scan(DType::F64, 3, 0, "sum", exclusive, reverse, sizes);
+      expect_scan(DType::F32, 3, 1, "max", exclusive, reverse, sizes);
     }
 }
 

@@ -1,4 +1,4 @@
-// Scans (running sums and products) by blocks of threads: a tile [R, C] is scanned along the axis, and the last value
+// Scans (running sums, products and extremes) by blocks of threads: a tile [R, C] is scanned along the axis, and the last value
 // of each row (or column) is carried to the next tile, which is loaded meanwhile. Sums of f32 are carried in f64: their
 // error is that of one tile.
 //
@@ -11,6 +11,7 @@
 //   tiles of a block     0 .. count - keep - 1       count - keep .. count - 1
 //   backward             2. read, last one first     1. read and cached, last one first
 //   forward              3. read again               4. from shared memory
+#include "codegen/schedule/lower/fold.h"
 #include "codegen/schedule/lower/shapes.h"
 #include "codegen/schedule/own_kernels.h"
 #include <algorithm>
@@ -172,10 +173,10 @@ private:
 class ScanLowering {
 public:
   ScanLowering(const ShapeEnv& env, const ScanShape& shape, const ScanPlan& plan, const std::string& name)
-      : env_(env), s_(shape), p_(plan), rows_(shape.inner.is_const(1)), axis_(rows_ ? 1 : 0),
-        kind_(shape.product ? ReduceKind::Prod : ReduceKind::Sum), compute_(compute_dtype(shape.dtype)),
-        carried_(compute_ == DType::F32 && !shape.product ? DType::F64 : compute_), full_{static_cast<int>(plan.height),
-                                                                                          static_cast<int>(plan.width)},
+      : env_(env), s_(shape), p_(plan), rows_(shape.inner.is_const(1)), axis_(rows_ ? 1 : 0), kind_(shape.kind),
+        compute_(compute_dtype(shape.dtype)),
+        carried_(compute_ == DType::F32 && is_sum() ? DType::F64 : compute_), full_{static_cast<int>(plan.height),
+                                                                                    static_cast<int>(plan.width)},
         folded_(full_), b_(out_.kernel) {
     out_.kernel.name = name;
     out_.kernel.config["warps"] = p_.warps;
@@ -205,7 +206,8 @@ private:
   V constant(int64_t v) { return b_.const_i(DType::I64, v); }
   V both(V x, V y) { return x < 0 ? y : y < 0 ? x : op(ScalarOp::And, x, y); }
   V full(V v) { return b_.broadcast(v, full_); }
-  V fold(V x, V y) { return op(s_.product ? ScalarOp::Mul : ScalarOp::Add, x, y); }
+  [[nodiscard]] bool is_sum() const { return kind_ == ReduceKind::Sum; }
+  V fold(V x, V y) { return op(fold_operator(kind_), x, y); }
   V size(const char* what, const SymExpr& given) {
     SymExpr e = env_.simplify(given);
     if (auto n = e.as_const()) return constant(*n);
@@ -237,8 +239,8 @@ private:
     }
     if (int64_t most = env_.range(out_.grid).hi; most <= std::numeric_limits<int32_t>::max())
       out_.kernel.config["programs"] = std::max<int64_t>(1, most);
-    identity_ =
-        is_float(compute_) ? b_.const_f(compute_, s_.product ? 1 : 0) : b_.const_i(compute_, s_.product ? 1 : 0);
+    identity_ = is_float(compute_) ? b_.const_f(compute_, reduce_identity_f64(kind_, compute_))
+                                   : b_.const_i(compute_, reduce_identity_i64(kind_, compute_));
   }
 
   // Start of this program's tiles: position along the other dimension, the offset of its element 0, and the mask of
@@ -311,7 +313,7 @@ private:
   // Elements in the accumulator dtype; masked ones are the identity, which for sums is the masked load's 0.
   V added(V number, V loaded) {
     V v = b_.cast(loaded, compute_);
-    return s_.product ? b_.scalar(ScalarOp::Select, std::array{tile(number).read, v, identity_}) : v;
+    return is_sum() ? v : b_.scalar(ScalarOp::Select, std::array{tile(number).read, v, identity_});
   }
 
   using Values = std::vector<V>;

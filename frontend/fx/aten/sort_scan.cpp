@@ -77,35 +77,33 @@ void translate_kthvalue(Call& c) {
   }
 }
 
-// Running values by doubling: after step k an element has combined the 2^k elements that end with it. `combine` gets
+// A running value by doubling: after step k an element has combined the 2^k elements that end with it. `combine` gets
 // earlier and later partial results; log2(n) steps for n elements.
 template <class Combine>
-std::vector<ValueId> doubled(Call& c, std::vector<ValueId> parts, int64_t axis, const Combine& combine) {
+ValueId doubled(Call& c, ValueId x, int64_t axis, const Combine& combine) {
   ops::B& b = c.b;
-  if (!b.ok()) return parts;
-  const SymExpr n = b.dim(parts[0], axis);
+  if (!b.ok()) return {};
+  constexpr int64_t kLongest = int64_t{1} << 31;
+  const SymExpr n = b.dim(x, axis);
+  b.check(b.env().require(sym_le(n, kLongest), GuardClass::Required, "a running value of at most 2^31 elements",
+                          b.node().location));
   const int64_t most = b.env().range(n).hi;
-  constexpr int64_t kLongest = int64_t{1} << 24;
-  if (most > kLongest) {
-    c.unsupported("a running value along a dimension whose size (" + n.str() + ") has no bound below " +
-                  std::to_string(kLongest));
-    return parts;
-  }
-  const int rank = b.rank(parts[0]);
+  const int rank = b.rank(x);
   SymShape line(static_cast<size_t>(rank), SymExpr(1));
   line[static_cast<size_t>(axis)] = n;
   for (int64_t step = 1; step < most && b.ok(); step *= 2) {
     SymShape begin(static_cast<size_t>(rank), SymExpr(0)), end = begin;
     begin[static_cast<size_t>(axis)] = step;
     end[static_cast<size_t>(axis)] = -step;
-    std::vector<ValueId> earlier;
-    earlier.reserve(parts.size());
-    for (ValueId p : parts) earlier.push_back(reshape(b, pad(b, p, begin, end), b.shape(p)));
-    std::vector<ValueId> both = combine(earlier, parts);
-    ValueId reaches = ge(b, iota(b, line, axis), static_cast<double>(step));
-    for (size_t k = 0; k < parts.size(); ++k) parts[k] = select(b, reaches, both[k], parts[k]);
+    ValueId both = combine(reshape(b, pad(b, x, begin, end), b.shape(x)), x);
+    x = select(b, ge(b, iota(b, line, axis), static_cast<double>(step)), both, x);
   }
-  return parts;
+  return x;
+}
+
+// The running value along an axis; kind: that of "scan".
+ValueId running(ops::B& b, ValueId x, int64_t axis, std::string_view kind) {
+  return b.op("scan", {x}, {{"kind", std::string(kind)}, {"axis", axis}});
 }
 
 // ---- the element in the middle, and the most frequent one
@@ -186,10 +184,8 @@ void translate_mode(Call& c) {
   ValueId x = b.dtype(s.values) == DType::Bool ? cast(b, s.values, DType::U8) : s.values;
   ValueId same = eq(b, reshape(b, pad(b, x, begin, end), shape), x);
   ValueId first = select(b, logical_and(b, same, gt(b, place, 0.0)), b.scalar_i(DType::I64, 0), place);
-  auto start = doubled(c, {first}, l.axis, [&](const std::vector<ValueId>& earlier, const std::vector<ValueId>& later) {
-    return std::vector<ValueId>{max(b, earlier[0], later[0])};
-  });
-  ValueId length = sub(b, place, start[0]);
+  ValueId start = running(b, first, l.axis, "max");
+  ValueId length = sub(b, place, start);
   choose(c, choice, s, b.op("argmax", {length}, {{"axes", Ints{l.axis}}, {"keepdims", int64_t{1}}}));
 }
 
@@ -227,17 +223,14 @@ void translate_search(Call& c) {
 }
 
 // ---- running values
-ValueId running(ops::B& b, ValueId x, int64_t axis, std::string_view op) {
-  return b.op(op, {x, b.scalar_i(DType::I64, axis)});
-}
-
 template <const char* const* kOp>
 void translate_running(Call& c) {
   const Line l = line_of(c);
   const DType d = c.result_dtype();
   if (!c.b.ok()) return;
   ValueId x = cast(c.b, l.x, compute_dtype(d));
-  c.result(reshape(c.b, cast(c.b, running(c.b, x, l.axis, *kOp), d), l.shape));
+  ValueId y = c.b.op(*kOp, {x, c.b.scalar_i(DType::I64, l.axis)});
+  c.result(reshape(c.b, cast(c.b, y, d), l.shape));
 }
 constexpr const char* kSum = "CumSum";
 constexpr const char* kProduct = "CumProd";
@@ -251,15 +244,14 @@ void translate_running_extreme(Call& c) {
   ValueId x = stored == DType::Bool ? cast(b, l.x, DType::I32) : l.x;
   SymShape line(b.shape(x).size(), SymExpr(1));
   line[static_cast<size_t>(l.axis)] = l.n;
-  ValueId index = expand(b, iota(b, line, l.axis), b.shape(x));
-  auto r = doubled(c, {x, index}, l.axis, [&](const std::vector<ValueId>& earlier, const std::vector<ValueId>& later) {
-    // The later one of equal elements; the last NaN.
-    ValueId wins = kMax ? ge(b, later[0], earlier[0]) : le(b, later[0], earlier[0]);
-    if (is_float(stored)) wins = logical_or(b, wins, ne(b, later[0], later[0]));
-    return std::vector<ValueId>{select(b, wins, later[0], earlier[0]), select(b, wins, later[1], earlier[1])};
-  });
-  c.result(reshape(b, cast(b, r[0], stored), l.shape));
-  c.result(reshape(b, r[1], l.shape));
+  ValueId y = running(b, x, l.axis, kMax ? "max" : "min");
+  c.result(reshape(b, cast(b, y, stored), l.shape));
+  if (!c.is_used(1)) return c.unused_result();
+  // Where an element is the extreme so far: the later one of equal elements, the last NaN.
+  ValueId is_extreme = eq(b, x, y);
+  if (is_float(stored)) is_extreme = logical_or(b, is_extreme, b.op1("isnan", x));
+  ValueId index = select(b, is_extreme, iota(b, line, l.axis), b.scalar_i(DType::I64, 0));
+  c.result(reshape(b, running(b, index, l.axis, "max"), l.shape));
 }
 
 void translate_logcumsumexp(Call& c) {
@@ -267,14 +259,13 @@ void translate_logcumsumexp(Call& c) {
   const Line l = line_of(c);
   if (!b.ok()) return;
   const DType stored = b.dtype(l.x);
-  auto r =
-      doubled(c, {widen(b, l.x)}, l.axis, [&](const std::vector<ValueId>& earlier, const std::vector<ValueId>& later) {
-        ValueId high = max(b, earlier[0], later[0]), low = min(b, earlier[0], later[0]);
-        // Infinities that are equal have no difference.
-        ValueId difference = select(b, eq(b, high, low), 0.0, sub(b, low, high));
-        return std::vector<ValueId>{add(b, high, b.op1("log1p", exp(b, difference)))};
-      });
-  c.result(reshape(b, cast(b, r[0], stored), l.shape));
+  ValueId y = doubled(c, widen(b, l.x), l.axis, [&](ValueId earlier, ValueId later) {
+    ValueId high = max(b, earlier, later), low = min(b, earlier, later);
+    // Infinities that are equal have no difference.
+    ValueId difference = select(b, eq(b, high, low), 0.0, sub(b, low, high));
+    return add(b, high, b.op1("log1p", exp(b, difference)));
+  });
+  c.result(reshape(b, cast(b, y, stored), l.shape));
 }
 
 } // namespace
