@@ -151,6 +151,14 @@ std::vector<std::optional<double>> factors(Call& c, size_t n) {
   return out;
 }
 
+// cubic() of distances d from 0 on.
+ValueId cubic(Call& c, ValueId d, double a) {
+  auto polynomial = [&](double a3, double a2, double a1, double a0) {
+    return add(c.b, mul(c.b, add(c.b, mul(c.b, add(c.b, mul(c.b, d, a3), a2), d), a1), d), a0);
+  };
+  return select(c.b, le(c.b, d, 1.0), polynomial(a + 2, -(a + 3), 0, 1), polynomial(a, -5 * a, 8 * a, -4 * a));
+}
+
 // Along an axis of symbolic sizes: positions and shares are computed from the index, in the type that PyTorch computes
 // them in. `weight` is invalid where it is 1.
 struct SymbolicTap {
@@ -177,14 +185,7 @@ std::vector<SymbolicTap> symbolic_taps(Call& c, const SymExpr& in, const SymExpr
   std::vector<SymbolicTap> taps;
   for (int k = mode == Mode::Linear ? 0 : -1; k <= (mode == Mode::Linear ? 1 : 2) && c.b.ok(); ++k) {
     ValueId place = add(c.b, low, static_cast<double>(k)), d = abs(c.b, sub(c.b, p, place)), w;
-    if (mode == Mode::Linear) {
-      w = sub(c.b, c.b.like(d, 1), d);
-    } else { // the two halves of cubic() for a = -0.75
-      auto poly = [&](double a3, double a2, double a1, double a0) {
-        return add(c.b, mul(c.b, add(c.b, mul(c.b, add(c.b, mul(c.b, d, a3), a2), d), a1), d), a0);
-      };
-      w = select(c.b, le(c.b, d, 1.0), poly(1.25, -2.25, 0, 1), poly(-0.75, 3.75, -6, 3));
-    }
+    w = mode == Mode::Linear ? sub(c.b, c.b.like(d, 1), d) : cubic(c, d, -0.75);
     taps.push_back({index(place), w});
   }
   return taps;
@@ -222,6 +223,86 @@ ValueId apply_turned(Call& c, ValueId grad, int64_t axis, const SymExpr& in, con
   return transpose(c.b, sum, first);
 }
 
+// Along an axis of symbolic sizes, kernels as wide as the reduction: those of taps_of(), in y's dtype.
+class WideTaps {
+public:
+  WideTaps(Call& c, SymExpr in, SymExpr out, std::optional<double> scale, bool corners, bool linear, DType dtype)
+      : c_(c), b_(c.b), in_(std::move(in)), out_(std::move(out)), linear_(linear), f_(dtype), support_(linear ? 1 : 2) {
+    if (!corners && scale && *scale > 0) {
+      factor_ = 1 / *scale;
+      step_ = b_.scalar(f_, factor_);
+    } else {
+      above_ = corners ? sym_select(sym_lt(1, out_), in_ - 1, 0) : in_;
+      below_ = corners ? sym_max(out_ - 1, 1) : out_;
+      step_ = div(b_, b_.size(above_, f_), b_.size(below_, f_));
+    }
+    wide_ = max(b_, step_, 1.0);
+    reach_ = mul(b_, wide_, static_cast<double>(support_));
+    ValueId y = cast(b_, iota(b_, {out_}, 0), f_);
+    centre_ = mul(b_, add(b_, y, 0.5), step_);
+    auto whole = [&](ValueId x) { return cast(b_, add(b_, x, 0.5), DType::I64); };
+    first_ = max(b_, whole(sub(b_, centre_, reach_)), number(0));
+    last_ = min(b_, whole(add(b_, centre_, reach_)), number(in_));
+    // [out, most]: the elements of a kernel, and their weights, which add up to 1.
+    const SymExpr most = at_most(2 * support_, above_, below_, factor_) + 1;
+    at_ = add(b_, unsqueeze(b_, first_, {1}), iota(b_, {1, b_.env().simplify(most)}, 1));
+    has_ = lt(b_, at_, unsqueeze(b_, last_, {1}));
+    ValueId w = weight(at_, unsqueeze(b_, centre_, {1}));
+    w = select(b_, has_, w, 0.0);
+    total_ = sum(b_, w, {1}, false);
+    weight_ = div(b_, w, unsqueeze(b_, total_, {1}));
+  }
+
+  // x resampled along the axis.
+  [[nodiscard]] ValueId apply(ValueId x, int64_t axis) {
+    return folded(x, axis, min(b_, at_, number(in_ - 1)), has_, weight_);
+  }
+
+  // What a result's gradient hands back: an element of the input adds up the results whose kernels may have it.
+  [[nodiscard]] ValueId turned(ValueId grad, int64_t axis) {
+    ValueId p = iota(b_, {in_, 1}, 0), middle = add(b_, cast(b_, p, f_), 0.5);
+    ValueId first = div(b_, sub(b_, middle, add(b_, reach_, 1.0)), step_);
+    first = max(b_, cast(b_, floor(b_, sub(b_, first, 0.5)), DType::I64), number(0));
+    const SymExpr most = at_most(2 * support_ + 2, below_, above_, factor_ > 0 ? 1 / factor_ : 0) + 3;
+    ValueId y = add(b_, first, iota(b_, {1, b_.env().simplify(most)}, 1)), inside = lt(b_, y, number(out_));
+    y = min(b_, y, number(out_ - 1));
+    auto of_kernel = [&](ValueId v) { return gather(b_, v, y, 0); };
+    ValueId has = logical_and(b_, le(b_, of_kernel(first_), p), lt(b_, p, of_kernel(last_)));
+    ValueId w = div(b_, weight(p, of_kernel(centre_)), of_kernel(total_));
+    return folded(grad, axis, y, logical_and(b_, inside, has), w);
+  }
+
+private:
+  ValueId number(const SymExpr& e) { return b_.size(e, DType::I64); }
+  // At least n * max(above / below, 1), which is n * max(factor, 1) where a factor was given.
+  static SymExpr at_most(int64_t n, const SymExpr& above, const SymExpr& below, double factor) {
+    if (factor > 0) return static_cast<int64_t>(std::ceil(static_cast<double>(n) * std::max(factor, 1.0)));
+    return sym_max(ceildiv(above * n, below), n);
+  }
+  ValueId weight(ValueId at, ValueId centre) {
+    ValueId d = div(b_, add(b_, sub(b_, cast(b_, at, f_), centre), 0.5), wide_);
+    d = abs(b_, d);
+    return linear_ ? max(b_, sub(b_, b_.like(d, 1), d), 0.0) : select(b_, lt(b_, d, 2.0), cubic(c_, d, -0.5), 0.0);
+  }
+  ValueId folded(ValueId x, int64_t axis, ValueId at, ValueId has, ValueId weights) {
+    if (!b_.ok()) return {};
+    SymShape shape(static_cast<size_t>(b_.rank(x)) + 1, SymExpr(1));
+    shape[static_cast<size_t>(axis)] = b_.dim(at, 0);
+    shape[static_cast<size_t>(axis) + 1] = b_.dim(at, 1);
+    ValueId part = select(b_, reshape(b_, has, shape), gather(b_, x, at, axis), 0.0);
+    return sum(b_, mul(b_, part, reshape(b_, weights, shape)), {axis + 1}, false);
+  }
+
+  Call& c_;
+  ops::B& b_;
+  SymExpr in_, out_, above_, below_; // step: above_ / below_, or the factor
+  double factor_ = 0;
+  bool linear_;
+  DType f_;
+  int64_t support_;
+  ValueId step_, wide_, reach_, centre_, first_, last_, at_, has_, total_, weight_;
+};
+
 template <Mode kMode>
 void translate_upsample(Call& c) {
   ValueId x = c.in.tensor(c.schema().argument("self") ? "self" : "input");
@@ -255,8 +336,7 @@ void translate_upsample(Call& c) {
       if (!has_taps(c, a)) return;
       y = apply_taps(c, y, axis, taps_of(a, kMode));
     } else if (kMode == Mode::LinearWide || kMode == Mode::CubicWide) {
-      return c.unsupported("resampling without aliases from " + str(shape) +
-                           ", whose kernel depends on symbolic sizes");
+      y = WideTaps(c, in, out, scales[i], corners, kMode == Mode::LinearWide, c.b.dtype(y)).apply(y, axis);
     } else {
       y = apply_taps(c, y, axis, symbolic_taps(c, in, out, scales[i], corners, kMode, c.b.dtype(y)));
     }
@@ -281,10 +361,14 @@ void translate_upsample_backward(Call& c) {
     const SymExpr in = c.b.env().simplify(input.at(i + 2)), out = shape.at(i + 2);
     const auto axis = static_cast<int64_t>(i) + 2;
     if (!in.is_const() || !out.is_const()) {
-      if (kMode == Mode::LinearWide || kMode == Mode::CubicWide)
-        return c.unsupported("the gradient of resampling without aliases from " + str(input) + " to " + str(shape) +
-                             ", whose kernel depends on symbolic sizes");
-      y = apply_turned(c, y, axis, in, symbolic_taps(c, in, out, scales[i], corners, kMode, c.b.dtype(y)));
+      constexpr bool kWide = kMode == Mode::LinearWide || kMode == Mode::CubicWide;
+      if (kWide && corners)
+        return c.unsupported("the gradient of resampling without aliases from corner to corner, from " + str(input) +
+                             " to " + str(shape) + ", whose kernel depends on symbolic sizes");
+      if (kWide)
+        y = WideTaps(c, in, out, scales[i], corners, kMode == Mode::LinearWide, c.b.dtype(y)).turned(y, axis);
+      else
+        y = apply_turned(c, y, axis, in, symbolic_taps(c, in, out, scales[i], corners, kMode, c.b.dtype(y)));
       continue;
     }
     const Axis a{in.const_value(), out.const_value(), scales[i], corners};

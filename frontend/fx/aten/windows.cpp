@@ -387,28 +387,24 @@ SymShape wanted_sizes(Call& c, size_t n) {
   return out;
 }
 
+// Nothing where a size is a symbol.
 std::optional<Adaptive> constant_sizes(Call& c, const SymShape& in, const SymShape& out) {
   Adaptive a;
   for (size_t i = 0; i < in.size(); ++i) {
     auto n = c.b.env().simplify(in[i]).as_const(), m = c.b.env().simplify(out[i]).as_const();
-    if (!n || !m) {
-      c.unsupported("adaptive pooling from " + str(in) + " to " + str(out) +
-                    ", whose windows depend on symbolic sizes");
-      return std::nullopt;
-    }
+    if (!n || !m) return std::nullopt;
     constexpr int64_t kMost = int64_t{1} << 24; // elements of an axis: windows are written out
-    if (*n < 0 || *m < 0 || *n > kMost || *m > kMost) {
+    if (*n < 0 || *m < 0 || *n > kMost || *m > kMost)
       c.unsupported("adaptive pooling from " + str(in) + " to " + str(out));
-      return std::nullopt;
-    }
     a.in.push_back(*n);
     a.out.push_back(*m);
   }
   return a;
 }
 
-// Indices of tap k of each window along dimension i, kept inside, and whether the window has that tap.
-std::pair<ValueId, ValueId> adaptive_tap(Call& c, const Adaptive& a, size_t i, int64_t k) {
+// Indices of tap k of each window along dimension i, kept inside, and, along dimension `axis` of `rank`, whether the
+// window has that tap.
+std::pair<ValueId, ValueId> adaptive_tap(Call& c, const Adaptive& a, size_t i, int64_t k, int64_t axis, int rank) {
   Ints index;
   std::vector<int64_t> has;
   for (int64_t o = 0; o < a.out[i]; ++o) {
@@ -416,10 +412,66 @@ std::pair<ValueId, ValueId> adaptive_tap(Call& c, const Adaptive& a, size_t i, i
     has.push_back(at < a.stop(i, o));
     index.push_back(std::min(at, a.in[i] - 1));
   }
-  SymShape along(a.in.size() + 2, SymExpr(1));
-  along[i + 2] = a.out[i];
   ValueId mask = c.b.constant(Tensor::of<int64_t>(DType::Bool, {a.out[i]}, has));
-  return {c.b.ints(index), reshape(c.b, mask, along)};
+  return {c.b.ints(index), along(c, mask, axis, rank)};
+}
+
+// The windows along an axis of sizes that may be symbols. A window covers at most ceil(in / out) + 1 elements: `at` and
+// `has`, [out, that many], are the positions in the input and whether the window has as many elements; a position
+// beyond is kept inside. `start` and `length`: [out]. Element p of the input is covered by the windows whose numbers
+// are the positions of window p of sizes exchanged.
+struct Covers {
+  ValueId at, has, start, length;
+};
+Covers covers(Call& c, const SymExpr& in, const SymExpr& out) {
+  ops::B& b = c.b;
+  const SymExpr most = b.env().simplify(ceildiv(in, sym_max(out, 1)) + 1);
+  auto number = [&](const SymExpr& e) { return b.size(e, DType::I64); };
+  ValueId o = iota(b, {out}, 0), zero_based = mul(b, o, number(in));
+  Covers w;
+  w.start = div(b, zero_based, number(out));
+  ValueId stop = div(b, add(b, zero_based, number(in + out - 1)), number(out));
+  w.length = sub(b, stop, w.start);
+  w.at = add(b, unsqueeze(b, w.start, {1}), iota(b, {1, most}, 1));
+  w.has = lt(b, w.at, unsqueeze(b, stop, {1}));
+  w.at = min(b, w.at, number(in - 1));
+  return w;
+}
+
+// [.., out, most, ..]: the elements of x that the windows along `axis` cover, and `otherwise` where one has fewer.
+ValueId covered(Call& c, ValueId x, int64_t axis, const Covers& w, ValueId otherwise) {
+  if (!c.b.ok()) return {};
+  SymShape mask(static_cast<size_t>(c.b.rank(x)) + 1, SymExpr(1));
+  mask[static_cast<size_t>(axis)] = c.b.dim(w.has, 0);
+  mask[static_cast<size_t>(axis) + 1] = c.b.dim(w.has, 1);
+  return select(c.b, reshape(c.b, w.has, mask), gather(c.b, x, w.at, axis), otherwise);
+}
+
+// y divided by the lengths of the windows along an axis.
+ValueId divided(Call& c, ValueId y, int64_t axis, ValueId length) {
+  return div(c.b, y, along(c, cast(c.b, length, c.b.dtype(y)), axis, c.b.rank(y)));
+}
+
+// The means of windows along one axis: those of a dimension do not depend on the others.
+ValueId adaptive_mean(Call& c, ValueId x, int64_t axis, const SymExpr& in, const SymExpr& out) {
+  if (!c.b.ok() || c.b.env().known_equal(in, out)) return x;
+  if (out.is_const(1)) return mean(c.b, x, {axis}, true);
+  const auto a = constant_sizes(c, {in}, {out});
+  if (!a) {
+    const Covers w = covers(c, in, out);
+    ValueId total = sum(c.b, covered(c, x, axis, w, c.b.like(x, 0)), {axis + 1}, false);
+    return divided(c, total, axis, w.length);
+  }
+  const int rank = c.b.rank(x);
+  ValueId total;
+  for (int64_t k = 0; c.b.ok() && k < a->longest(0); ++k) {
+    auto [index, has] = adaptive_tap(c, *a, 0, k, axis, rank);
+    ValueId part = select(c.b, has, gather(c.b, x, index, axis), 0.0);
+    total = total.valid() ? add(c.b, total, part) : part;
+  }
+  std::vector<double> count;
+  for (int64_t o = 0; o < a->out[0]; ++o) count.push_back(static_cast<double>(a->stop(0, o) - a->start(0, o)));
+  return divided(c, total, axis, c.b.constant(Tensor::of<double>(c.b.dtype(x), {a->out[0]}, count)));
 }
 
 void translate_adaptive_avg_pool(Call& c) {
@@ -435,28 +487,61 @@ void translate_adaptive_avg_pool(Call& c) {
   auto same = true;
   for (size_t i = 0; i < n; ++i) same = same && c.b.env().known_equal(sizes[i], out[i]);
   if (same) return c.result(x);
-  auto a = constant_sizes(c, sizes, out);
-  if (!a) return;
-  if (a->divides()) return c.result(without_batch(c, c.b.op("AveragePool", {in.value}, a->pool().attributes()), in));
-  if (product_of(a->out) == 0) {
+  const auto a = constant_sizes(c, sizes, out);
+  if (!c.b.ok()) return;
+  if (a && a->divides())
+    return c.result(without_batch(c, c.b.op("AveragePool", {in.value}, a->pool().attributes()), in));
+  if (std::any_of(out.begin(), out.end(), [](const SymExpr& e) { return e.is_const(0); })) {
     SymShape shape = c.b.shape(in.value);
     for (size_t i = 0; i < n; ++i) shape[i + 2] = out[i];
     return c.result(without_batch(c, zeros(c, d, shape), in));
   }
   ValueId y = widen(c.b, in.value);
-  for (size_t i = 0; i < n && c.b.ok(); ++i) { // a mean of means: windows of a dimension do not depend on the others
-    ValueId sum;
-    for (int64_t k = 0; k < a->longest(i); ++k) {
-      auto [index, has] = adaptive_tap(c, *a, i, k);
-      ValueId part = select(c.b, has, gather(c.b, y, index, static_cast<int64_t>(i) + 2), 0.0);
-      sum = sum.valid() ? add(c.b, sum, part) : part;
-    }
-    std::vector<double> count;
-    for (int64_t o = 0; o < a->out[i]; ++o) count.push_back(static_cast<double>(a->stop(i, o) - a->start(i, o)));
-    ValueId length = c.b.constant(Tensor::of<double>(c.b.dtype(y), {a->out[i]}, count));
-    y = div(c.b, sum, along(c, length, static_cast<int64_t>(i) + 2, static_cast<int>(n) + 2));
-  }
+  for (size_t i = 0; i < n && c.b.ok(); ++i) y = adaptive_mean(c, y, static_cast<int64_t>(i) + 2, sizes[i], out[i]);
   c.result(without_batch(c, cast(c.b, y, d), in));
+}
+
+// What the means along one axis hand back to the input.
+ValueId adaptive_mean_gradient(Call& c, ValueId grad, int64_t axis, const SymExpr& in, const SymExpr& out) {
+  if (!c.b.ok() || c.b.env().known_equal(in, out)) return grad;
+  if (out.is_const(1)) { // all of the input is one window
+    SymShape wide = c.b.shape(grad);
+    wide[static_cast<size_t>(axis)] = in;
+    return expand(c.b, div(c.b, grad, c.b.size(in, c.b.dtype(grad))), wide);
+  }
+  const auto a = constant_sizes(c, {in}, {out});
+  if (!a) {
+    ValueId y = divided(c, grad, axis, covers(c, in, out).length);
+    return sum(c.b, covered(c, y, axis, covers(c, out, in), c.b.like(y, 0)), {axis + 1}, false);
+  }
+  if (!c.b.ok()) return {};
+  const int rank = c.b.rank(grad);
+  std::vector<double> count;
+  for (int64_t o = 0; o < a->out[0]; ++o) count.push_back(static_cast<double>(a->stop(0, o) - a->start(0, o)));
+  ValueId y = divided(c, grad, axis, c.b.constant(Tensor::of<double>(c.b.dtype(grad), {a->out[0]}, count)));
+  // Windows that cover element p: consecutive ones.
+  std::vector<std::vector<int64_t>> covering(static_cast<size_t>(a->in[0]));
+  size_t most = 0;
+  for (int64_t o = 0; o < a->out[0]; ++o)
+    for (int64_t p = a->start(0, o); p < a->stop(0, o); ++p) {
+      covering[static_cast<size_t>(p)].push_back(o);
+      most = std::max(most, covering[static_cast<size_t>(p)].size());
+    }
+  ValueId total;
+  for (size_t k = 0; k < most; ++k) {
+    Ints index;
+    std::vector<int64_t> has;
+    for (const auto& windows : covering) {
+      has.push_back(k < windows.size());
+      index.push_back(k < windows.size() ? windows[k] : 0);
+    }
+    ValueId part = gather(c.b, y, c.b.ints(index), axis);
+    if (std::find(has.begin(), has.end(), 0) != has.end())
+      part =
+          select(c.b, along(c, c.b.constant(Tensor::of<int64_t>(DType::Bool, {a->in[0]}, has)), axis, rank), part, 0.0);
+    total = total.valid() ? add(c.b, total, part) : part;
+  }
+  return total;
 }
 
 void translate_adaptive_avg_pool_backward(Call& c) {
@@ -467,48 +552,45 @@ void translate_adaptive_avg_pool_backward(Call& c) {
   const DType d = c.b.dtype(grad);
   const SymShape sizes = spatial_sizes(c, in.value), out = spatial_sizes(c, g.value);
   ValueId y = widen(c.b, g.value);
-  for (size_t i = 0; i < n && c.b.ok(); ++i) {
-    const auto axis = static_cast<int64_t>(i) + 2;
-    SymShape wide = c.b.shape(y);
-    if (out[i].is_const(1)) { // all of the input is one window
-      wide[i + 2] = sizes[i];
-      y = expand(c.b, div(c.b, y, c.b.size(sizes[i], c.b.dtype(y))), wide);
-      continue;
-    }
-    auto a = constant_sizes(c, {sizes[i]}, {out[i]});
-    if (!a) return;
-    std::vector<double> count;
-    for (int64_t o = 0; o < a->out[0]; ++o) count.push_back(static_cast<double>(a->stop(0, o) - a->start(0, o)));
-    y = div(
-        c.b, y,
-        along(c, c.b.constant(Tensor::of<double>(c.b.dtype(y), {a->out[0]}, count)), axis, static_cast<int>(n) + 2));
-    // Windows that cover element p: consecutive ones.
-    std::vector<std::vector<int64_t>> covering(static_cast<size_t>(a->in[0]));
-    size_t most = 0;
-    for (int64_t o = 0; o < a->out[0]; ++o)
-      for (int64_t p = a->start(0, o); p < a->stop(0, o); ++p) {
-        covering[static_cast<size_t>(p)].push_back(o);
-        most = std::max(most, covering[static_cast<size_t>(p)].size());
-      }
-    ValueId sum;
-    for (size_t k = 0; k < most; ++k) {
-      Ints index;
-      std::vector<int64_t> has;
-      for (const auto& windows : covering) {
-        has.push_back(k < windows.size());
-        index.push_back(k < windows.size() ? windows[k] : 0);
-      }
-      ValueId part = gather(c.b, y, c.b.ints(index), axis);
-      if (std::find(has.begin(), has.end(), 0) != has.end())
-        part = select(
-            c.b,
-            along(c, c.b.constant(Tensor::of<int64_t>(DType::Bool, {a->in[0]}, has)), axis, static_cast<int>(n) + 2),
-            part, 0.0);
-      sum = sum.valid() ? add(c.b, sum, part) : part;
-    }
-    y = sum;
-  }
+  for (size_t i = 0; i < n; ++i) y = adaptive_mean_gradient(c, y, static_cast<int64_t>(i) + 2, sizes[i], out[i]);
   c.result(without_batch(c, cast(c.b, y, d), in));
+}
+
+// Maxima at sizes that may be symbols, and their positions: folds over all elements that a window covers.
+std::pair<ValueId, ValueId> adaptive_maxima(Call& c, ValueId x, const SymShape& sizes, const SymShape& out) {
+  ops::B& b = c.b;
+  const size_t n = sizes.size();
+  std::vector<Covers> windows;
+  for (size_t i = 0; i < n; ++i) windows.push_back(covers(c, sizes[i], out[i]));
+  ValueId all = x, low = lowest(c, b.dtype(x));
+  for (size_t i = n; i-- > 0;) all = covered(c, all, static_cast<int64_t>(i) + 2, windows[i], low);
+  if (!b.ok()) return {};
+  Ints perm = {0, 1}, folded; // [N, C, out.., covered..]
+  for (const int64_t of_window : {0, 1})
+    for (size_t i = 0; i < n; ++i) perm.push_back(2 + 2 * static_cast<int64_t>(i) + of_window);
+  for (size_t i = 0; i < n; ++i) folded.push_back(static_cast<int64_t>(2 + n + i));
+  all = transpose(b, all, perm);
+  ValueId value = reduce(b, "reduce_max", all, folded, false);
+  if (!c.is_used(1)) return {value, {}};
+  auto position = [&](ValueId of, int64_t last) {
+    return b.op("argmax", {of}, {{"axes", folded}, {"keepdims", int64_t{0}}, {"select_last", last}});
+  };
+  ValueId tap = position(all, 0);
+  if (is_float(b.dtype(x))) { // the last NaN
+    ValueId nan = b.op1("isnan", all);
+    tap = select(b, b.op1("isnan", value), position(cast(b, nan, DType::I32), 1), tap);
+  }
+  // Row-major in the window, and then in the input.
+  std::vector<ValueId> at(n);
+  for (size_t i = n; i-- > 0;) {
+    ValueId most = b.size(b.dim(windows[i].at, 1), DType::I64);
+    ValueId rest = div(b, tap, most), within = sub(b, tap, mul(b, rest, most));
+    at[i] = add(b, within, along(c, windows[i].start, static_cast<int64_t>(i) + 2, static_cast<int>(n) + 2));
+    tap = rest;
+  }
+  ValueId index = at[0];
+  for (size_t i = 1; i < n; ++i) index = add(b, mul(b, index, b.size(sizes[i], DType::I64)), at[i]);
+  return {value, index};
 }
 
 void translate_adaptive_max_pool(Call& c) {
@@ -518,17 +600,20 @@ void translate_adaptive_max_pool(Call& c) {
   if (!c.b.ok()) return;
   const Batched in = with_batch(c, x, static_cast<int>(n));
   const SymShape sizes = spatial_sizes(c, in.value);
-  auto a = constant_sizes(c, sizes, out);
-  if (!a) return;
-  if (a->divides() && !c.is_used(1)) {
+  const auto a = constant_sizes(c, sizes, out);
+  if (!c.b.ok()) return;
+  if (a && a->divides() && !c.is_used(1)) {
     c.result(without_batch(c, c.b.op("MaxPool", {in.value}, a->pool().attributes()), in));
     return c.unused_result();
   }
-  // Taps of all dimensions together, in row-major order.
+  // Few taps of all dimensions together are written out, in row-major order.
   Ints longest;
-  for (size_t i = 0; i < n; ++i) longest.push_back(a->longest(i));
-  if (product_of(longest) > kTaps)
-    return c.unsupported("positions of maxima of windows with " + std::to_string(product_of(longest)) + " elements");
+  for (size_t i = 0; a && i < n; ++i) longest.push_back(a->longest(i));
+  if (!a || product_of(longest) > kTaps) {
+    auto [value, index] = adaptive_maxima(c, in.value, sizes, out);
+    c.result(without_batch(c, value, in));
+    return index.valid() ? c.result(without_batch(c, index, in)) : c.unused_result();
+  }
   Best best;
   ValueId low = lowest(c, c.b.dtype(x));
   for (int64_t t = 0; t < product_of(longest) && c.b.ok(); ++t) {
@@ -540,10 +625,12 @@ void translate_adaptive_max_pool(Call& c) {
     }
     ValueId v = in.value, has, position;
     for (size_t i = 0; i < n; ++i) {
-      auto [index, inside] = adaptive_tap(c, *a, i, at[i]);
-      v = gather(c.b, v, index, static_cast<int64_t>(i) + 2);
+      const int64_t axis = static_cast<int64_t>(i) + 2;
+      const int rank = static_cast<int>(n) + 2;
+      auto [index, inside] = adaptive_tap(c, *a, i, at[i], axis, rank);
+      v = gather(c.b, v, index, axis);
       has = has.valid() ? logical_and(c.b, has, inside) : inside;
-      ValueId k = along(c, index, static_cast<int64_t>(i) + 2, static_cast<int>(n) + 2);
+      ValueId k = along(c, index, axis, rank);
       position = position.valid() ? add(c.b, mul(c.b, position, c.b.size(sizes[i], DType::I64)), k) : k;
     }
     if (!c.b.ok()) return;
@@ -551,6 +638,35 @@ void translate_adaptive_max_pool(Call& c) {
   }
   c.result(without_batch(c, best.value, in));
   c.result(without_batch(c, best.index, in));
+}
+
+// An element of the input adds up what the windows that cover it hand back: those whose maximum it was.
+void translate_adaptive_max_pool_backward(Call& c) {
+  ValueId grad = c.in.tensor("grad_output"), x = c.in.tensor("self"), index = c.in.tensor("indices");
+  const size_t n = dimensions_of(c);
+  if (!c.b.ok()) return;
+  const int spatial = static_cast<int>(n);
+  const Batched in = with_batch(c, x, spatial), g = with_batch(c, grad, spatial), at = with_batch(c, index, spatial);
+  const DType d = c.b.dtype(grad);
+  const SymShape sizes = spatial_sizes(c, in.value), out = spatial_sizes(c, g.value);
+  ValueId part = widen(c.b, g.value), from = at.value, zero = c.b.like(part, 0), none = c.b.scalar_i(DType::I64, -1);
+  for (size_t i = n; i-- > 0 && c.b.ok();) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    const Covers w = covers(c, out[i], sizes[i]);
+    part = covered(c, part, axis, w, zero);
+    from = covered(c, from, axis, w, none);
+  }
+  // [N, C, size, windows, size, windows..]
+  SymShape spread = {1, 1};
+  Ints folded;
+  for (size_t i = 0; i < n; ++i) {
+    spread.push_back(sizes[i]);
+    spread.emplace_back(1);
+    folded.push_back(static_cast<int64_t>(2 * i) + 3);
+  }
+  ValueId here = reshape(c.b, positions(c, sizes), spread);
+  ValueId y = sum(c.b, select(c.b, eq(c.b, from, here), part, 0.0), folded, false);
+  c.result(without_batch(c, cast(c.b, y, d), in));
 }
 
 // The sum of blocks where they overlap: columns [N, C * kh * kw, blocks] to an image.
@@ -603,6 +719,8 @@ void register_windows(AtenTable& t) {
         translate_adaptive_avg_pool_backward);
   t.add({"adaptive_max_pool1d.default", "adaptive_max_pool2d.default", "adaptive_max_pool3d.default"},
         translate_adaptive_max_pool);
+  t.add({"adaptive_max_pool2d_backward.default", "adaptive_max_pool3d_backward.default"},
+        translate_adaptive_max_pool_backward);
   t.add({"col2im.default"}, translate_col2im);
 }
 
