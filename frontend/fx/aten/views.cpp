@@ -37,14 +37,51 @@ void translate_view_as(Call& c) {
   if (c.b.ok()) c.result(reshape(c.b, x, c.b.shape(other)));
 }
 
+// x's bits as elements of another type. Where the widths differ, each element of the last dimension is divided into
+// several, or several are joined to one: lowest bits first, as memory has them.
+ValueId bits_as(Call& c, ValueId x, DType to) {
+  ops::B& b = c.b;
+  if (!b.ok() || b.dtype(x) == to) return x;
+  auto as = [&](ValueId v, DType d) { return b.dtype(v) == d ? v : b.op("BitCast", {v}, {{"to", d}}); };
+  const int from_bits = info(b.dtype(x)).bits, to_bits = info(to).bits;
+  if (from_bits == to_bits) return as(x, to);
+  auto unsigned_of = [](int bits) -> std::optional<DType> {
+    for (DType d : {DType::U8, DType::U16, DType::U32, DType::U64})
+      if (info(d).bits == bits) return d;
+    return {};
+  };
+  const auto narrow = unsigned_of(std::min(from_bits, to_bits)), wide = unsigned_of(std::max(from_bits, to_bits));
+  SymShape shape = b.shape(x);
+  if (!narrow || !wide || shape.empty()) {
+    c.unsupported("a view of " + b.type(x).str() + " as elements of " + std::string(tessera::name(to)));
+    return {};
+  }
+  const int64_t parts = info(*wide).bits / info(*narrow).bits, rank = b.rank(x);
+  if (from_bits > to_bits) {
+    SymShape line(shape.size() + 1, SymExpr(1));
+    line.back() = parts;
+    ValueId places = mul(b, cast(b, iota(b, line, rank), *wide), b.scalar_i(*wide, info(*narrow).bits));
+    ValueId divided = cast(b, b.op2("shr", unsqueeze(b, as(x, *wide), {rank}), places), *narrow);
+    shape.back() *= parts;
+    return as(reshape(b, divided, shape), to);
+  }
+  b.check(b.env().require(sym_eq(mod(shape.back(), parts), 0), GuardClass::Required,
+                          "elements of a view of another type fill its last dimension", b.node().location));
+  shape.back() = b.env().simplify(floordiv(shape.back(), parts));
+  shape.emplace_back(parts);
+  ValueId each = cast(b, reshape(b, as(x, *narrow), shape), *wide), joined;
+  for (int64_t i = 0; b.ok() && i < parts; ++i) {
+    ValueId part = squeeze(b, slice(b, each, rank, i, 1), {rank});
+    if (i > 0) part = b.op2("shl", part, b.scalar_i(*wide, i * info(*narrow).bits));
+    joined = joined.valid() ? logical_or(b, joined, part) : part;
+  }
+  return b.ok() ? as(joined, to) : ValueId();
+}
+
 void translate_view_dtype(Call& c) {
   ValueId x = c.in.tensor("self");
   auto to = c.in.dtype("dtype");
-  if (!c.b.ok() || !to) return;
-  if (*to == c.b.dtype(x)) return c.result(x);
-  if (info(*to).bits != info(c.b.dtype(x)).bits)
-    return c.unsupported("a view of " + c.b.type(x).str() + " as elements of another size");
-  c.result(c.b.op("BitCast", {x}, {{"to", *to}}));
+  if (to) c.result(bits_as(c, x, *to));
 }
 
 void translate_flatten(Call& c) {
@@ -496,9 +533,11 @@ void translate_as_strided_scatter(Call& c) {
 
 // Windows of `size` elements, every `step`-th, as a last dimension.
 void translate_unfold(Call& c) {
+  const bool scalar = c.b.rank(c.in.tensor("self")) == 0;
   ValueId x = as_vector(c.b, c.in.tensor("self"));
   const int64_t axis = c.in.axis("dimension", c.b.rank(x)), size = c.in.integer("size"), step = c.in.integer("step");
   if (!c.b.ok()) return;
+  if (scalar) return c.result(slice(c.b, x, 0, 0, size)); // its one window
   if (step < 1) return c.unsupported("windows whose step is " + std::to_string(step));
   const int64_t rank = c.b.rank(x);
   const SymExpr count = c.b.env().simplify(floordiv(c.b.dim(x, axis) - size, step) + 1);
@@ -625,8 +664,7 @@ ValueId put_strided(Call& c, ValueId written, int) { return strided_put(c, c.in.
 
 ValueId put_bits(Call& c, ValueId written, int) {
   ValueId x = c.in.tensor("self");
-  if (!c.b.ok() || c.b.dtype(x) == c.b.dtype(written)) return written;
-  return c.b.op("BitCast", {written}, {{"to", c.b.dtype(x)}});
+  return c.b.ok() ? bits_as(c, written, c.b.dtype(x)) : written;
 }
 
 ValueId put_nowhere(Call& c, ValueId, int) {
