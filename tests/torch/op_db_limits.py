@@ -48,6 +48,10 @@ _KNOWN: tuple[tuple[str, tuple[str, ...], Sequence[str]], ...] = (
     ("eager rounds between its operators, which draw other numbers in a wider type", OVERFLOW, ("nn.functional.feature_alpha_dropout.with_train",)),
     ("a half overflows between eager's operators, and not in a kernel that computes in f32", OVERFLOW,
      ("nn.functional.local_response_norm", "prod", "nn.functional.grid_sample", "grid_sampler_2d", "nn.functional.cosine_embedding_loss")),
+    ("the least integer has no absolute value in eager mode", ("limits", "least"), ("gcd", "lcm")),
+    ("eager's polygamma has no value at infinity, and no poles at negative integers that are large", ("all", "limits", "least"),
+     (*(f"polygamma.polygamma_n_{n}" for n in range(5)), "special.polygamma.special_polygamma_n_0")),
+    ("a reciprocal at the largest number is it, or overflows", ("all",), ("digamma",)),
     ("solutions of a system with the largest number have no digit that is right", ("max",), ("linalg.lu_solve",)),
 )  # fmt: skip
 

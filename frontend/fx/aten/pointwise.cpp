@@ -235,6 +235,45 @@ ValueId heaviside(ops::B& b, ValueId x, ValueId at_zero) {
 ValueId copysign(ops::B& b, ValueId x, ValueId y) { return with_sign(b, x, is_negative(b, y)); }
 ValueId times_power_of_two(ops::B& b, ValueId x, ValueId e) { return mul(b, x, b.op1("exp2", e)); }
 
+// The float that is next to x on y's side. Bits of floats of one sign are integers in the order of their magnitudes.
+ValueId next_after(ops::B& b, ValueId x, ValueId y) {
+  if (!b.ok()) return {};
+  const DType d = b.dtype(x), bits = info(d).bits == 64 ? DType::I64 : info(d).bits == 32 ? DType::I32 : DType::I16;
+  ValueId away = eq(b, lt(b, x, y), gt(b, x, 0.0)), one = b.scalar_i(bits, 1);
+  ValueId near = b.op("BitCast", {x}, {{"to", bits}});
+  near = select(b, away, add(b, near, one), sub(b, near, one));
+  // From 0 the least float with y's sign.
+  ValueId sign = b.scalar_i(bits, static_cast<int64_t>(uint64_t{1} << (info(bits).bits - 1)));
+  ValueId least = select(b, lt(b, y, 0.0), logical_or(b, sign, one), one);
+  ValueId next = b.op("BitCast", {select(b, eq(b, x, 0.0), least, near)}, {{"to", d}});
+  next = select(b, logical_or(b, b.op1("isnan", x), b.op1("isnan", y)), NAN, next);
+  return select(b, eq(b, x, y), y, next);
+}
+
+// The greatest common divisor, by remainders: of n bits, Fibonacci's numbers need 1.45 n of them.
+ValueId gcd(ops::B& b, ValueId x, ValueId y) {
+  if (!b.ok()) return {};
+  const DType d = b.dtype(x), wide = info(d).bits == 64 ? DType::U64 : DType::U32;
+  const bool is_signed = info(d).kind == DTypeKind::Signed;
+  auto magnitude = [&](ValueId v) { // of the least integer, too
+    return cast(b, is_signed ? abs(b, cast(b, v, info(d).bits == 64 ? DType::I64 : DType::I32)) : v, wide);
+  };
+  x = magnitude(x);
+  y = magnitude(y);
+  for (double steps = 1.45 * info(d).bits; steps > 0 && b.ok(); --steps) {
+    ValueId rest = b.op2("fmod", x, y); // 0 of a division by 0
+    x = select(b, eq(b, y, 0.0), x, y);
+    y = rest;
+  }
+  return cast(b, x, d);
+}
+ValueId lcm(ops::B& b, ValueId x, ValueId y) {
+  if (!b.ok()) return {};
+  const DType d = b.dtype(x), wide = info(d).bits < 32 ? DType::I32 : d; // what overflows wraps at the end
+  ValueId by = gcd(b, x, y), product = mul(b, div(b, cast(b, x, wide), cast(b, by, wide)), cast(b, y, wide));
+  return cast(b, info(wide).kind == DTypeKind::Signed ? abs(b, product) : product, d); // 0 / 0 is 0
+}
+
 // ---- functions of one number
 ValueId sinc(ops::B& b, ValueId x) {
   ValueId turn = mul(b, x, M_PI);
@@ -494,6 +533,9 @@ void register_binary(AtenTable& t) {
   t.add({"heaviside.default"}, in_result_dtype(heaviside, "self", "values"));
   t.add({"copysign.Tensor", "copysign.Scalar"}, by_formula(copysign));
   t.add({"ldexp.Tensor"}, by_formula(times_power_of_two));
+  t.add({"nextafter.default"}, in_result_dtype(next_after));
+  t.add({"gcd.default"}, in_result_dtype(gcd));
+  t.add({"lcm.default"}, in_result_dtype(lcm));
 }
 
 // The number as a bound of x, on one side: invalid if it bounds nothing.
@@ -539,6 +581,7 @@ ValueId divisor(Call& c, std::string_view name, DType d) {
 void register_pointwise(AtenTable& t) {
   register_unary(t);
   register_binary(t);
+  register_gamma(t);
   add_rows(t, kComparisons, comparison);
   add_rows(t, kBits, bitwise);
   t.add({"logical_and.default"}, logic("and"));

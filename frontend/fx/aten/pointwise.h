@@ -23,6 +23,9 @@ using Formula2 = ValueId (*)(ops::B& b, ValueId x, ValueId y);
 // Yields `y` as the result, in the dtype that the exporter states.
 void give(Call& c, ValueId y);
 
+// Of pointwise.cpp's translations, those of gamma.cpp.
+void register_gamma(AtenTable& t);
+
 // ---- formulas
 // Whether the sign bit of a float is set: also of -0 and of a NaN.
 [[nodiscard]] ValueId is_negative(ops::B& b, ValueId x);
