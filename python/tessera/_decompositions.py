@@ -49,7 +49,20 @@ _KEPT_IN_INFERENCE = ("aten.silu.default", "aten.hardswish.default", "aten.hards
 @functools.cache
 def inference() -> Table:
     table = {op: f for op, f in core_aten_decompositions().items() if str(op) not in _KEPT + _KEPT_IN_INFERENCE}
-    return table | _checking(table)
+    return table | _checking(table) | _of_lists()
+
+
+@functools.cache
+def _of_lists() -> Table:
+    """Operators of lists of tensors (_foreach_add), by PyTorch's own kernels for any device, which call an operator for each tensor."""
+    table: Table = {}
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.startswith("aten::_foreach_") and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeExplicitAutograd"):
+            packet, _, overload = name.removeprefix("aten::").partition(".")
+            op = getattr(getattr(aten, packet), overload or "default")
+            if not op._schema.is_mutable:
+                table[op] = functools.partial(op._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
+    return table | {aten._foreach_zero.default: lambda tensors: [torch.zeros_like(t) for t in tensors]}  # whose kernel writes to a copy
 
 
 def _checking(table: Table) -> Table:
@@ -60,7 +73,7 @@ def _checking(table: Table) -> Table:
 @functools.cache
 def training() -> Table:
     table = {op: f for op, f in core_aten_decompositions().items() if str(op) not in _KEPT}
-    table |= _checking(table)
+    table |= _checking(table) | _of_lists()
     table |= get_decompositions([
         aten.native_layer_norm, aten.native_group_norm, aten._softmax, aten._log_softmax,
         aten._native_batch_norm_legit_no_training, aten._batch_norm_no_update,

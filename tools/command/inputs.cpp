@@ -180,7 +180,8 @@ Result<Sizes> given_sizes(const std::vector<IoInfo>& ios, const Tensors& given,
       Diagnostic unknown =
           unknown_name("neither an input nor a dimension is called '" + argument.name + "'", argument.name, known)
               .note(list_inputs(ios))
-              .note(symbols.empty() ? "it has no symbolic dimensions" : "its symbolic dimensions are " + places_of(ios, symbols));
+              .note(symbols.empty() ? "it has no symbolic dimensions"
+                                    : "its symbolic dimensions are " + places_of(ios, symbols));
       // Names that users gave to dimensions are not in every format.
       auto free = std::find_if(ios.begin(), ios.end(), [](const IoInfo& io) {
         return std::any_of(io.shape.begin(), io.shape.end(), [](const SymExpr& d) { return !d.is_const(); });
