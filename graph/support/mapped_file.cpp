@@ -37,6 +37,9 @@ uintptr_t page_bytes = 4096;
 std::shared_ptr<const MappedFile> MappedFile::remember(const std::string& path, const struct stat& there,
                                                        const void* data, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
+  std::shared_ptr<MappedFile> file(new MappedFile); // before the lock, which its destructor takes where memory runs out
+  file->path_ = absolute_path(path);
+  file->there_ = there;
   const std::lock_guard lock(known().mutex);
   static const bool handles = [] {
     page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
@@ -59,9 +62,6 @@ std::shared_ptr<const MappedFile> MappedFile::remember(const std::string& path, 
     };
     return ::sigaction(SIGBUS, &act, &before) == 0;
   }();
-  std::shared_ptr<MappedFile> file(new MappedFile);
-  file->path_ = absolute_path(path);
-  file->there_ = there;
   if (handles) {
     Region* region = Region::all.load(std::memory_order_acquire);
     while (region && region->begin.load(std::memory_order_relaxed) != 0) region = region->next;
