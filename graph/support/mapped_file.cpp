@@ -81,10 +81,11 @@ std::shared_ptr<const MappedFile> MappedFile::remember(const std::string& path, 
 
 std::shared_ptr<const MappedFile> MappedFile::at(const void* data) {
   const auto address = reinterpret_cast<uintptr_t>(data);
+  std::shared_ptr<const MappedFile> file; // outlives the lock, which its destructor takes where this is the last owner
   const std::lock_guard lock(known().mutex);
   const auto it = known().by_end.upper_bound(address);
   if (it == known().by_end.end()) return nullptr;
-  auto file = it->second.lock();
+  file = it->second.lock();
   return file && file->region_ && address >= file->region_->begin.load(std::memory_order_relaxed) ? file : nullptr;
 }
 

@@ -178,7 +178,7 @@ class PageTest(unittest.TestCase):
         page.click_on("#steps .fold")
         self.assertEqual(page.value(ids + ".length"), len(rows) + len(of_class[folded]))
         page.click_on("#steps input")
-        page.type("softmax")
+        page.type("nothing like it")
         self.assertEqual(page.value(ids), [])
         page.value("document.querySelector('#steps input').value = ''")
         page.type("matmul")
