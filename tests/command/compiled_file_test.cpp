@@ -96,7 +96,9 @@ TEST_F(CompiledFile, RunsAsTheModelDoes) {
   expect(0, "run tokens.tsr --input ids=ids.npy --expect model --json f.json", {"agrees", "loaded in"});
   EXPECT_EQ(json("f.json")["cases"][0]["outputs"][0]["max_abs"], 0.0);
   EXPECT_EQ(json("m.json")["kernels"], json("f.json")["kernels"]);
-  expect(2, "run tokens.tsr --shape nothing=3", {"neither an input nor a dimension is called 'nothing'", "batch, seq"});
+  expect(2, "run tokens.tsr --shape nothing=3",
+         {"neither an input nor a dimension is called 'nothing'",
+          "batch (dimension 0 of 'ids'), seq (dimension 1 of 'ids')"});
 }
 
 TEST_F(CompiledFile, HoldsSeveralVariants) {
