@@ -71,8 +71,8 @@ ValueId exact_literal(ops::B& b, const Scalar& s, DType dtype) {
 
 ValueId convert(ops::B& b, ValueId x, DType to) {
   if (b.ok() && is_float(to) && info(to).bits == 8 && b.dtype(x) != to) {
-    // PyTorch saturates the type without infinities that has one NaN; of others what is too large is infinity or NaN.
-    const int64_t saturates = to == DType::F8E4M3FN ? 1 : 0;
+    // On x86 PyTorch saturates the type without infinities that has one NaN; else what is too large is infinity or NaN.
+    const int64_t saturates = to == DType::F8E4M3FN ? 2 : 0;
     return b.op("cast_special", {is_float(b.dtype(x)) ? model_cast(b, x, compute_dtype(b.dtype(x))) : x},
                 {{"to", to}, {"saturate", saturates}, {"round_mode", std::string("nearest")}});
   }

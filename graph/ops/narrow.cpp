@@ -403,7 +403,7 @@ OpDef encode_float_record() {
   def.name = "encode_float";
   def.summary =
       "codes of x in the type `to`, rounded to even; what exceeds it becomes its largest number where saturate is "
-      "1, else infinity or NaN";
+      "1, or 2, as PyTorch's operators on x86 do and those on GPUs do not; else infinity or NaN";
   def.operands = {{"x", TypeSet::Float}};
   def.attributes = {{"to", AttrKind::Type, true},
                     {"saturate", AttrKind::Int, false, int64_t{1}},

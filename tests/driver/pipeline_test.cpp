@@ -4,6 +4,7 @@
 #include "graph/reference/evaluator.h"
 #include "harness.h"
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace tessera::driver_test {
@@ -199,6 +200,27 @@ TEST(Pipeline, FloatsBeyondIntegersFollowTheDevice) {
     EXPECT_EQ(values, gpu ? (std::vector<int64_t>{-1, 44, -1, 0, 0, 300, 24064, 0})
                           : (std::vector<int64_t>{-1, 44, 0, 0, 65535, 300, 0, 0}));
   }
+}
+
+// The same of a float that the float8 type without infinities does not hold: its largest number on x86, NaN on a GPU.
+TEST(Pipeline, FloatsBeyondFloat8FollowTheDevice) {
+  TemporaryFolder folder;
+  for (const bool gpu : {false, true})
+    for (const int64_t saturate : {0, 1, 2}) {
+      SCOPED_TRACE(saturate);
+      Graph g("beyond");
+      const ValueId x = g.add_input("x", {DType::F32, {SymExpr(2)}});
+      const Attributes how{{"to", DType::F8E4M3FN}, {"saturate", saturate}, {"round_mode", std::string("nearest")}};
+      const ValueId y = g.apply("cast_special", {x}, how).value();
+      g.add_output("y", g.apply("cast", {y}, {{"to", DType::F32}}).value());
+      const Compiled compiled = compile_it(std::move(g), for_device(gpu ? "cuda" : "cpu", folder));
+      const Inputs inputs{{"x", Tensor::of<float>(DType::F32, {2}, std::vector<float>{1, 1000})}};
+      const auto got = evaluate_graph(*compiled.graph, inputs);
+      ASSERT_TRUE(got.ok()) << got.error().str();
+      EXPECT_EQ((*got)[0].get_f64(0), 1);
+      const double beyond = (*got)[0].get_f64(1);
+      EXPECT_TRUE(saturate == 1 || (saturate == 2 && !gpu) ? beyond == 448 : std::isnan(beyond)) << beyond;
+    }
 }
 
 // What `tessera opt` prints.

@@ -5,6 +5,7 @@
 #include "codegen/device/integer_products.h"
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 namespace tessera {
 namespace {
@@ -67,14 +68,17 @@ Result<bool> leave_unchecked(Graph& graph, const CudaLibraries&) {
 // cuDNN may sum a convolution's products after a transform, which rounds.
 Result<bool> integer_products(Graph& graph, const CudaLibraries&) { return small_integer_products(graph, false); }
 
-// A float that its integer type does not hold becomes what PyTorch's kernels for GPUs make of it.
+// A float that its integer type or narrow float type does not hold becomes what PyTorch's kernels for GPUs make of it.
 Result<bool> convert_as_here(Graph& graph, const CudaLibraries&) {
   bool any = false;
   for (NodeId id : graph.order()) {
-    Node& node = graph.node(id);
-    if (node.op->name != "cast" || node.attributes.i("wraps", 0) != 1) continue;
-    node.attributes.set("wraps", int64_t{2});
-    any = true;
+    Attributes& attributes = graph.node(id).attributes;
+    for (const auto& [name, on_x86, here] :
+         {std::tuple{"wraps", int64_t{1}, int64_t{2}}, std::tuple{"saturate", int64_t{2}, int64_t{0}}}) {
+      if (attributes.i(name, -1) != on_x86) continue;
+      attributes.set(name, here);
+      any = true;
+    }
   }
   return any;
 }
@@ -95,7 +99,7 @@ const std::vector<CudaRewriting>& cuda_rewritings() {
        integer_products},
       {"narrow-products", "products of widened f16 and bf16 operands read them as they are", narrow_products},
       {"leave-unchecked", "divisions by zero are no error, as in PyTorch's kernels for GPUs", leave_unchecked},
-      {"convert-as-here", "floats beyond an integer type become what PyTorch's kernels for GPUs make of them",
+      {"convert-as-here", "floats beyond an integer or float8 type become what PyTorch's kernels for GPUs make of them",
        convert_as_here},
       {"round-to-tf32", "marks f32 convolutions and products whose operands may be rounded to TF32", round_to_tf32},
       {"points-to-products",
