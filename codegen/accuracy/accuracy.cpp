@@ -118,19 +118,7 @@ bool is_view(const Node& node) { return node.op->indexing() && node.op->indexing
 // Whether the operator steps: its result is an integer or boolean, or is rounded to one.
 bool steps(const Graph& graph, const Node& node, ValueId result) {
   if (!is_float(graph.type(result).dtype)) return true;
-  const auto* pointwise = node.op->pointwise();
-  if (!pointwise) return false;
-  ScalarDag dag;
-  std::vector<ScalarId> loads;
-  for (size_t k = 0; k < node.operands.size(); ++k) {
-    const ValueId v = node.operands[k];
-    loads.push_back(v.valid() ? dag.load(static_cast<int>(k), compute_dtype(graph.type(v).dtype), {}) : -1);
-  }
-  if (!pointwise->body(dag, loads, node, graph).ok()) return false;
-  for (ScalarId id = 0; id < dag.size(); ++id)
-    for (ScalarOp op : {ScalarOp::Floor, ScalarOp::Ceil, ScalarOp::Round})
-      if (dag[id].op == op) return true;
-  return false;
+  return computes_by(graph, node, {ScalarOp::Floor, ScalarOp::Ceil, ScalarOp::Round});
 }
 
 // The device's values, tapped in windows of the graph's order, each as long as a later node needs it.

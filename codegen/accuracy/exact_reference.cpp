@@ -14,8 +14,9 @@ Result<Tensor> as_type(const Tensor& tensor, DType dtype) {
   return out;
 }
 
-// Whether the operator reads the bits of its operand as another type.
-bool reads_bits(const Graph& graph, const Node& node) {
+} // namespace
+
+bool computes_by(const Graph& graph, const Node& node, std::initializer_list<ScalarOp> ops) {
   const auto* pointwise = node.op->pointwise();
   if (!pointwise) return false;
   ScalarDag dag;
@@ -26,9 +27,14 @@ bool reads_bits(const Graph& graph, const Node& node) {
   }
   if (!pointwise->body(dag, loads, node, graph).ok()) return false;
   for (ScalarId id = 0; id < dag.size(); ++id)
-    if (dag[id].op == ScalarOp::Bitcast) return true;
+    if (std::find(ops.begin(), ops.end(), dag[id].op) != ops.end()) return true;
   return false;
 }
+
+namespace {
+
+// Whether the operator reads the bits of its operand as another type.
+bool reads_bits(const Graph& graph, const Node& node) { return computes_by(graph, node, {ScalarOp::Bitcast}); }
 
 // Whether the node has another meaning on f64 operands.
 bool is_of_its_types(const Graph& graph, const Node& node) {

@@ -4,7 +4,9 @@
 // that are f64, casts among them. Integers and booleans are as they are. What has another meaning in another type is run
 // on operands of its own types: nodes with bodies, and those that read bytes as another type.
 #pragma once
+#include "graph/ops/scalar.h"
 #include "graph/reference/evaluator.h"
+#include <initializer_list>
 
 namespace tessera::accuracy {
 
@@ -31,5 +33,8 @@ void bind_defined_sizes(const Graph& graph, const Node& node, const std::vector<
 // Whether every call computes something else: random numbers without a seed, in a body too, and what the operator of
 // a library changes.
 [[nodiscard]] bool is_random(const Node& node);
+
+// Whether the scalar body of a pointwise operator has one of these.
+[[nodiscard]] bool computes_by(const Graph& graph, const Node& node, std::initializer_list<ScalarOp> ops);
 
 } // namespace tessera::accuracy

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kExact = int64_t{1} << 24; // integers up to here are f32
 constexpr int64_t kExactHalf = 1 << 11;      // and f16
-constexpr int64_t kMostPieces = 32;          // beyond, loops are not slower
+constexpr int64_t kMostPieces = 32;          // of one product, so that a graph stays as large as its model
 
 struct Range {
   int64_t low = 0, high = 0;

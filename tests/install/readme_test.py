@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs README's section "In a C or C++ program" as printed, with another prefix, where all has been built.
+"""Runs README's section "In a C or C++ program" as printed, with another prefix, and the command's examples, where all has been built.
 
     readme_test.py BUILD_FOLDER SOURCE_FOLDER
 """
@@ -21,7 +21,14 @@ def main():
         for command in commands:
             print("$", command, flush=True)
             subprocess.run(command.replace("/opt/tessera", f"{tree}/prefix"), shell=True, cwd=tree, check=True)
-    sys.exit(len(commands) < 5)
+        # The command's examples are of a model with the dimensions batch and seq.
+        minilm = os.path.join(build, "models", "minilm")
+        for name in os.listdir(minilm): os.symlink(os.path.join(minilm, name), os.path.join(tree, name))
+        examples = [line.split("  #")[0].strip() for line in re.findall(r"^    (build/bin/tessera .*)$", text, re.MULTILINE)]
+        for command in examples:
+            print("$", command, flush=True)
+            subprocess.run(command, shell=True, cwd=tree, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "TESSERA_CACHE_DIR": f"{tree}/cache"})
+    sys.exit(len(commands) < 5 or len(examples) < 8)
 
 
 if __name__ == "__main__": main()
