@@ -4,6 +4,7 @@
 #include "runtime/caller_memory.h"
 #include "runtime/cpu/plan.h"
 #include "runtime/cpu/red_zones.h"
+#include "runtime/library/onednn.h"
 #include <cstring>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
@@ -132,6 +133,10 @@ public:
   Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable&) override {
     args_.resize(std::max(args_.size(), variant.max_kernel_pointers));
     while (arenas_.size() + 1 < variant.segment_begin.size()) arenas_.emplace_back(account_);
+    products_ = products_ || std::any_of(variant.steps.begin(), variant.steps.end(), [](const StepForm& form) {
+                  const auto* library = std::get_if<LibraryStep>(form.step);
+                  return library && std::holds_alternative<MatmulCall>(library->call);
+                });
     auto loaded = std::make_unique<DeviceVariant>();
     loaded->constants_in_place = true;
     return loaded;
@@ -148,6 +153,8 @@ public:
   [[nodiscard]] int64_t memory() const override { return memory_; }
 
   Status around(const std::function<void()>& body) override {
+    // Before there are helpers, each of which takes 64 MB of address space when it first allocates something.
+    if (products_) TESSERA_TRY(generate_product_code());
     pool_->region(body);
     return {};
   }
@@ -355,7 +362,8 @@ private:
   std::shared_ptr<MemoryAccount> account_;
   CpuInnerRuns inner_;
   bool poison_;
-  RedZones zones_; // with poison_
+  bool products_ = false; // a variant calls dnnl_sgemm
+  RedZones zones_;        // with poison_
   int64_t memory_ = machine_memory();
   CpuKeptMemory kept_{account_};
   std::vector<Block> arenas_; // per segment

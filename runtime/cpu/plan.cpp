@@ -1,7 +1,5 @@
 #include "runtime/cpu/plan.h"
-#include "graph/support/limits.h"
 #include <algorithm>
-#include <sys/mman.h>
 
 namespace tessera {
 
@@ -38,16 +36,6 @@ Result<std::unique_ptr<EpiloguePlan>> plan_epilogue(const Variant& variant, cons
   return plan;
 }
 
-// oneDNN does not ask whether it has got memory for the code that it generates when it first computes something, and
-// writes to address 0 without.
-Status room_for_code() {
-  constexpr size_t kRoom = size_t{32} << 20; // more than its products and convolutions were seen to take at a time
-  void* room = ::mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) return out_of_memory("there are no 32 MB of address space for oneDNN's code");
-  ::munmap(room, kRoom);
-  return {};
-}
-
 Status plan_call(const Variant& variant, const StepForm& form, const Variant::CallState& call, const SegmentPlan& plan,
                  int threads, PackRequests& packs, CpuStep& step) {
   const auto& library = std::get<LibraryStep>(*form.step);
@@ -77,7 +65,6 @@ Status plan_cpu_calls(const Variant& variant, int segment, const Variant::CallSt
   auto form = [&](size_t s) -> const StepForm& { return variant.steps[static_cast<size_t>(made->first_step) + s]; };
   for (size_t s = 0; s < plan.steps.size(); ++s)
     if (std::holds_alternative<LibraryStep>(*form(s).step)) calls.push_back(s);
-  if (!calls.empty()) TESSERA_TRY(room_for_code());
   std::vector<std::optional<Diagnostic>> errors(calls.size());
   PackRequests packs(account);
   auto body = [&](int64_t from, int64_t to, int) {

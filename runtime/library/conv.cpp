@@ -452,6 +452,7 @@ private:
       auto [it, fresh] = weights_at_.try_emplace({format, p.w_offset}, plan_->step_scratch);
       p.weights_at = it->second;
       if (fresh) plan_->step_scratch += round64(static_cast<int64_t>(code->w.get_size()));
+      TESSERA_TRY(room_for_code());
       p.reorder = std::make_shared<dnnl::reorder>(
           dnnl::reorder::primitive_desc(onednn_engine(), p.w_plain, onednn_engine(), code->w));
     }

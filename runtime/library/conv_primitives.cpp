@@ -106,6 +106,8 @@ Result<std::shared_ptr<const ConvPrimitive>> generate(const Described& described
   auto out = std::make_shared<ConvPrimitive>();
   out->bytes = described.bytes();
   TESSERA_ASSIGN(out->counted, account.hold(MemoryAccount::Where::Host, out->bytes, "generated code of a convolution"));
+  TESSERA_TRY(room_for_code());
+  if (described.implementation().find("gemm") != std::string::npos) TESSERA_TRY(generate_product_code());
   try {
     out->primitive = described.generate();
   } catch (const dnnl::error& e) {

@@ -1,4 +1,5 @@
 #include "runtime/library/conv_weights.h"
+#include "runtime/library/onednn.h"
 #include "runtime/library/widen.h"
 
 namespace tessera {
@@ -6,6 +7,7 @@ namespace {
 
 // The reorder is code of its own, which is needed once.
 bool reorder(std::byte* to, const std::byte* from, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
+  if (!room_for_code().ok()) throw std::bad_alloc();
   try {
     const dnnl::reorder reorder(dnnl::reorder::primitive_desc(onednn_engine(), plain, onednn_engine(), wanted));
     auto source = onednn_memory(plain), target = onednn_memory(wanted);

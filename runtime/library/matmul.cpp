@@ -8,6 +8,7 @@
 // is packed into scratch by the task that needs it.
 #include "runtime/library/blocks.h"
 #include "runtime/library/call.h"
+#include "runtime/library/onednn.h"
 #include "runtime/library/strided_copy.h"
 #include "runtime/library/widen.h"
 #include <algorithm>

@@ -3,6 +3,7 @@
 // it); scratchpads are the user's, because a primitive's own scratchpad is not safe to share between threads; a stream
 // per thread.
 #pragma once
+#include "graph/support/result.h"
 #include <oneapi/dnnl/dnnl.hpp>
 
 namespace tessera {
@@ -24,5 +25,12 @@ inline dnnl::primitive_attr onednn_attributes() {
 inline dnnl::memory onednn_memory(const dnnl::memory::desc& desc) {
   return dnnl::memory(desc, onednn_engine(), DNNL_MEMORY_NONE);
 }
+
+// oneDNN does not ask whether it got memory for the code that it generates, and writes to address 0 without. Error
+// OutOfMemory: the process has no 32 MB of address space left, more than one primitive was seen to take.
+[[nodiscard]] Status room_for_code();
+// oneDNN generates the code of dnnl_sgemm in its first calls, for all sizes: these are made here, once in the process,
+// and products that run later need no memory for code. Errors: OutOfMemory, of room_for_code.
+[[nodiscard]] Status generate_product_code();
 
 } // namespace tessera
