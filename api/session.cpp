@@ -1,6 +1,5 @@
 #include "api/session.h"
 #include "api/adaptive.h"
-#include "api/session_executor.h"
 #include "api/warm_up.h"
 #include "codegen/load/load.h"
 #include "graph/support/absolute_path.h"
@@ -15,8 +14,6 @@
 
 namespace tessera {
 namespace {
-
-constexpr const char* kOneThread = "each thread takes a session or an executor (new_executor()) of its own";
 
 std::vector<IoInfo> infos(const Executable& e, std::span<const Binding> bindings) {
   std::vector<IoInfo> out;
@@ -78,7 +75,27 @@ struct Session::Impl {
     if (tuning) all.push_back(std::move(tuning));
     if (pool->options().policy == VariantPolicy::Adaptive) all.push_back(compile_in_background(pool));
     work = together(std::move(all));
+    pool->reports_to(work);
     return {};
+  }
+
+  // The executor of the session's own calls, for one of them.
+  struct Use {
+    InUse::Guard alone;
+    Executor* executor;
+    Executor* operator->() const { return executor; }
+  };
+  Result<Use> use() {
+    if (!executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+    TESSERA_ASSIGN(auto alone, in_use.begin("the session",
+                                            "each thread takes a session or an executor (new_executor()) of its own"));
+    return Use{std::move(alone), executor.get()};
+  }
+
+  Result<std::unique_ptr<Executor>> make_executor() const {
+    ExecutorOptions options = pool->options().executor;
+    options.before_others = work != nullptr;
+    return Executor::create(pool, std::move(options));
   }
 };
 
@@ -143,7 +160,7 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
     return session;
   }
   TESSERA_TRY(impl.start_work());
-  auto executor = make_session_executor(impl.pool, impl.work);
+  auto executor = impl.make_executor();
   if (!executor.ok() && impl.pool->variants().front()->from_file)
     return std::move(executor).take_error().note(path + " is compiled for '" + impl.pool->generic()->target + "'");
   TESSERA_ASSIGN(impl.executor, std::move(executor));
@@ -155,9 +172,7 @@ void Session::settle_tuning() {
   if (impl_->work) impl_->work->wait_idle();
 }
 
-Result<std::unique_ptr<Executor>> Session::new_executor() {
-  return guarded("making an executor", [&] { return make_session_executor(impl_->pool, impl_->work); });
-}
+Result<std::unique_ptr<Executor>> Session::new_executor() { return impl_->make_executor(); }
 
 std::vector<IoInfo> Session::inputs() const {
   const Executable& e = *impl_->pool->generic();
@@ -175,55 +190,47 @@ std::vector<IoInfo> Session::states() const {
 }
 
 Result<Tensor> Session::read_state(size_t index) {
-  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
-  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->read_state(index);
+  TESSERA_ASSIGN(auto executor, impl_->use());
+  return executor->read_state(index);
 }
 
 Status Session::write_state(size_t index, const Tensor& value) {
-  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
-  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->write_state(index, value);
+  TESSERA_ASSIGN(auto executor, impl_->use());
+  return executor->write_state(index, value);
 }
 
 Status Session::reset_states() {
-  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
-  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->reset_states();
+  TESSERA_ASSIGN(auto executor, impl_->use());
+  return executor->reset_states();
 }
 
 Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
                                          std::vector<Tensor>* outputs) {
-  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
-  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->run(inputs, stats, outputs);
+  TESSERA_ASSIGN(auto executor, impl_->use());
+  return executor->run(inputs, stats, outputs);
 }
 
 Status Session::run_on_device(const std::map<std::string, DeviceTensor>& inputs, std::span<const DeviceTensor> outputs,
                               void* stream, RunStats* stats) {
-  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
-  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->run_on_device(inputs, outputs, stream, stats);
+  TESSERA_ASSIGN(auto executor, impl_->use());
+  return executor->run_on_device(inputs, outputs, stream, stats);
 }
 
 Status Session::call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,
                      RunStats* stats, const ScratchAllocator* scratch, DonatedInputs* donated) {
-  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
-  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->call(inputs, outputs, stream, stats, scratch, donated);
+  TESSERA_ASSIGN(auto executor, impl_->use());
+  return executor->call(inputs, outputs, stream, stats, scratch, donated);
 }
 
 Result<std::vector<DeviceTensor>> Session::output_sizes(const std::map<std::string, DeviceTensor>& inputs,
                                                         RunStats* stats) {
-  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
-  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->output_sizes(inputs, stats);
+  TESSERA_ASSIGN(auto executor, impl_->use());
+  return executor->output_sizes(inputs, stats);
 }
 
 Status Session::warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats) {
-  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
-  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->warm_up(inputs, stats);
+  TESSERA_ASSIGN(auto executor, impl_->use());
+  return executor->warm_up(inputs, stats);
 }
 
 Status Session::warm_up_ranges(const SizeRanges& ranges, const std::map<std::string, Tensor>& inputs,
@@ -232,24 +239,21 @@ Status Session::warm_up_ranges(const SizeRanges& ranges, const std::map<std::str
     if (range.only && !impl_->pool->options().import.dim_ranges.contains(symbol))
       return Diagnostic(ErrorCode::Usage, "'" + symbol + "=only:...' decides what is compiled, and comes too late here")
           .note("give it when the model is opened");
-  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
-  if (executor != nullptr)
-    return guarded("warming up", [&] { return tessera::warm_up_ranges(*impl_->pool, ranges, inputs, executor); });
-  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return guarded("warming up",
-                 [&] { return tessera::warm_up_ranges(*impl_->pool, ranges, inputs, impl_->executor.get()); });
+  return guarded("warming up", [&]() -> Status {
+    if (executor != nullptr) return tessera::warm_up_ranges(*impl_->pool, ranges, inputs, executor);
+    TESSERA_ASSIGN(auto own, impl_->use());
+    return tessera::warm_up_ranges(*impl_->pool, ranges, inputs, own.executor);
+  });
 }
 
 Status Session::trim() {
-  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
-  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->trim();
+  TESSERA_ASSIGN(auto executor, impl_->use());
+  return executor->trim();
 }
 
 Status Session::wait() {
-  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
-  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
-  return impl_->executor->wait();
+  TESSERA_ASSIGN(auto executor, impl_->use());
+  return executor->wait();
 }
 
 std::vector<std::shared_ptr<const SessionVariant>> Session::variants() const { return impl_->pool->variants(); }

@@ -57,7 +57,7 @@ enum class VariantPolicy : uint8_t {
 struct SessionOptions {
   CompileOptions compile;
   ImportOptions import;
-  // `recompile` is set by the session, and `memory` where it is empty: the executors of a session share memory_limit.
+  // `memory` is set where it is empty: the executors of a session share memory_limit.
   ExecutorOptions executor;
   Specializations specialize; // by symbolic dimension ("batch"); empty: no specialized variants
   // Specialized variants that open() compiles, each for all of its conditions: {"batch": Exact 1, "seq": Divisible 8}.

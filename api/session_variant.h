@@ -12,7 +12,8 @@ struct Executable; // runtime/executable.h
 
 // One compiled variant and what the compile said.
 struct SessionVariant {
-  std::string label; // "generic", "batch=4, seq%8=0", "for s86=1, s10=4" (after a missed assumption)
+  uint64_t number = 0; // ExecutableSource::Entry; the pool gives it
+  std::string label;   // "generic", "batch=4, seq%8=0", "for s86=1, s10=4" (after a missed assumption)
   bool specialized = false;
   bool fits_no_call = false;      // it only reads values that decide the structure (ImportOptions::undetermined)
   int conditions = 0;             // of a specialized one: how many dimensions it is made for

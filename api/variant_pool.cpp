@@ -65,12 +65,13 @@ Conditions conditions_at(const std::map<std::string, Specialization>& specialize
   return out;
 }
 
-} // namespace
-
+// Whether the executable is the variant's, or was before better kernels were found.
 bool holds(const SessionVariant& v, const Executable& executable) {
   auto is = [&](const std::shared_ptr<const Executable>& e) { return e.get() == &executable; };
   return is(v.executable) || std::any_of(v.earlier.begin(), v.earlier.end(), is);
 }
+
+} // namespace
 
 VariantPool::VariantPool(std::unique_ptr<VariantSource> source, SessionOptions options,
                          std::shared_ptr<std::atomic<bool>> closed)
@@ -82,6 +83,7 @@ Status VariantPool::open() {
   generic_ = variants.front()->executable;
   from_file_ = variants.front()->from_file;
   for (const auto& v : variants) {
+    v->number = numbers_++;
     totals_.compiles += v->from_file ? 0 : 1;
     totals_.cached_plans += v->from_plan ? 1 : 0;
     totals_.kernels += v->kernels;
@@ -114,23 +116,42 @@ std::vector<std::shared_ptr<const SessionVariant>> VariantPool::variants() const
   return {variants_.begin(), variants_.end()};
 }
 
-VariantPool::Order VariantPool::order() const {
+ExecutableSource::Order VariantPool::order() const {
   std::lock_guard lock(mutex_);
-  Order out;
+  std::vector<const SessionVariant*> sorted;
   for (const auto& v : variants_)
-    if (v->specialized) out.variants.push_back(v);
-  std::stable_sort(out.variants.begin(), out.variants.end(),
-                   [](const auto& a, const auto& b) { return a->conditions > b->conditions; });
-  const auto first = static_cast<std::ptrdiff_t>(out.variants.size());
+    if (v->specialized) sorted.push_back(v.get());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const SessionVariant* a, const SessionVariant* b) { return a->conditions > b->conditions; });
+  const auto first = static_cast<std::ptrdiff_t>(sorted.size());
   for (const auto& v : variants_) {
     if (v->specialized) continue;
-    auto at = out.variants.end();
-    while (at != out.variants.begin() + first && !(*(at - 1))->specialized && exclude_each_other(**(at - 1), *v)) --at;
-    out.variants.insert(at, v);
+    auto at = sorted.end();
+    while (at != sorted.begin() + first && exclude_each_other(**(at - 1), *v)) --at;
+    sorted.insert(at, v.get());
   }
-  const auto generic = std::find(out.variants.begin(), out.variants.end(), variants_.front());
-  out.generic = static_cast<size_t>(generic - out.variants.begin());
+  Order out;
+  out.generation = generation_.load(std::memory_order_relaxed);
+  for (const SessionVariant* v : sorted) {
+    if (v == variants_.front().get()) out.generic = out.variants.size();
+    const auto index =
+        std::find_if(variants_.begin(), variants_.end(), [&](const auto& other) { return other.get() == v; });
+    out.variants.push_back({v->number, static_cast<int>(index - variants_.begin()), v->specialized, v->executable});
+  }
   return out;
+}
+
+void VariantPool::begins() {
+  if (const auto work = work_.lock()) work->begins();
+}
+
+void VariantPool::ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> symbols,
+                        std::span<const int64_t> values, int swaps) {
+  if (swaps > 0) {
+    const std::lock_guard lock(mutex_);
+    totals_.swaps += swaps;
+  }
+  if (const auto work = work_.lock()) work->ended(ran, symbols, values);
 }
 
 CompileTotals VariantPool::totals() const {
@@ -138,11 +159,6 @@ CompileTotals VariantPool::totals() const {
   CompileTotals out = totals_;
   out.variants = static_cast<int64_t>(variants_.size());
   return out;
-}
-
-void VariantPool::count_swaps(int swaps) {
-  std::lock_guard lock(mutex_);
-  totals_.swaps += swaps;
 }
 
 void VariantPool::count_queued(int64_t queued) {
@@ -184,6 +200,7 @@ Result<std::shared_ptr<SessionVariant>> VariantPool::make(Lock& lock, const std:
   totals_.contained += (*made)->contained;
   totals_.kernels += (*made)->kernels;
   totals_.cached_kernels += (*made)->cached_kernels;
+  (*made)->number = numbers_++;
   variants_.push_back(*made);
   if ((*made)->specialized) {
     Specialized& its = specialized_[(*made)->label];
@@ -234,7 +251,6 @@ void VariantPool::evict() {
                                                    : "specialized variants take more than " +
                                                          std::to_string(options_.max_variant_bytes) + " bytes"));
     totals_.variant_bytes -= specialized_[label].bytes;
-    successors_->forget(**oldest);
     specialized_.erase(label);
     variants_.erase(oldest);
     ++totals_.evictions;
@@ -263,17 +279,29 @@ Result<std::shared_ptr<const Executable>> VariantPool::cover(const Sizes& sizes)
   return variant->executable;
 }
 
-Result<std::shared_ptr<const Executable>> VariantPool::recompile(const GuardMiss& miss, const Has& has) {
+Result<bool> VariantPool::compile_for(const GuardMiss& miss, std::span<const uint64_t> numbers) {
+  const auto has = [&](const SessionVariant& v) {
+    return std::find(numbers.begin(), numbers.end(), v.number) != numbers.end();
+  };
   Lock lock(mutex_);
+  if (const auto failed = failures_.find(miss.sizes); failed != failures_.end()) return failed->second;
+  auto made = miss.refused.empty() ? compile_fitting(lock, miss, has) : compile_without_calls(lock, miss, has);
+  if (made.ok() || made.error().code == ErrorCode::OutOfMemory || made.error().code == ErrorCode::Cancelled)
+    return made;
+  if (failures_.size() >= kMaxFailures) failures_.clear();
+  failures_.emplace(miss.sizes, made.error());
+  return made;
+}
+
+Result<bool> VariantPool::compile_fitting(Lock& lock, const GuardMiss& miss, const Has& has) {
   for (;;) {
     if (closed_->load()) return Diagnostic(ErrorCode::Cancelled, "the session was closed");
-    if (!miss.refused.empty()) return without_calls(lock, miss, has);
     int generic = 0;
     for (const auto& v : variants_) {
       generic += v->specialized ? 0 : 1;
       if (v->fits_no_call || missed(*v->executable, miss.sizes)) continue;
-      if (has(*v)) return std::shared_ptr<const Executable>();
-      if (!v->specialized) return v->executable; // another executor's, since the call began
+      if (has(*v)) return false;
+      if (!v->specialized) return true; // another executor's, since the call began
     }
     if (generic >= kMaxGeneric)
       return Diagnostic(ErrorCode::UnsupportedFeature,
@@ -283,29 +311,28 @@ Result<std::shared_ptr<const Executable>> VariantPool::recompile(const GuardMiss
       compiled_.wait(lock);
       continue;
     }
-    TESSERA_ASSIGN(auto variant,
-                   make(lock, key, {.sizes = miss.sizes, .of_call = true, .as_loops = as_loops_}, Place::Request));
-    return variant->executable;
+    TESSERA_TRY(make(lock, key, {.sizes = miss.sizes, .of_call = true, .as_loops = as_loops_}, Place::Request));
+    return true;
   }
 }
 
 // A variant in which the nodes of library calls that were refused are loops.
-Result<std::shared_ptr<const Executable>> VariantPool::without_calls(Lock& lock, const GuardMiss& miss,
-                                                                     const Has& has) {
+Result<bool> VariantPool::compile_without_calls(Lock& lock, const GuardMiss& miss, const Has& has) {
   std::set<std::string> nodes;
   for (const auto& v : variants_) {
     const auto refused = source_->nodes_of(*v, *miss.refused_in, miss.refused);
     nodes.insert(refused.begin(), refused.end());
   }
-  if (nodes.empty()) return std::shared_ptr<const Executable>();
+  if (nodes.empty()) return false;
   const std::string key = "calls";
   while (compiling_.contains(key)) compiled_.wait(lock);
+  if (closed_->load()) return Diagnostic(ErrorCode::Cancelled, "the session was closed");
   for (const auto& v : variants_) // another executor's, or one that does not fit this call
     if (!v->specialized && std::includes(v->as_loops.begin(), v->as_loops.end(), nodes.begin(), nodes.end()))
-      return has(*v) ? std::shared_ptr<const Executable>() : v->executable;
+      return !has(*v);
   as_loops_.insert(nodes.begin(), nodes.end());
-  TESSERA_ASSIGN(auto variant, make(lock, key, {.of_call = true, .as_loops = as_loops_}, Place::Request));
-  return variant->executable;
+  TESSERA_TRY(make(lock, key, {.of_call = true, .as_loops = as_loops_}, Place::Request));
+  return true;
 }
 
 Conditions VariantPool::wanted(const Sizes& sizes, bool all_exact) const {
@@ -388,10 +415,6 @@ size_t VariantPool::find(const Executable& executable) const {
       std::find_if(variants_.begin(), variants_.end(), [&](const auto& v) { return holds(*v, executable); });
   return static_cast<size_t>(found - variants_.begin());
 }
-size_t VariantPool::index_of(const Executable& executable) const {
-  std::lock_guard lock(mutex_);
-  return find(executable);
-}
 std::shared_ptr<const SessionVariant> VariantPool::variant_with(const Executable& executable) const {
   std::lock_guard lock(mutex_);
   const size_t i = find(executable);
@@ -406,8 +429,8 @@ void VariantPool::replace(const SessionVariant& before, std::shared_ptr<SessionV
   std::lock_guard lock(mutex_);
   const size_t i = find(*before.executable);
   if (i == variants_.size()) return; // it was evicted
-  successors_->add(*before.executable, better->executable);
   variants_[i] = std::move(better);
+  generation_.fetch_add(1, std::memory_order_release);
 }
 
 std::set<std::string> VariantPool::symbols() const {

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-class VariantPool {
+class VariantPool final : public ExecutableSource {
 public:
   // `options`: complete (thread pool, memory), without contradictions.
   VariantPool(std::unique_ptr<VariantSource> source, SessionOptions options, std::shared_ptr<std::atomic<bool>> closed);
@@ -22,30 +22,27 @@ public:
   [[nodiscard]] const SessionOptions& options() const { return options_; }
   [[nodiscard]] const std::shared_ptr<const Executable>& generic() const { return generic_; }
   [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const; // the generic one first
-  // As executors try them: specialized ones, more conditions first; the generic one; those that were compiled because
-  // nothing fitted a call, the oldest first, so that none takes a call from another one. A variant stands before those
-  // that fit no call which it fits.
-  struct Order {
-    std::vector<std::shared_ptr<const SessionVariant>> variants;
-    size_t generic = 0; // index
-  };
-  [[nodiscard]] Order order() const;
-  [[nodiscard]] uint64_t generation() const { return generation_.load(std::memory_order_acquire); } // of variants()
+  // Work in the background that hears of the calls from now on; not while there are executors.
+  void reports_to(const std::shared_ptr<BackgroundWork>& work) { work_ = work; }
   [[nodiscard]] CompileTotals totals() const;
-  void count_swaps(int swaps);
 
-  // Whether an executor has a variant's executable, or one that it has replaced.
-  using Has = std::function<bool(const SessionVariant&)>;
-  // For an executor none of whose variants fits a call. Null: it has a variant that fits, or gets none. Calls that miss the
-  // same guard compile once.
-  [[nodiscard]] Result<std::shared_ptr<const Executable>> recompile(const GuardMiss& miss, const Has& has);
-  // Whether specialize() is to be called before each call.
-  [[nodiscard]] bool specializes() const {
+  // Specialized ones, more conditions first; the generic one; those that were compiled because nothing fitted a call, the
+  // oldest first, so that none takes a call from another one. A variant stands before those that fit no call which it
+  // fits.
+  [[nodiscard]] Order order() const override;
+  [[nodiscard]] uint64_t generation() const override { return generation_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool specializes() const override {
     return !from_file_ && (!options_.specialize.empty() || options_.policy == VariantPolicy::Exact);
   }
-  // Ensures that there is the specialized variant that the options want for a call, and says in `stats` what that
-  // cost. Error OutOfMemory; any other failure is logged, and the call takes another variant.
-  [[nodiscard]] Status specialize(const Sizes& sizes, RunStats& stats);
+  // The specialized variant that the options want for a call. Error OutOfMemory; any other failure is logged, and the call
+  // takes another variant.
+  [[nodiscard]] Status specialize(const Sizes& sizes, RunStats& stats) override;
+  // Calls that miss the same guard compile once, and what does not compile is not tried again at these sizes.
+  [[nodiscard]] Result<bool> compile_for(const GuardMiss& miss, std::span<const uint64_t> numbers) override;
+  void begins() override;
+  void ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> symbols,
+             std::span<const int64_t> values, int swaps) override;
+
   // A variant for calls of these sizes, specialized ones aside; null: there is one, or the model refuses the sizes. Errors:
   // those of import and compile.
   [[nodiscard]] Result<std::shared_ptr<const Executable>> cover(const Sizes& sizes);
@@ -53,13 +50,11 @@ public:
   bool compile_exact(const Sizes& sizes);
   void count_queued(int64_t queued); // combinations of sizes that wait for compile_exact()
 
-  // The variant of an executable, or of one that it has replaced: its index in variants(), or their number.
-  [[nodiscard]] size_t index_of(const Executable& executable) const;
+  // The variant of an executable, or of one that better code has replaced; null: there is none.
   [[nodiscard]] std::shared_ptr<const SessionVariant> variant_with(const Executable& executable) const;
   // A call ran it: the specialized variant that was used least recently is the first to go.
   void used(const Executable& executable);
   void replace(const SessionVariant& before, std::shared_ptr<SessionVariant> better);
-  [[nodiscard]] const std::shared_ptr<Successors>& successors() const { return successors_; }
 
 private:
   using Lock = std::unique_lock<std::mutex>;
@@ -69,8 +64,9 @@ private:
   // Compiles without the lock, as the only one of this key. The variant joins the others.
   [[nodiscard]] Result<std::shared_ptr<SessionVariant>> make(Lock& lock, const std::string& key,
                                                              const VariantRequest& request, Place place);
-  [[nodiscard]] Result<std::shared_ptr<const Executable>> without_calls(Lock& lock, const GuardMiss& miss,
-                                                                        const Has& has);
+  using Has = std::function<bool(const SessionVariant&)>; // whether the executor that asks has it
+  [[nodiscard]] Result<bool> compile_fitting(Lock& lock, const GuardMiss& miss, const Has& has);
+  [[nodiscard]] Result<bool> compile_without_calls(Lock& lock, const GuardMiss& miss, const Has& has);
   [[nodiscard]] int64_t own_bytes(const Executable& executable) const;
   void evict();
   [[nodiscard]] Status check_options() const;
@@ -78,7 +74,7 @@ private:
   const std::unique_ptr<VariantSource> source_;
   const SessionOptions options_;
   const std::shared_ptr<std::atomic<bool>> closed_;
-  const std::shared_ptr<Successors> successors_ = std::make_shared<Successors>();
+  std::weak_ptr<BackgroundWork> work_;        // which may own the pool
   std::shared_ptr<const Executable> generic_; // of the first variant
   bool from_file_ = false;                    // nothing can be compiled
   std::atomic<uint64_t> generation_{1};
@@ -91,13 +87,11 @@ private:
     int64_t bytes = 0; // of its code and of constants that are its own
   };
   std::map<std::string, Specialized> specialized_; // by label
-  uint64_t uses_ = 0;
-  std::set<std::string> as_loops_;      // nodes whose library calls were refused
-  std::set<std::string> failed_labels_; // specializations that did not compile
+  uint64_t uses_ = 0, numbers_ = 0;                // numbers_: of variants so far
+  std::set<std::string> as_loops_;                 // nodes whose library calls were refused
+  std::set<std::string> failed_labels_;            // specializations that did not compile
+  std::map<Sizes, Diagnostic> failures_;           // of compile_for(), by the sizes of the call
   CompileTotals totals_;
 };
-
-// Whether the executable is the variant's, or was before better kernels were found.
-[[nodiscard]] bool holds(const SessionVariant& variant, const Executable& executable);
 
 } // namespace tessera

@@ -1,7 +1,6 @@
 // Where a session's variants come from: a model that is imported and compiled, or a compiled file. session.cpp knows
 // this interface and neither importer nor compiler.
 #pragma once
-#include "api/observed_calls.h"
 #include "api/session.h"
 #include "api/session_variant.h"
 
@@ -25,7 +24,7 @@ struct VariantRequest {
   bool background = false;                    // one kernel at a time, as calls want the processor
 };
 
-// Work on the variants on a thread of its own, which hears of the session's calls (CallObserver).
+// Work on the variants on a thread of its own, which hears of the session's calls (ExecutableSource::begins, ended).
 class BackgroundWork {
 public:
   virtual ~BackgroundWork() = default;

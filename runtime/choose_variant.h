@@ -1,98 +1,70 @@
 // Which variant answers a call.
 //
-// Variants are tried in the order of the list. Specialized ones stand first, as they are made for fewer calls than those
-// behind them. The generic one follows, then what was compiled because it missed, the oldest first: so a variant that is
-// compiled later never takes a call from one that answered it before, and an input has the same answer at any time. A
-// variant whose library calls are refused at some sizes is passed over for them, and remembered as long as it is loaded.
+// Variants are tried in the order that their source gives. Specialized ones stand first, as they are made for fewer calls
+// than those behind them. The generic one follows, then what was compiled because it missed, the oldest first: so a
+// variant that is compiled later never takes a call from one that answered it before, and an input has the same answer at
+// any time. A variant whose library calls are refused at some sizes is passed over for them, and remembered as long as it
+// is loaded.
 #pragma once
 #include "runtime/loaded_variant.h"
 #include <set>
 
 namespace tessera {
 
-// The variants of an executor, in the order in which they are tried.
-struct VariantList {
-  struct Loaded {
-    std::unique_ptr<LoadedVariant> variant;
-    std::set<std::vector<int64_t>> refused; // sizes of inputs at which libraries refuse its calls
-  };
-  std::vector<std::shared_ptr<const Executable>> executables;
-  std::vector<Loaded> loaded; // of each executable
-  size_t generic = 0;         // index; those before it are specialized
-
-  void reserve(size_t count) {
-    executables.reserve(count);
-    loaded.reserve(count);
-  }
-  // Space for it is reserved.
-  void insert(size_t at, std::shared_ptr<const Executable> executable, std::unique_ptr<LoadedVariant> variant);
+// A variant of an executor.
+struct Candidate {
+  ExecutableSource::Entry entry;
+  std::unique_ptr<LoadedVariant> loaded;
+  std::set<std::vector<int64_t>> refused = {}; // sizes of inputs at which libraries refuse its calls
+  uint64_t tried = 0;                          // the last call that tried it
+};
+struct Candidates {
+  std::vector<Candidate> all; // in the order in which they are tried
+  size_t generic = 0;         // index
 };
 
 // How many symbols of a variant the inputs bind: its first slots.
 [[nodiscard]] size_t input_symbols(const Variant& variant);
 
-// One call. run() is called again as long as wanted() is set afterwards, with what came of it said to compiled().
+// One call's way through the candidates:
+//   next()      the next one that fits; it runs, and answered() or refused() says what came of it
+//   wanted()    once there is none left: what another variant has to take; compiled() when there is one, then next()
 class VariantChoice {
 public:
-  // What is done with the first variant that fits.
-  using Use = std::function<LoadedVariant::Outcome(LoadedVariant&)>;
-  struct Options {
-    bool compiles = false;       // another variant may be had
-    bool before_generic = false; // one is wanted where a specialized variant missed, too
-    bool profile = false;
-  };
-  VariantChoice(VariantList& list, RunStats& stats, Options options)
-      : list_(list), stats_(stats), options_(options), may_compile_(options.compiles ? kMaxCompiles : 0) {}
+  // `call`: the number of the call, unlike that of any earlier one. `phases`: of a profile, or null.
+  VariantChoice(Candidates& candidates, uint64_t call, RunStats& stats, std::vector<HostPhase>* phases)
+      : candidates_(candidates), call_(call), stats_(stats), phases_(phases) {}
 
-  // Errors: the inputs are none that the model takes; no variant fits; those of `use`.
-  [[nodiscard]] Result<std::vector<Tensor>> run(std::span<const Tensor* const> inputs, const Use& use);
-
-  struct Wanted {
-    GuardMiss miss;
-    size_t at; // its index in the list
-  };
-  [[nodiscard]] const std::optional<Wanted>& wanted() const { return wanted_; }
-  // True: it stands in its place.
-  void compiled(bool done);
-  // What the generic variant missed; null where that is not why the call failed.
-  [[nodiscard]] const GuardMiss* missed() const;
+  // Null: none is left. Errors: no variant takes such inputs.
+  [[nodiscard]] Result<Candidate*> next(std::span<const Tensor* const> inputs);
+  void answered();
+  // The error is the call's, which no other variant would answer.
+  [[nodiscard]] Status refused(Candidate& candidate, Refusal refusal);
+  // Nothing: no other variant would help, or enough were compiled for this call.
+  [[nodiscard]] std::optional<GuardMiss> wanted();
+  void compiled() { misses_.clear(); } // what is compiled is made for the call
+  // Of a call that no variant answers.
+  [[nodiscard]] Diagnostic error() const { return without_error_ ? *without_error_ : by_generic_->error(); }
+  // The generic variant missed a guard, and that is why the call failed.
+  [[nodiscard]] bool missed() const { return !without_error_ && by_generic_ && by_generic_->miss; }
 
 private:
-  static constexpr int kMaxCompiles = 8;     // in one call: values that are read on the way may each refute a guess
-  static constexpr int kMaxReplacements = 3; // in one call, of variants with calls that libraries refuse
-  struct Refusal {
-    std::optional<Diagnostic> other; // where it is not that guard; the text of a guard's is made when it is needed
-    LoadedVariant* variant = nullptr;
-    int index = -1; // of the guard
-    bool miss = false;
-    GuardMiss guard;
-    [[nodiscard]] Diagnostic error() const;
-  };
-  [[nodiscard]] std::optional<Refusal> refusal(LoadedVariant& l, std::span<const Tensor* const> inputs) const;
-  [[nodiscard]] static Refusal refused_by(LoadedVariant& l, int guard);
-  // Nothing: the variant answered, and `outcome` is what came of it.
-  [[nodiscard]] std::optional<Refusal> use_variant(LoadedVariant& l, const Use& use,
-                                                   std::optional<Result<std::vector<Tensor>>>& outcome);
-  void refuse_calls(LoadedVariant& l, BodyMiss without);
-  [[nodiscard]] bool skips(VariantList::Loaded& loaded);
-  [[nodiscard]] bool forget_refusals();
-  void record(const Refusal& refusal);
-  [[nodiscard]] GuardMiss take_miss();
-  [[nodiscard]] Result<std::vector<Tensor>> none_fits();
+  [[nodiscard]] bool skips(Candidate& candidate);
+  [[nodiscard]] bool takes_skipped();
+  void note(Candidate& candidate, Refusal refusal);
 
-  VariantList& list_;
+  Candidates& candidates_;
+  const uint64_t call_;
   RunStats& stats_;
-  const Options options_;
-  int may_compile_, replacements_ = 0;
-  size_t at_ = 0;                     // the variant that is tried
+  std::vector<HostPhase>* const phases_;
+  int compiles_ = 0, replacements_ = 0;
   std::vector<GuardMiss> misses_;     // that no variant was compiled for, one for each set of sizes
   std::optional<Refusal> by_generic_; // why the generic variant does not fit
-  // Library calls that the last such variant was refused, and those of this call by variant.
-  std::optional<BodyMiss> without_;
+  // Library calls that the last such variant was refused, and the sizes of those of this call by number of the variant.
+  std::optional<GuardMiss> without_;
   std::optional<Diagnostic> without_error_;
-  std::vector<std::pair<LoadedVariant*, std::vector<int64_t>>> refusing_;
-  bool skipped_ = false; // a variant, as it was refused calls at these sizes before
-  std::optional<Wanted> wanted_;
+  std::vector<std::pair<uint64_t, std::vector<int64_t>>> refusing_;
+  std::vector<Candidate*> skipped_; // since they were refused calls at these sizes before
 };
 
 } // namespace tessera

@@ -1,6 +1,6 @@
 #include "runtime/control.h"
 #include "graph/support/check.h"
-#include "runtime/variant_executor.h"
+#include "runtime/executor.h"
 #include <algorithm>
 
 namespace tessera {
@@ -34,15 +34,9 @@ Result<std::unique_ptr<ControlRun>> ControlRun::create(const Variant& variant, i
                                                        BufferTable& table, const ExecutorOptions& options) {
   std::unique_ptr<ControlRun> run(new ControlRun(variant, index, device, table));
   ExecutorOptions inner = device.inner().options(options);
-  inner.recompile = [self = run.get()](const std::map<std::string, Dims>&,
-                                       const GuardMiss& miss) -> Result<std::shared_ptr<const Executable>> {
-    self->missed_ = miss;
-    return std::shared_ptr<const Executable>();
-  };
-  inner.observer = nullptr;
   inner.profile = false;
   for (const auto& body : run->step_.bodies) {
-    TESSERA_ASSIGN(auto executor, VariantExecutor::create({body.executable}, {0, true, true}, inner));
+    TESSERA_ASSIGN(auto executor, make_body_executor(body.executable, inner));
     run->bodies_.push_back(std::move(executor));
   }
   return run;
@@ -207,6 +201,7 @@ Status ControlRun::call(size_t body, std::span<const int64_t> sizes, int64_t i, 
   stats_->plan_ms += inner.plan_ms;
   stats_->new_shape = stats_->new_shape || inner.new_shape;
   if (done.ok()) return {};
+  if (!inner.misses.empty()) missed_ = std::move(inner.misses.back());
   Diagnostic d = std::move(done).take_error();
   return std::move(d).note("in a body of '" + step_.name + "' (" + step_.op + ")" +
                            (step_.kind == ControlStep::Kind::Loop ? ", iteration " + std::to_string(i) : ""));

@@ -1,77 +1,72 @@
+// An executor: the variants that are loaded on one device, and the calls of them. A call tries the variants in their order
+// (choose_variant.h). Where none fits, the source compiles another one, outside of Device::around(): a compile
+// must keep neither the thread pool nor the device from other executors.
 #include "graph/support/blocks_of_bytes.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
+#include "graph/sym/input_rank.h"
 #include "runtime/choose_variant.h"
 #include "runtime/cuda/nvtx.h"
 #include "runtime/memory_account.h"
 #include "runtime/state_values.h"
-#include "runtime/variant_executor.h"
 #include <algorithm>
 
 namespace tessera {
 namespace {
 
-class ExecutorImpl final : public VariantExecutor {
+using Order = ExecutableSource::Order;
+
+class Dispatcher final : public Executor {
 public:
-  ExecutorImpl(ExecutorOptions options, Order order, std::unique_ptr<Device> device, bool on_gpu)
-      : options_(std::move(options)), before_generic_(order.before_generic), of_body_(order.of_body),
-        device_(std::move(device)), on_gpu_(on_gpu) {}
+  Dispatcher(ExecutorOptions options, std::shared_ptr<ExecutableSource> source, bool of_body,
+             std::unique_ptr<Device> device, bool on_gpu)
+      : options_(std::move(options)), source_(std::move(source)), of_body_(of_body), device_(std::move(device)),
+        on_gpu_(on_gpu) {}
 
-  Status begin(std::vector<std::shared_ptr<const Executable>> variants, size_t generic) {
-    for (auto& v : variants) TESSERA_TRY(add(std::move(v), list_.loaded.size()));
-    list_.generic = generic;
-    return {};
-  }
-
-  Status add(std::shared_ptr<const Executable> executable, size_t at) {
-    return inside("adding a variant", [&] { return join(std::move(executable), at); });
+  Status begin(const Order& order) {
+    return inside("adding variants", [&]() -> Status {
+      std::optional<Diagnostic> left_out;
+      TESSERA_TRY(take(order, left_out));
+      if (left_out) return std::move(*left_out);
+      return {};
+    });
   }
 
   Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
                                   std::vector<Tensor>* outputs) override {
-    return guarded("running the model", [&]() -> Result<std::vector<Tensor>> {
-      TESSERA_ASSIGN(auto alone, use_alone());
-      std::vector<const Tensor*> ordered;
-      TESSERA_TRY(in_order(inputs, ordered));
-      CallArguments arguments = on_stream(nullptr, stats);
-      arguments.outputs = outputs;
-      return use_variant(alone, ordered, Running{*this, arguments}, stats);
-    });
+    Call call{.named = &inputs};
+    call.arguments.outputs = outputs;
+    return dispatch(call, stats);
   }
 
   Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream, RunStats* stats,
               const ScratchAllocator* scratch, DonatedInputs* donated) override {
-    return guarded("running the model", [&]() -> Status {
-      TESSERA_ASSIGN(auto alone, use_alone());
-      TESSERA_TRY(show_inputs(inputs));
-      CallArguments arguments = on_stream(stream, stats);
-      arguments.on_device = on_gpu_;
-      arguments.allocator = &outputs;
-      arguments.scratch = scratch;
-      arguments.donated = donated;
-      TESSERA_TRY(use_variant(alone, shown_inputs_, Running{*this, arguments}, stats, &stream));
-      return {};
-    });
+    Call call{.placed = inputs, .on_stream = true};
+    call.arguments.stream = stream;
+    call.arguments.on_device = on_gpu_;
+    call.arguments.allocator = &outputs;
+    call.arguments.scratch = scratch;
+    call.arguments.donated = donated;
+    TESSERA_TRY(dispatch(call, stats));
+    return {};
   }
 
   Status run_on_device(const std::map<std::string, DeviceTensor>& inputs, std::span<const DeviceTensor> outputs,
                        void* stream, RunStats* stats) override {
     return guarded("running the model", [&]() -> Status {
-      TESSERA_ASSIGN(auto in, shown(inputs));
+      TESSERA_ASSIGN(const auto in, shown(inputs));
       std::vector<Tensor> out;
       for (const auto& t : outputs) {
         TESSERA_ASSIGN(auto view, shown(t));
         out.push_back(std::move(view));
       }
-      TESSERA_ASSIGN(auto alone, use_alone());
-      std::vector<const Tensor*> ordered;
-      TESSERA_TRY(in_order(in, ordered));
-      CallArguments arguments = on_stream(stream, stats);
-      arguments.on_device = true;
-      arguments.outputs = &out;
-      TESSERA_TRY(use_variant(alone, ordered, Running{*this, arguments}, stats, &stream));
+      Call call{.named = &in, .on_stream = true};
+      call.arguments.stream = stream;
+      call.arguments.on_device = true;
+      call.arguments.outputs = &out;
+      TESSERA_TRY(dispatch(call, stats));
       return {};
     });
   }
@@ -82,20 +77,10 @@ public:
       auto typed = inputs;
       static std::byte never_read{};
       for (auto& input : typed) input.second.data = &never_read;
-      TESSERA_ASSIGN(auto in, shown(typed));
+      TESSERA_ASSIGN(const auto in, shown(typed));
       std::vector<DeviceTensor> sizes;
-      TESSERA_ASSIGN(auto alone, use_alone());
-      std::vector<const Tensor*> ordered;
-      TESSERA_TRY(in_order(in, ordered));
-      TESSERA_TRY(use_variant(
-          alone, ordered,
-          [&](LoadedVariant& l) -> LoadedVariant::Outcome {
-            auto known = l.output_sizes();
-            if (!known.ok()) return Result<std::vector<Tensor>>(std::move(known).take_error());
-            sizes = std::move(*known);
-            return Result<std::vector<Tensor>>(std::vector<Tensor>());
-          },
-          stats));
+      Call call{.named = &in, .sizes = &sizes};
+      TESSERA_TRY(dispatch(call, stats));
       return sizes;
     });
   }
@@ -104,14 +89,14 @@ public:
     return inside("waiting for the device", [&]() -> Status {
       TESSERA_ASSIGN(auto alone, use_alone());
       TESSERA_TRY(device_->wait());
-      for (auto& l : list_.loaded) TESSERA_TRY(l.variant->wait());
+      for (Candidate& c : candidates_.all) TESSERA_TRY(c.loaded->wait());
       return {};
     });
   }
 
   // A GPU's graph is recorded at the second call that finds its plan.
   Status warm_up(const std::map<std::string, Tensor>& inputs, RunStats* stats) override {
-    constexpr int kMost = 8, kAfterPlan = 1;
+    constexpr int kMax = 8, kAfterPlan = 1;
     warming_up_ = true;
     struct Warm {
       bool& flag;
@@ -120,7 +105,7 @@ public:
     RunStats own;
     RunStats& s = stats ? *stats : own;
     RunStats later; // `stats` are the first run's, which does most
-    for (int i = 0, since_plan = 0; i < kMost && since_plan <= (on_gpu_ ? kAfterPlan : 0); ++i) {
+    for (int i = 0, since_plan = 0; i < kMax && since_plan <= (on_gpu_ ? kAfterPlan : 0); ++i) {
       RunStats& its = i == 0 ? s : later;
       if (auto ran = run(inputs, &its, nullptr); !ran.ok()) return std::move(ran).take_error();
       TESSERA_TRY(wait());
@@ -133,7 +118,7 @@ public:
     Tensor out;
     TESSERA_TRY(inside("reading a state", [&]() -> Status {
       TESSERA_ASSIGN(auto alone, use_alone());
-      TESSERA_TRY(states_.make(*list_.executables[list_.generic], false));
+      TESSERA_TRY(states_.make(generic(), false));
       TESSERA_ASSIGN(out, states_.read(index));
       return {};
     }));
@@ -142,7 +127,7 @@ public:
   Status write_state(size_t index, const Tensor& value) override {
     return inside("writing a state", [&]() -> Status {
       TESSERA_ASSIGN(auto alone, use_alone());
-      TESSERA_TRY(states_.make(*list_.executables[list_.generic], false));
+      TESSERA_TRY(states_.make(generic(), false));
       return states_.write(index, value);
     });
   }
@@ -162,42 +147,22 @@ public:
     });
   }
 
-  [[nodiscard]] const std::vector<std::shared_ptr<const Executable>>& variants() const override {
-    return list_.executables;
+  [[nodiscard]] std::vector<std::shared_ptr<const Executable>> variants() const override {
+    std::vector<std::shared_ptr<const Executable>> all;
+    for (const Candidate& c : candidates_.all) all.push_back(c.entry.executable);
+    return all;
   }
   [[nodiscard]] int64_t arena_bytes() const override { return arena_bytes_; }
-  Status add_variant(std::shared_ptr<const Executable> executable, size_t at) override {
-    auto all = list_.executables;
-    at = std::min(at, list_.generic);
-    all.insert(all.begin() + static_cast<std::ptrdiff_t>(at), std::move(executable));
-    return arrange(all, list_.generic + 1);
-  }
-  Status remove_variant(const Executable& executable) override {
-    auto all = list_.executables;
-    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& v) { return v.get() == &executable; });
-    const auto at = static_cast<size_t>(found - all.begin());
-    if (found == all.end() || at == list_.generic)
-      return Diagnostic(ErrorCode::Usage, "the executor has no such variant besides its generic one");
-    all.erase(found);
-    return arrange(all, list_.generic - (at < list_.generic ? 1 : 0));
-  }
-  bool captures(void* stream) override {
-    bool captured = false;
-    const Status known = inside("looking at a stream", [&]() -> Status {
-      TESSERA_ASSIGN(captured, device_->captures(stream));
-      return {};
-    });
-    return known.ok() && captured;
-  }
-  Status arrange(std::span<const std::shared_ptr<const Executable>> wanted, size_t generic) override {
-    if (generic >= wanted.size() || std::find(wanted.begin(), wanted.end(), nullptr) != wanted.end())
-      return Diagnostic(ErrorCode::Usage, "an executor needs a generic variant, and no executable may be missing");
-    TESSERA_ASSIGN(auto alone, use_alone());
-    return inside("arranging variants", [&] { return take(wanted, generic); });
-  }
 
 private:
-  static constexpr size_t kMaxVariants = 16, kMaxFailures = 64; // variants: those that are not specialized
+  struct Call {
+    const std::map<std::string, Tensor>* named = nullptr; // inputs by name; null: `placed`
+    std::span<const DeviceTensor> placed = {};            // inputs in the model's order
+    CallArguments arguments = {};
+    bool on_stream = false;                     // of the caller
+    std::vector<DeviceTensor>* sizes = nullptr; // of the outputs, which are all that is wanted; nothing runs
+    std::span<const Tensor* const> inputs = {}; // in the model's order, once the call is dispatched
+  };
 
   static Result<Tensor> shown(const DeviceTensor& t) {
     if (!has_bytes(t.dtype))
@@ -241,123 +206,122 @@ private:
     });
   }
 
-  [[nodiscard]] bool waits() const { return options_.wait_for_plans || warming_up_; }
-  [[nodiscard]] bool profiles(const RunStats* stats) const { return options_.profile && stats != nullptr; }
-
-  [[nodiscard]] CallArguments on_stream(void* stream, const RunStats* stats) const {
-    CallArguments arguments;
-    arguments.stream = stream;
-    arguments.profile = profiles(stats);
-    arguments.wait_for_plans = waits();
-    return arguments;
-  }
-
   Result<InUse::Guard> use_alone() {
     return in_use_.begin("the executor", "each thread takes an executor of its own: Session::new_executor()");
   }
+  [[nodiscard]] const Executable& generic() const { return *candidates_.all[candidates_.generic].entry.executable; }
 
-  // What use_variant() does with the variant that fits.
-  struct Running {
-    ExecutorImpl& self;
-    CallArguments given;
-    LoadedVariant::Outcome operator()(LoadedVariant& l) const {
-      const NamedRange range(self.options_.ranges.get(), l.variant().exe->model_name);
-      CallArguments arguments = given;
-      arguments.captured = self.captured_;
-      arguments.states = self.states_.all();
-      arguments.changes_states = !self.warming_up_;
-      arguments.of_body = self.of_body_;
-      auto done = l.run(arguments, *self.stats_);
-      // What other shapes left behind goes before a call is refused. A body's call is a part of its outer run's.
-      const bool whole = !arguments.donated || !arguments.donated->overwritten; // the inputs
-      if (self.options_.memory->limit() != 0 && !self.of_body_ && whole && !arguments.captured && lacks_memory(done) &&
-          self.give_back().ok()) {
-        arguments.again = true;
-        done = l.run(arguments, *self.stats_);
+  // ---- a call
+  Result<std::vector<Tensor>> dispatch(Call& call, RunStats* stats) {
+    return guarded("running the model", [&]() -> Result<std::vector<Tensor>> {
+      TESSERA_ASSIGN(auto alone, use_alone());
+      std::vector<const Tensor*> ordered;
+      if (call.named) { // all variants have the inputs of the generic one: load() sees to it
+        ordered.reserve(call.named->size());
+        TESSERA_TRY(candidates_.all[candidates_.generic].loaded->variant().in_order(*call.named, ordered));
+        call.inputs = ordered;
+      } else {
+        TESSERA_TRY(show_inputs(call.placed));
+        call.inputs = shown_inputs_;
       }
-      self.ran_ = &l;
-      self.arena_bytes_ = l.arena_bytes();
-      return done;
-    }
-  };
+      RunStats local;
+      stats_ = stats ? stats : &local;
+      *stats_ = RunStats{};
+      stats_->begin_ms = host_clock_ms();
+      profile_ = options_.profile && stats != nullptr;
+      ran_ = nullptr;
+      if (source_) source_->begins();
+      auto outcome = guarded("running the model", [&] { return answer(call); });
+      for (Candidate& c : candidates_.all) c.loaded->let_go();
+      if (source_) tell_source();
+      stats_->total_ms = host_clock_ms() - stats_->begin_ms;
+      stats_ = nullptr;
+      return outcome;
+    });
+  }
 
-  static bool lacks_memory(const LoadedVariant::Outcome& done) {
-    const auto* result = std::get_if<Result<std::vector<Tensor>>>(&done);
-    return result && !result->ok() && result->error().code == ErrorCode::OutOfMemory;
+  Result<std::vector<Tensor>> answer(const Call& call) {
+    if (source_) TESSERA_TRY(prepare(call));
+    VariantChoice choice(candidates_, ++calls_, *stats_, profile_ ? &stats_->phases : nullptr);
+    std::optional<Diagnostic> failure; // why the last variant that was wanted is not there
+    for (;;) {
+      std::optional<std::vector<Tensor>> outputs;
+      TESSERA_TRY(inside("running the model", [&] { return attempt(call, choice, outputs); }));
+      if (outputs) return std::move(*outputs);
+      for (bool compiled = false; !compiled;) {
+        const auto miss = choice.wanted();
+        if (!miss || !source_) return explained(choice.error(), choice.missed(), failure);
+        if (captured_)
+          return Diagnostic(ErrorCode::Usage,
+                            "a call with these sizes is captured before there was one: it needs another variant")
+              .note("call it once before capturing, with inputs of the same sizes");
+        TESSERA_ASSIGN(compiled, compile_for(*miss, failure));
+      }
+      choice.compiled();
+    }
+  }
+
+  // Inside of around(). `outputs` stays empty where no variant answers.
+  Status attempt(const Call& call, VariantChoice& choice, std::optional<std::vector<Tensor>>& outputs) {
+    captured_ = false;
+    if (call.on_stream) {
+      TESSERA_ASSIGN(captured_, device_->captures(call.arguments.stream));
+    }
+    if (!captured_) std::erase_if(retired_, [](const Retired& r) { return r.successor_ran; });
+    TESSERA_TRY(states_.make(generic(), captured_));
+    const auto inputs = states_.behind(call.inputs);
+    for (;;) {
+      TESSERA_ASSIGN(Candidate * candidate, choice.next(inputs));
+      if (!candidate) return {};
+      if (call.sizes) {
+        TESSERA_ASSIGN(*call.sizes, candidate->loaded->output_sizes());
+        outputs.emplace();
+        return {};
+      }
+      auto outcome = run_variant(*candidate->loaded, call.arguments);
+      if (auto* done = std::get_if<std::vector<Tensor>>(&outcome)) {
+        choice.answered();
+        outputs = std::move(*done);
+        return {};
+      }
+      TESSERA_TRY(choice.refused(*candidate, std::move(std::get<Refusal>(outcome))));
+    }
+  }
+
+  LoadedVariant::Outcome run_variant(LoadedVariant& l, CallArguments arguments) {
+    const NamedRange range(options_.ranges.get(), l.variant().exe->model_name);
+    arguments.profile = profile_;
+    arguments.wait_for_plans = options_.wait_for_plans || warming_up_;
+    arguments.captured = captured_;
+    arguments.states = states_.all();
+    arguments.changes_states = !warming_up_;
+    arguments.of_body = of_body_;
+    auto outcome = l.run(arguments, *stats_);
+    // What other shapes left behind goes before a call is refused. A body's call is a part of its outer run's.
+    const bool whole = !arguments.donated || !arguments.donated->overwritten; // the inputs
+    if (options_.memory->limit() != 0 && !of_body_ && whole && !captured_ && lacks_memory(outcome) &&
+        give_back().ok()) {
+      arguments.again = true;
+      outcome = l.run(arguments, *stats_);
+    }
+    ran_ = &l;
+    arena_bytes_ = l.arena_bytes();
+    return outcome;
+  }
+
+  static bool lacks_memory(const LoadedVariant::Outcome& outcome) {
+    const auto* refusal = std::get_if<Refusal>(&outcome);
+    return refusal && !refusal->miss && refusal->known && refusal->known->code == ErrorCode::OutOfMemory;
   }
 
   // Inside of around(): what earlier calls have left behind, weights excepted.
   Status give_back() {
     TESSERA_TRY(device_->wait());
-    for (auto& l : list_.loaded) {
-      TESSERA_TRY(l.variant->wait());
-      l.variant->trim();
+    for (Candidate& c : candidates_.all) {
+      TESSERA_TRY(c.loaded->wait());
+      c.loaded->trim();
     }
     return device_->trim();
-  }
-
-  // All variants have the inputs of the generic one: load() sees to it. The executor is used alone.
-  Status in_order(const std::map<std::string, Tensor>& inputs, std::vector<const Tensor*>& ordered) {
-    ordered.reserve(inputs.size());
-    return list_.loaded[list_.generic].variant->variant().in_order(inputs, ordered);
-  }
-
-  // `stream`: of the caller's, where it gives one.
-  template <class Use>
-  Result<std::vector<Tensor>> use_variant(const InUse::Guard&, std::span<const Tensor* const> inputs, const Use& use,
-                                          RunStats* stats, void* const* stream = nullptr) {
-    RunStats local;
-    stats_ = stats ? stats : &local;
-    *stats_ = RunStats{};
-    stats_->begin_ms = host_clock_ms();
-    std::vector<Tensor> outputs;
-    ran_ = nullptr;
-    if (options_.observer) options_.observer->begins();
-    VariantChoice choice(list_, *stats_, {options_.recompile != nullptr, before_generic_, profiles(stats)});
-    const VariantChoice::Use by_reference = [&use](LoadedVariant& l) { return use(l); };
-    struct Frame {
-      ExecutorImpl* self;
-      std::span<const Tensor* const> inputs;
-      const VariantChoice::Use& use;
-      VariantChoice& choice;
-      std::vector<Tensor>& outputs;
-      bool renews;
-      void* const* stream;
-      Status run() const {
-        self->captured_ = false;
-        if (stream) {
-          TESSERA_ASSIGN(self->captured_, self->device_->captures(*stream));
-        }
-        if (renews && !self->captured_) self->renew();
-        TESSERA_TRY(self->states_.make(*self->list_.executables[self->list_.generic], self->captured_));
-        TESSERA_ASSIGN(outputs, choice.run(self->states_.behind(inputs), use));
-        return {};
-      }
-    };
-    Frame frame{this, inputs, by_reference, choice, outputs, options_.observer != nullptr, stream};
-    Status outcome = inside("running the model", [&frame] { return frame.run(); });
-    if (outcome.ok() && captured_ && choice.wanted())
-      outcome = Diagnostic(ErrorCode::Usage,
-                           "a call with these sizes is captured before there was one: it needs another variant")
-                    .note("call it once before capturing, with inputs of the same sizes");
-    failure_.reset();
-    while (outcome.ok() && choice.wanted()) {
-      // Outside of around(): a compile must keep neither the thread pool nor the device from other executors.
-      auto compiled = recompile(inputs, *choice.wanted());
-      frame.renews = false;
-      if (!compiled.ok()) {
-        outcome = std::move(compiled).take_error();
-        break;
-      }
-      choice.compiled(*compiled);
-      outcome = inside("running the model", [&frame] { return frame.run(); });
-    }
-    for (auto& l : list_.loaded) l.variant->let_go();
-    if (options_.observer) tell_observer();
-    stats_->total_ms = host_clock_ms() - stats_->begin_ms;
-    stats_ = nullptr;
-    if (!outcome.ok()) return explained(std::move(outcome).take_error(), choice);
-    return outputs;
   }
 
   // Whether a compile failed as the model has no meaning for the inputs of the call.
@@ -366,160 +330,108 @@ private:
            code == ErrorCode::BadInput || code == ErrorCode::SizeOverflow;
   }
   // The error of a call, with what came of compiling for it.
-  [[nodiscard]] Diagnostic explained(Diagnostic error, const VariantChoice& choice) const {
-    const GuardMiss* missed = choice.missed();
-    if (missed == nullptr || error.code != ErrorCode::GuardFailed) return error;
-    if (failure_ && says_why(failure_->code)) {
-      Diagnostic why(error.code, failure_->location, failure_->message);
-      why.notes = failure_->notes;
+  [[nodiscard]] Diagnostic explained(Diagnostic error, bool missed, const std::optional<Diagnostic>& failure) const {
+    if (!missed || of_body_ || error.code != ErrorCode::GuardFailed) return error;
+    if (failure && says_why(failure->code)) {
+      Diagnostic why(error.code, failure->location, failure->message);
+      why.notes = failure->notes;
       why.note("no variant takes these inputs: " + error.message);
       why.notes.insert(why.notes.end(), error.notes.begin(), error.notes.end());
       return why;
     }
-    if (failure_)
-      error.note("compiling a variant for these sizes failed: " + failure_->str());
-    else if (!options_.recompile)
+    if (failure)
+      error.note("compiling a variant for these sizes failed: " + failure->str());
+    else if (!source_)
       error.note("no other variant fits, and recompilation is off");
-    else if (is_full())
-      error.note("the limit of " + std::to_string(kMaxVariants) + " variants is reached");
     else
       error.note("compiling another variant did not help");
     return error;
   }
-  [[nodiscard]] bool is_full() const { return list_.loaded.size() - list_.generic >= kMaxVariants; }
 
-  // Inside of around().
-  Result<std::unique_ptr<LoadedVariant>> load(const std::shared_ptr<const Executable>& executable) {
-    if (is_gpu_target(executable->target) != on_gpu_)
-      return Diagnostic(ErrorCode::Usage,
-                        "the variants of one executor are for one device; one is for '" + executable->target + "'");
-    auto same_name = [](const Binding& a, const Binding& b) { return a.name == b.name; };
-    if (!list_.executables.empty()) {
-      const auto& inputs = list_.executables.front()->inputs;
-      if (executable->states.size() != list_.executables.front()->states.size() ||
-          !std::equal(executable->inputs.begin(), executable->inputs.end(), inputs.begin(), inputs.end(), same_name))
-        return Diagnostic(ErrorCode::Usage, "the variants of one executor have the same inputs in the same order");
-    }
-    return LoadedVariant::create(executable, *device_, options_);
-  }
-  Status join(std::shared_ptr<const Executable> executable, size_t at) {
-    TESSERA_ASSIGN(auto loaded, load(executable));
-    list_.reserve(list_.loaded.size() + 1); // all or none
-    if (at <= list_.generic && !list_.loaded.empty()) ++list_.generic;
-    list_.insert(at, std::move(executable), std::move(loaded));
-    return {};
-  }
-
-  // Inside of around(). What cannot be loaded is left out.
-  Status take(std::span<const std::shared_ptr<const Executable>> wanted, size_t generic) {
-    const auto index_of = [&](const std::shared_ptr<const Executable>& e) {
-      return static_cast<size_t>(std::find(list_.executables.begin(), list_.executables.end(), e) -
-                                 list_.executables.begin());
-    };
-    for (size_t i = 0; i < list_.loaded.size(); ++i)
-      if (std::find(wanted.begin(), wanted.end(), list_.executables[i]) == wanted.end())
-        TESSERA_TRY(list_.loaded[i].variant->wait());
-    std::vector<std::unique_ptr<LoadedVariant>> fresh(wanted.size());
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      if (index_of(wanted[i]) < list_.loaded.size()) continue;
-      auto variant = load(wanted[i]);
-      if (variant.ok()) {
-        fresh[i] = std::move(*variant);
-      } else if (i == generic) {
-        return std::move(variant).take_error();
-      } else {
-        TESSERA_LOGF(LogChannel::Recompiles, "an executor does without a variant: " + variant.error().str());
-      }
-    }
-    VariantList next;
-    next.reserve(wanted.size());
-    ran_ = nullptr;
-    for (size_t i = 0; i < wanted.size(); ++i) { // nothing fails from here on
-      if (i == generic) next.generic = next.loaded.size();
-      const size_t before = index_of(wanted[i]);
-      if (before == list_.loaded.size() && !fresh[i]) continue;
-      next.executables.push_back(wanted[i]);
-      next.loaded.push_back(fresh[i] ? VariantList::Loaded{std::move(fresh[i]), {}} : std::move(list_.loaded[before]));
-    }
-    list_ = std::move(next);
-    return {};
-  }
-
-  // ---- better code for the same variants
-  // Inside of around(), before a call.
-  void renew() {
-    std::erase_if(retired_, [](const Retired& r) { return r.successor_ran; });
-    const uint64_t now = options_.observer->generation();
-    if (now == generation_) return;
-    for (size_t i = 0; i < list_.loaded.size(); ++i) {
-      auto successor = options_.observer->successor(*list_.executables[i]);
-      if (!successor) continue;
-      auto loaded = is_gpu_target(successor->target) == on_gpu_
-                        ? LoadedVariant::create(successor, *device_, options_)
-                        : Diagnostic(ErrorCode::Internal, "a variant's successor is for another device");
-      if (!loaded.ok()) { // the old one does
-        TESSERA_LOGF(LogChannel::Recompiles, "a variant is not replaced: " + loaded.error().str());
-        continue;
-      }
-      // The old one goes when the new one has run: until then nothing else may hold the weights on the device.
-      retired_.reserve(retired_.size() + 1);
-      retired_.push_back({std::exchange(list_.loaded[i].variant, std::move(*loaded)), successor.get()});
-      list_.loaded[i].refused.clear();
-      list_.executables[i] = std::move(successor);
-      ++stats_->renewals;
-    }
-    generation_ = now;
-  }
-
-  void tell_observer() {
-    if (!ran_) return options_.observer->ended(nullptr, {}, {});
+  void tell_source() {
+    const int swaps = stats_->renewals + stats_->replans;
+    if (!ran_) return source_->ended(nullptr, {}, {}, swaps);
     for (Retired& r : retired_) r.successor_ran = r.successor_ran || r.successor == ran_->variant().exe;
     const Variant& v = ran_->variant();
     const size_t inputs = input_symbols(v);
-    options_.observer->ended(v.owner, std::span(v.slots).first(inputs), std::span(ran_->call.values).first(inputs));
+    source_->ended(v.owner, std::span(v.slots).first(inputs), std::span(ran_->call.values).first(inputs), swaps);
   }
 
-  // ---- another variant
-  static std::string text_of(const std::map<std::string, int64_t>& sizes) {
-    std::string text;
-    for (const auto& [name, value] : sizes) text += (text.empty() ? "" : ", ") + name + " = " + std::to_string(value);
-    return text;
+  // ---- the variants
+  // Before a call: what the source wants for its sizes, and what has changed since the last one. A call that is captured
+  // takes the variants as they are.
+  Status prepare(const Call& call) {
+    if (!source_->specializes() && source_->generation() == generation_) return {};
+    if (call.on_stream) {
+      bool captured = false;
+      const Status known = inside("looking at a stream", [&]() -> Status {
+        TESSERA_ASSIGN(captured, device_->captures(call.arguments.stream));
+        return {};
+      });
+      if (known.ok() && captured) return {};
+    }
+    if (source_->specializes())
+      if (const auto sizes = sizes_of(call.inputs)) TESSERA_TRY(source_->specialize(*sizes, *stats_));
+    if (source_->generation() == generation_) return {};
+    std::optional<Diagnostic> left_out;
+    const Status taken = inside("arranging variants", [&]() -> Status {
+      TESSERA_ASSIGN(stats_->renewals, take(source_->order(), left_out));
+      return {};
+    });
+    if (!taken.ok()) TESSERA_LOGF(LogChannel::Recompiles, "an executor keeps its variants: " + taken.error().str());
+    return {};
   }
 
-  // True: a new variant stands in the place that was wanted. Error OutOfMemory; any other failure is remembered.
-  Result<bool> recompile(std::span<const Tensor* const> inputs, const VariantChoice::Wanted& wanted) {
-    const GuardMiss& miss = wanted.miss;
-    if (is_full()) {
-      TESSERA_LOGF(LogChannel::Recompiles,
-                   "not compiling: the limit of " + std::to_string(kMaxVariants) + " variants is reached");
-      return false;
+  // The sizes of a call; nothing where the inputs are not what the model declares, which bind() says.
+  [[nodiscard]] std::optional<std::map<std::string, int64_t>> sizes_of(std::span<const Tensor* const> inputs) const {
+    const Executable& exe = generic();
+    std::map<std::string, int64_t> sizes;
+    for (size_t i = 0; i < exe.call_inputs(); ++i) {
+      const Binding& b = exe.inputs[i];
+      const auto& buffer = exe.buffers[static_cast<size_t>(b.buffer)];
+      if (i >= inputs.size() || !inputs[i]->defined() || inputs[i]->dtype() != buffer.dtype) return std::nullopt;
+      const Dims& dims = inputs[i]->dims();
+      const auto rank = exe.env->find(rank_symbol(b.name));
+      if (rank) sizes.emplace(rank->symbol_name(), static_cast<int64_t>(dims.size()));
+      if (!rank && dims.size() != buffer.shape.size()) return std::nullopt;
+      for (size_t d = 0; d < std::min(buffer.shape.size(), dims.size()); ++d) {
+        if (!buffer.shape[d].is_symbol()) continue;
+        const auto [at, fresh] = sizes.emplace(buffer.shape[d].symbol_name(), dims[d]);
+        if (!fresh && at->second != dims[d]) return std::nullopt;
+      }
     }
-    if (const auto failed = failed_compiles_.find(miss.sizes); failed != failed_compiles_.end()) {
-      failure_ = failed->second;
-      TESSERA_LOGF(LogChannel::Recompiles, "not compiling: it failed before for " + text_of(miss.sizes));
-      return false;
-    }
+    return sizes;
+  }
+
+  // True: there is a variant that the call has not tried. `failure`: why there is none. Error OutOfMemory.
+  Result<bool> compile_for(const GuardMiss& miss, std::optional<Diagnostic>& failure) {
     const Stopwatch watch;
-    std::map<std::string, Dims> shapes;
-    const auto& names = list_.executables.front()->inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) shapes.emplace(names[i].name, inputs[i]->dims());
-    auto compiled = options_.recompile(shapes, miss);
-    if (compiled.ok() && !*compiled) return false;
-    Status added = compiled.ok() ? add(*compiled, wanted.at) : Status();
-    double ms = watch.ms();
+    std::vector<uint64_t> numbers;
+    for (const Candidate& c : candidates_.all) numbers.push_back(c.entry.number);
+    auto made = source_->compile_for(miss, numbers);
+    // A variant of an order that is taken could not be loaded.
+    if (made.ok() && (!*made || source_->generation() == generation_)) return false;
+    std::optional<Diagnostic> error;
+    if (made.ok()) {
+      const Status taken = inside("adding a variant", [&]() -> Status {
+        TESSERA_TRY(take(source_->order(), error));
+        return {};
+      });
+      if (!taken.ok()) error = taken.error();
+    } else {
+      error = std::move(made).take_error();
+    }
+    const double ms = watch.ms();
     stats_->recompile_ms += ms;
     const std::string why = (miss.refused.empty() ? miss.guard + " did not hold"
                                                   : std::to_string(miss.refused.size()) +
                                                         " library calls are not computed by the device's libraries") +
-                            " (" + miss.reason + ") for " + text_of(miss.sizes);
-    if (!compiled.ok() || !added.ok()) {
-      const Diagnostic& error = compiled.ok() ? added.error() : compiled.error();
-      if (error.code == ErrorCode::OutOfMemory) return error;
-      if (failed_compiles_.size() >= kMaxFailures) failed_compiles_.clear();
-      failed_compiles_.emplace(miss.sizes, error);
-      failure_ = error;
+                            " (" + miss.reason + ") for " + sizes_text(miss.sizes);
+    if (error) {
+      if (error->code == ErrorCode::OutOfMemory) return std::move(*error);
       TESSERA_LOGF(LogChannel::Recompiles,
-                   why + "; compiling another variant failed after " + std::to_string(ms) + " ms: " + error.str());
+                   why + "; compiling another variant failed after " + std::to_string(ms) + " ms: " + error->str());
+      failure = std::move(error);
       return false;
     }
     ++stats_->recompiles;
@@ -527,59 +439,152 @@ private:
     return true;
   }
 
+  // Inside of around().
+  Result<std::unique_ptr<LoadedVariant>> load(const std::shared_ptr<const Executable>& executable,
+                                              const Executable& generic) {
+    if (is_gpu_target(executable->target) != on_gpu_)
+      return Diagnostic(ErrorCode::Usage,
+                        "the variants of one executor are for one device; one is for '" + executable->target + "'");
+    auto same_name = [](const Binding& a, const Binding& b) { return a.name == b.name; };
+    if (executable->states.size() != generic.states.size() ||
+        !std::equal(executable->inputs.begin(), executable->inputs.end(), generic.inputs.begin(), generic.inputs.end(),
+                    same_name))
+      return Diagnostic(ErrorCode::Usage, "the variants of one executor have the same inputs in the same order");
+    return LoadedVariant::create(executable, *device_, options_);
+  }
+
+  // Inside of around(), between the runs of variants: those of `order` from now on. What is loaded stays so. A variant
+  // that cannot be loaded is left out, or keeps its code: `left_out` is the first such error. Returns how many came and
+  // went, those aside that are not specialized, or got better code.
+  Result<int> take(const Order& order, std::optional<Diagnostic>& left_out) {
+    generation_ = order.generation;
+    const auto mine = [this](uint64_t number) {
+      return std::find_if(candidates_.all.begin(), candidates_.all.end(),
+                          [&](const Candidate& c) { return c.entry.number == number; });
+    };
+    int swaps = 0;
+    for (Candidate& c : candidates_.all) {
+      const auto same = [&](const auto& entry) { return entry.number == c.entry.number; };
+      if (std::any_of(order.variants.begin(), order.variants.end(), same)) continue;
+      TESSERA_TRY(c.loaded->wait());
+      ++swaps;
+    }
+    std::vector<std::unique_ptr<LoadedVariant>> fresh(order.variants.size());
+    for (size_t i = 0; i < order.variants.size(); ++i) {
+      const auto& entry = order.variants[i];
+      const auto had = mine(entry.number);
+      const bool is_new = had == candidates_.all.end();
+      if (!is_new && had->entry.executable == entry.executable) continue;
+      auto loaded = load(entry.executable, *order.variants[order.generic].executable);
+      if (loaded.ok()) {
+        fresh[i] = std::move(*loaded);
+        swaps += entry.specialized || !is_new ? 1 : 0;
+        continue;
+      }
+      if (is_new && i == order.generic) return std::move(loaded).take_error();
+      TESSERA_LOGF(LogChannel::Recompiles,
+                   std::string(is_new ? "an executor does without a variant: " : "a variant is not replaced: ") +
+                       loaded.error().str());
+      if (!left_out) left_out = std::move(loaded).take_error();
+    }
+    Candidates next;
+    next.all.reserve(order.variants.size());
+    retired_.reserve(retired_.size() + order.variants.size());
+    ran_ = nullptr;
+    for (size_t i = 0; i < order.variants.size(); ++i) { // nothing fails from here on
+      const auto& entry = order.variants[i];
+      const auto had = mine(entry.number);
+      if (i == order.generic) next.generic = next.all.size();
+      if (had == candidates_.all.end()) {
+        if (fresh[i]) next.all.push_back({entry, std::move(fresh[i])});
+        continue;
+      }
+      Candidate& c = next.all.emplace_back(std::move(*had));
+      c.entry.index = entry.index;
+      if (!fresh[i]) continue;
+      // The old code goes when the new one has run: until then nothing else may hold the weights on the device.
+      retired_.push_back({std::exchange(c.loaded, std::move(fresh[i])), entry.executable.get()});
+      c.refused.clear();
+      c.entry.executable = entry.executable;
+    }
+    candidates_ = std::move(next);
+    return swaps;
+  }
+
   InUse in_use_;
   bool warming_up_ = false;
   ExecutorOptions options_;
-  const bool before_generic_, of_body_;
+  const std::shared_ptr<ExecutableSource> source_; // null: the variants stay what they are
+  const bool of_body_;                             // CallArguments::of_body
   std::unique_ptr<Device> device_;
-  bool on_gpu_;
-  VariantList list_;                                                     // destroyed before the device
-  std::map<std::map<std::string, int64_t>, Diagnostic> failed_compiles_; // by sizes: not again on every call
+  const bool on_gpu_;
+  Candidates candidates_; // destroyed before the device
   struct Retired {
     std::unique_ptr<LoadedVariant> loaded;
     const Executable* successor;
     bool successor_ran = false;
   };
-  std::vector<Retired> retired_; // replaced variants
-  uint64_t generation_ = 0;      // of the observer, at the last query
+  std::vector<Retired> retired_; // replaced by better code
+  uint64_t generation_ = 0;      // of the source's order that is taken
+  uint64_t calls_ = 0;
   int64_t arena_bytes_ = 0;
   StateValues states_{*device_}; // made by the first call
   // Of the current call:
   RunStats* stats_ = nullptr;
+  bool profile_ = false;
   LoadedVariant* ran_ = nullptr;
-  std::optional<Diagnostic> failure_;       // of the last compile that it wanted, in this call or an earlier one
   bool captured_ = false;                   // into a graph of the caller
   std::vector<Tensor> views_;               // inputs of the last call by position; the memory is the caller's
   std::vector<const Tensor*> shown_inputs_; // to views_
 };
 
-} // namespace
-
-Result<std::unique_ptr<VariantExecutor>>
-VariantExecutor::create(std::vector<std::shared_ptr<const Executable>> variants, Order order, ExecutorOptions options) {
-  return guarded("making an executor", [&]() -> Result<std::unique_ptr<VariantExecutor>> {
-    if (order.generic >= variants.size()) return Diagnostic(ErrorCode::Usage, "an executor needs a generic executable");
-    for (const auto& v : variants)
-      if (!v) return Diagnostic(ErrorCode::Usage, "an executable is missing");
+Result<std::unique_ptr<Executor>> make(const Order& order, std::shared_ptr<ExecutableSource> source,
+                                       ExecutorOptions options, bool of_body) {
+  return guarded("making an executor", [&]() -> Result<std::unique_ptr<Executor>> {
+    std::vector<std::shared_ptr<const Executable>> executables;
+    for (const auto& entry : order.variants) {
+      if (!entry.executable) return Diagnostic(ErrorCode::Usage, "an executable is missing");
+      executables.push_back(entry.executable);
+    }
+    if (executables.empty()) return Diagnostic(ErrorCode::Usage, "an executor needs at least one executable");
     if (!options.pool) options.pool = ThreadPool::create();
     if (!options.memory) options.memory = std::make_shared<MemoryAccount>(options.memory_limit);
     if (!options.ranges && cuda::nvtx_wanted()) {
       TESSERA_ASSIGN(options.ranges, cuda::nvtx_ranges());
     }
-    bool on_gpu = is_gpu_target(variants[0]->target);
-    TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(variants, options) : make_cpu_device(options));
-    auto executor = std::make_unique<ExecutorImpl>(std::move(options), order, std::move(device), on_gpu);
-    TESSERA_TRY(executor->begin(std::move(variants), order.generic));
-    return std::unique_ptr<VariantExecutor>(std::move(executor));
+    const bool on_gpu = is_gpu_target(executables.front()->target);
+    TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(executables, options) : make_cpu_device(options));
+    auto executor =
+        std::make_unique<Dispatcher>(std::move(options), std::move(source), of_body, std::move(device), on_gpu);
+    TESSERA_TRY(executor->begin(order));
+    return std::unique_ptr<Executor>(std::move(executor));
   });
 }
 
+Order in_order(std::vector<std::shared_ptr<const Executable>> executables) {
+  Order order;
+  for (auto& executable : executables) {
+    const size_t i = order.variants.size();
+    order.variants.push_back({i, static_cast<int>(i), false, std::move(executable)});
+  }
+  order.generic = order.variants.empty() ? 0 : order.variants.size() - 1;
+  return order;
+}
+
+} // namespace
+
 Result<std::unique_ptr<Executor>> Executor::create(std::vector<std::shared_ptr<const Executable>> variants,
                                                    ExecutorOptions options) {
-  if (variants.empty()) return Diagnostic(ErrorCode::Usage, "an executor needs at least one executable");
-  const VariantExecutor::Order last{variants.size() - 1, true};
-  TESSERA_ASSIGN(auto executor, VariantExecutor::create(std::move(variants), last, std::move(options)));
-  return std::unique_ptr<Executor>(std::move(executor));
+  return make(in_order(std::move(variants)), nullptr, std::move(options), false);
+}
+
+Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<ExecutableSource> source, ExecutorOptions options) {
+  const Order order = source->order();
+  return make(order, std::move(source), std::move(options), false);
+}
+
+Result<std::unique_ptr<Executor>> make_body_executor(std::shared_ptr<const Executable> body, ExecutorOptions options) {
+  return make(in_order({std::move(body)}), nullptr, std::move(options), true);
 }
 
 } // namespace tessera

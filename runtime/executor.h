@@ -47,4 +47,9 @@ load_executable(const std::string& path, const LinkFn& link = {}, const ResolveH
 // Calls f with an executable that nobody else has yet, and with those of its control steps' bodies, until one fails.
 [[nodiscard]] Status each_executable(Executable& executable, const std::function<Status(Executable&)>& f);
 
+// An executor of a body of a control step. A miss ends the call of the step's own executor, which sees to what
+// OutputAllocator promises; RunStats::misses has it. Errors: those of Executor::create.
+[[nodiscard]] Result<std::unique_ptr<Executor>> make_body_executor(std::shared_ptr<const Executable> body,
+                                                                   ExecutorOptions options);
+
 } // namespace tessera

@@ -37,6 +37,51 @@ Status LoadedVariant::unchanged_files() const {
   return {};
 }
 
+std::string sizes_text(const std::map<std::string, int64_t>& sizes) {
+  std::string text;
+  for (const auto& [name, value] : sizes) text += (text.empty() ? "" : ", ") + name + " = " + std::to_string(value);
+  return text;
+}
+
+std::optional<Refusal> LoadedVariant::refusal(std::span<const Tensor* const> inputs, std::vector<HostPhase>* phases) {
+  {
+    const PhaseTimer timer(phases, "bind");
+    if (Status bound = variant_->bind(inputs, call); !bound.ok())
+      return Refusal{.known = std::move(bound).take_error()};
+  }
+  const PhaseTimer timer(phases, "guards");
+  const int guard = variant_->guards.check(call.values, call.bound, call.guards);
+  if (guard < 0) return std::nullopt;
+  return refused_by(guard);
+}
+
+Refusal LoadedVariant::refused_by(int guard) const {
+  Refusal refused{.variant = this, .guard = guard};
+  if (!variant_->guards.required(guard)) refused.miss = variant_->guards.explain(guard, call.values, call.bound);
+  return refused;
+}
+
+Diagnostic Refusal::error() const {
+  if (known) return *known;
+  const Variant& v = variant->variant();
+  const GuardMiss why = miss ? *miss : v.guards.explain(guard, variant->call.values, variant->call.bound);
+  Diagnostic error(ErrorCode::GuardFailed,
+                   "the inputs do not satisfy " + why.guard + " (" + why.reason + "): " + sizes_text(why.sizes));
+  for (const SymExpr& symbol : v.guards.guard(guard).condition.symbols()) {
+    std::string places;
+    for (const auto& input : v.exe->inputs) {
+      const auto& shape = v.exe->buffers[static_cast<size_t>(input.buffer)].shape;
+      for (size_t d = 0; d < shape.size(); ++d)
+        if (shape[d] == symbol)
+          places += (places.empty() ? " is dimension " : ", dimension ") + std::to_string(d) + " of input '" +
+                    input.name + "'";
+    }
+    if (!places.empty()) error.note(symbol.symbol_name() + places);
+  }
+  if (!why.where.empty()) error.note("needed by " + why.where);
+  return error;
+}
+
 LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunStats& stats) {
   stats_ = &stats;
   on_device_ = arguments.on_device;
@@ -46,25 +91,31 @@ LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunSta
   if (!arguments.again) std::fill(requested_.begin(), requested_.end(), std::nullopt);
   stats.steps.clear(); // of a variant that was given up
   arena_bytes_ = 0;
-  std::optional<MidRunMiss> miss;
-  Status status = guarded("running the model", [&] { return steps(arguments, miss); });
-  if (status.ok() && !miss && loaded_->constants_in_place) status = unchanged_files();
+  std::optional<int> missed;
+  Status status = guarded("running the model", [&] { return steps(arguments, missed); });
+  if (status.ok() && !missed && loaded_->constants_in_place) status = unchanged_files();
   stats.arena_bytes = arena_bytes_;
-  if (miss || !status.ok()) {
-    if (begun_) device_.abandon();
-    given_.clear();
-    if (miss) return *miss;
-    if (auto missed = std::exchange(body_miss_, std::nullopt)) {
-      for (size_t i = 0; i < variant_->slots.size(); ++i)
-        if (call.bound[i]) missed->sizes.emplace(variant_->slots[i].symbol_name(), call.values[i]);
-      return BodyMiss{std::move(status).take_error(), std::move(*missed)};
-    }
-    auto refused = std::exchange(loaded_->refused, {});
-    if (!refused.empty() && status.error().code != ErrorCode::OutOfMemory)
-      return RefusedCalls{std::move(status).take_error(), std::move(refused)};
-    return Result<std::vector<Tensor>>(std::move(status).take_error());
-  }
-  return Result<std::vector<Tensor>>(std::move(given_));
+  if (status.ok() && !missed) return std::move(given_);
+  if (begun_) device_.abandon();
+  given_.clear();
+  return missed ? refused_by(*missed) : refused(std::move(status));
+}
+
+// A body's miss and calls that the libraries refuse are misses of this variant, too.
+Refusal LoadedVariant::refused(Status status) {
+  Refusal out{.known = std::move(status).take_error()};
+  out.miss = std::exchange(body_miss_, std::nullopt);
+  if (auto calls = std::exchange(loaded_->refused, {});
+      !out.miss && !calls.empty() && out.known->code != ErrorCode::OutOfMemory)
+    out.miss = GuardMiss{.guard = {},
+                         .reason = out.known->message,
+                         .where = {},
+                         .sizes = {},
+                         .refused_in = variant_->owner,
+                         .refused = std::move(calls)};
+  for (size_t i = 0; out.miss && i < variant_->slots.size(); ++i)
+    if (call.bound[i]) out.miss->sizes.emplace(variant_->slots[i].symbol_name(), call.values[i]);
+  return out;
 }
 
 Result<std::vector<DeviceTensor>> LoadedVariant::output_sizes() {
@@ -115,8 +166,8 @@ Status LoadedVariant::check_captured() {
       .note("call it once before capturing, with inputs of the same sizes");
 }
 
-// `miss`: a guard that was missed, which ends the run.
-Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss) {
+// `missed`: a guard over sizes that a step has defined, which ends the run.
+Status LoadedVariant::steps(const CallArguments& arguments, std::optional<int>& missed) {
   const auto& v = *variant_;
   const auto& exe = *v.exe;
   if (arguments.outputs && arguments.outputs->size() != exe.call_outputs())
@@ -165,7 +216,7 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
     if (s + 1 < segments) {
       TESSERA_TRY(define(v.segment_begin[static_cast<size_t>(s) + 1] - 1, s + 1));
       if (int g = v.guards.check(call.values, call.bound, call.guards); g >= 0) {
-        miss = MidRunMiss{g};
+        missed = g;
         return {};
       }
     }

@@ -6,22 +6,19 @@
 
 namespace tessera {
 
-// A guard that a host step's sizes missed during the run: the call starts again with another variant.
-struct MidRunMiss {
-  int guard;
-};
+class LoadedVariant;
 
-// Library calls that the device's libraries do not compute at these sizes, by step: nothing has run yet in their
-// segment.
-struct RefusedCalls {
-  Diagnostic error; // the first one's
-  std::vector<std::string> steps;
-};
+[[nodiscard]] std::string sizes_text(const std::map<std::string, int64_t>& sizes); // "b = 4, s = 128"
 
-// What a body of a control step missed during the run, likewise.
-struct BodyMiss {
-  Diagnostic error;
-  GuardMiss miss;
+// Why a variant did not answer a call. Where library calls are refused, nothing has run yet in their segment.
+struct Refusal {
+  std::optional<GuardMiss> miss; // nothing: another variant would not answer the call either
+  // The error of the call, where no other variant answers it: `known`, or the text of this guard of the variant, which
+  // is made when it is needed.
+  std::optional<Diagnostic> known;
+  const LoadedVariant* variant = nullptr;
+  int guard = -1;
+  [[nodiscard]] Diagnostic error() const;
 };
 
 struct CallArguments {
@@ -36,8 +33,10 @@ struct CallArguments {
   bool wait_for_plans = false;       // until what is made in the background for these sizes is there
   std::span<StateValue> states = {}; // the executor's, which the last inputs show
   bool changes_states = true;        // by their new values, once the call is done
-  bool of_body = false;              // VariantExecutor::Order
-  bool again = false;                // after a run that lacked memory: the caller has said where outputs lie
+  // The executor runs a body of a control step: a miss ends the call of the step's own executor, which sees to what
+  // OutputAllocator promises.
+  bool of_body = false;
+  bool again = false; // after a run that lacked memory: the caller has said where outputs lie
 };
 
 class LoadedVariant {
@@ -47,10 +46,13 @@ public:
                                                                      Device& device, const ExecutorOptions& options);
 
   const Variant& variant() const { return *variant_; }
-  Variant::CallState call; // inputs are bound by the executor
+  Variant::CallState call;
 
-  using Outcome = std::variant<Result<std::vector<Tensor>>, MidRunMiss, RefusedCalls, BodyMiss>;
-  // Inside of Device::around(). Fills variant-independent fields of `stats` but total_ms and recompiles.
+  // Binds the sizes of the inputs, which live until the run is over, and checks the guards. Nothing: the variant fits.
+  [[nodiscard]] std::optional<Refusal> refusal(std::span<const Tensor* const> inputs, std::vector<HostPhase>* phases);
+  using Outcome = std::variant<std::vector<Tensor>, Refusal>;
+  // Inside of Device::around(), once refusal() has none. Fills variant-independent fields of `stats` but total_ms and
+  // recompiles.
   [[nodiscard]] Outcome run(const CallArguments& arguments, RunStats& stats);
   // Of every output, in model order, for what is bound: type and sizes, without data. Error UnsupportedFeature where a
   // size depends on values.
@@ -68,7 +70,9 @@ private:
       : device_(device), options_(options), plans_(options.memory) {}
   [[nodiscard]] Status check_captured();
   [[nodiscard]] Status unchanged_files() const;
-  [[nodiscard]] Status steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss);
+  [[nodiscard]] Status steps(const CallArguments& arguments, std::optional<int>& missed);
+  [[nodiscard]] Refusal refused_by(int guard) const;
+  [[nodiscard]] Refusal refused(Status status);
   [[nodiscard]] bool improve(SegmentPlan& plan, bool wait) const;
   [[nodiscard]] Result<SegmentPlan*> enter(int segment, const CallArguments& arguments);
   [[nodiscard]] Result<SegmentPlan*> plan_for(int segment, const CallArguments& arguments);

@@ -35,9 +35,10 @@ public:
   virtual void region(const std::function<void()>& body) { body(); }
 };
 
-// What happens when an Assumed guard does not hold: compile another variant (`compile`), or go to the next variant that
-// fits. The runtime never needs LLVM: compiling is this function. The same where the device's libraries do not compute
-// calls of the variant (one is missing, or has no kernel for these sizes): a variant without these calls is wanted.
+struct RunStats;
+
+// Why a variant does not fit a call, where another one may: an Assumed guard does not hold, or the device's libraries do
+// not compute calls of the variant (one is missing, or has no kernel for these sizes).
 struct GuardMiss {
   std::string guard; // its text; empty where a library refused
   std::string reason, where;
@@ -46,24 +47,41 @@ struct GuardMiss {
   std::shared_ptr<const Executable> refused_in;
   std::vector<std::string> refused = {};
 };
-// A null executable means that nothing better is to be had: the call goes on with the variants there are.
-using RecompileFn = std::function<Result<std::shared_ptr<const Executable>>(
-    const std::map<std::string, Dims>& input_shapes, const GuardMiss&)>;
 
-// Notified of an executor's calls by the threads that make them: concurrent work keeps out of their way, and may
-// hand over better code of the same model (codegen/tune/background.h). Nothing here waits. Executors may share one.
-class CallObserver {
+// The variants of a model, which its executors share: which there are, compiled when none fits a call, replaced by
+// better code. Any thread calls these functions; none of them may use the executor that calls it.
+class ExecutableSource {
 public:
-  virtual ~CallObserver() = default;
-  virtual void begins() = 0;
-  // Once after each begins(). `ran`: what was run, nothing where the call failed before that; `values`: the sizes of
-  // its inputs, of these symbols.
-  virtual void ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> symbols,
-                     std::span<const int64_t> values) = 0;
-  // Changes when successor() has something new.
-  [[nodiscard]] virtual uint64_t generation() const = 0;
-  // What is to stand in the place of a variant from now on, with the same inputs, outputs and constants; or nothing.
-  [[nodiscard]] virtual std::shared_ptr<const Executable> successor(const Executable& of) = 0;
+  struct Entry {
+    uint64_t number = 0;      // of the variant; better code for it keeps the number
+    int index = 0;            // RunStats::variant
+    bool specialized = false; // made for fewer calls than the generic one
+    std::shared_ptr<const Executable> executable;
+  };
+  // Calls try the variants in this order.
+  struct Order {
+    uint64_t generation = 0;
+    std::vector<Entry> variants;
+    size_t generic = 0; // index of the variant whose required guards are the model's
+  };
+  virtual ~ExecutableSource() = default;
+  [[nodiscard]] virtual Order order() const = 0;
+  [[nodiscard]] virtual uint64_t generation() const = 0; // of order(); changes with it
+  // Whether specialize() is to be called before each call.
+  [[nodiscard]] virtual bool specializes() const { return false; }
+  // Ensures that there is the variant that is wanted for calls of these sizes, and says in `stats` what that cost. The
+  // error ends the call.
+  [[nodiscard]] virtual Status specialize(const std::map<std::string, int64_t>& /*sizes*/, RunStats& /*stats*/) {
+    return {};
+  }
+  // For a call that no variant of an executor fits, which has those of these numbers. True: order() has another one for
+  // it. Error OutOfMemory ends the call; others say in its error why there is none.
+  [[nodiscard]] virtual Result<bool> compile_for(const GuardMiss& miss, std::span<const uint64_t> numbers) = 0;
+  // A call begins, and ends. `ran`: what was run, null where the call failed before that; `values`: the sizes of its
+  // inputs, of these symbols; `swaps`: variants and plans that were exchanged for it. Neither waits for anything.
+  virtual void begins() {}
+  virtual void ended(const std::shared_ptr<const Executable>& /*ran*/, std::span<const SymExpr> /*symbols*/,
+                     std::span<const int64_t> /*values*/, int /*swaps*/) {}
 };
 
 // Named ranges of the calling thread for a profiler: one for each call, and within it one for each step. They nest.
@@ -76,7 +94,6 @@ public:
 
 struct ExecutorOptions {
   std::shared_ptr<ThreadPool> pool; // created when empty
-  RecompileFn recompile;            // empty: a guard miss with no fitting variant is an error
   // Most bytes that this executor may hold for its runs, 0 for any number; or the account that executors share, with a
   // limit of its own.
   int64_t memory_limit = 0;
@@ -100,7 +117,7 @@ struct ExecutorOptions {
   // Where choices of a GPU's libraries are kept for later processes; those of a context are kept in one, the last that
   // was given. Without one, they are kept in memory.
   std::shared_ptr<Cache> cache;
-  std::shared_ptr<CallObserver> observer; // with one, the executor's own stream goes before others of the GPU
+  bool before_others = false; // the executor's own stream goes before others of the GPU
   // Waits for the GPU after each step, so that an error names the step that made it. TESSERA_CUDA_SYNC=1, too.
   bool synchronize_launches = false;
 };
@@ -130,7 +147,7 @@ struct RunStats {
   bool new_shape = false;
   int recompiles = 0; // during this call
   int replans = 0;    // plans of sizes that were made again, with other choices of libraries
-  int renewals = 0;   // variants that CallObserver::successor() replaced at its beginning
+  int renewals = 0;   // variants that came, went or got better code at its beginning
   double recompile_ms = 0;
   std::vector<GuardMiss> misses;
   int64_t arena_bytes = 0;
@@ -167,10 +184,13 @@ struct DonatedInputs {
 
 class Executor {
 public:
-  // `variants`: tried in order; the last one should be generic. All are for the same device: the host, or a GPU, which
+  // `variants`: tried in order; the last one is the generic one. All are for the same device: the host, or a GPU, which
   // is opened here (Errors: no driver, no GPU, code for another GPU). Weights are packed, or copied to the GPU, when
   // they are first needed, and shared by executors and variants.
   [[nodiscard]] static Result<std::unique_ptr<Executor>> create(std::vector<std::shared_ptr<const Executable>> variants,
+                                                                ExecutorOptions options = {});
+  // The same, over the variants that `source` has, now and before each call.
+  [[nodiscard]] static Result<std::unique_ptr<Executor>> create(std::shared_ptr<ExecutableSource> source,
                                                                 ExecutorOptions options = {});
   virtual ~Executor() = default;
   // Inputs by name. Outputs are fresh tensors (in model order) unless given in `outputs` (dtype and dims must fit).
@@ -220,14 +240,8 @@ public:
   [[nodiscard]] virtual Result<Tensor> read_state(size_t index) = 0;
   // Errors: also BadInput, for a value of another type or sizes.
   [[nodiscard]] virtual Status write_state(size_t index, const Tensor& value) = 0;
-  [[nodiscard]] virtual Status reset_states() = 0; // to the model's values
-  [[nodiscard]] virtual const std::vector<std::shared_ptr<const Executable>>& variants() const = 0;
-  // Another variant, to be tried at this place in the order (at most the place of the last, generic one). Between calls
-  // only.
-  [[nodiscard]] virtual Status add_variant(std::shared_ptr<const Executable> executable, size_t at) = 0;
-  // Gives up a variant other than the last, generic one, once what runs of it is done. Between calls only. Error Usage:
-  // there is no such variant.
-  [[nodiscard]] virtual Status remove_variant(const Executable& executable) = 0;
+  [[nodiscard]] virtual Status reset_states() = 0;                                           // to the model's values
+  [[nodiscard]] virtual std::vector<std::shared_ptr<const Executable>> variants() const = 0; // in the order of calls
   [[nodiscard]] virtual int64_t arena_bytes() const = 0; // planned for the last shape
 };
 

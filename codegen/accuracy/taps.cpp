@@ -219,8 +219,6 @@ private:
 
   Result<std::vector<Tensor>> execute(const std::shared_ptr<const Executable>& executable) const {
     ExecutorOptions options = options_.executor;
-    options.recompile = {};
-    options.observer = {};
     auto plain = executable;
     if (!executable->states.empty()) { // their values are inputs, and new ones outputs
       auto without = std::make_shared<Executable>(*executable);

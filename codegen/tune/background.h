@@ -83,7 +83,7 @@ public:
   BackgroundTuner(const BackgroundTuner&) = delete;
   BackgroundTuner& operator=(const BackgroundTuner&) = delete;
 
-  // Called by executors; see CallObserver.
+  // Called by executors; see ExecutableSource.
   void begins() { gate_.enter(); }
   void ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> symbols,
              std::span<const int64_t> values);

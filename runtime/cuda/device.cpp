@@ -71,7 +71,7 @@ public:
     std::unique_ptr<CudaDevice> device(new CudaDevice(context, options, std::move(start)));
     Context::Current current(*context);
     TESSERA_TRY(current.status());
-    TESSERA_ASSIGN(device->own_stream_, Stream::create(context, options.observer != nullptr));
+    TESSERA_ASSIGN(device->own_stream_, Stream::create(context, options.before_others));
     TESSERA_TRY(device->pending_.create());
     TESSERA_ASSIGN(device->kernels_, ProductKernels::of(*context));
     device->kernels_->enter();

@@ -165,11 +165,10 @@ TEST_F(Captured, AMissIsNotCompiledInACapture) {
   kernel(b, "twice", x, t, s);
   kernel(b, "twice", t, y, s);
   b.exe->env->add_guard({sym_le(s, 64), GuardClass::Assumed, "small", {}});
-  options.recompile = [&](const auto&, const GuardMiss&) -> Result<std::shared_ptr<const Executable>> {
+  auto e = executor(b.done(), [&](const GuardMiss&) {
     ++compiled;
-    return chain();
-  };
-  auto e = executor(b.done());
+    return Result<std::shared_ptr<const Executable>>(chain());
+  });
   const auto p = place(100);
   capture([&] {
     const Status done = call(*e, p, kStream);

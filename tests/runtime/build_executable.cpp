@@ -44,4 +44,38 @@ void Builder::give_contract(KernelLaunch& k) {
   for (auto& a : k.alternatives) give_contract(a);
 }
 
+CompilingSource::CompilingSource(std::vector<std::shared_ptr<const Executable>> variants, Compile compile)
+    : compile_(std::move(compile)) {
+  for (auto& v : variants) add(std::move(v));
+}
+
+void CompilingSource::add(std::shared_ptr<const Executable> executable) {
+  const uint64_t number = numbers_++;
+  order_.variants.push_back({number, static_cast<int>(number), false, std::move(executable)});
+  ++order_.generation;
+}
+
+Result<bool> CompilingSource::compile_for(const GuardMiss& miss, std::span<const uint64_t> numbers) {
+  EXPECT_EQ(numbers.size(), order_.variants.size());
+  TESSERA_ASSIGN(auto made, compile_(miss));
+  if (!made) return false;
+  add(std::move(made));
+  return true;
+}
+
+void CompilingSource::ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> /*symbols*/,
+                            std::span<const int64_t> /*values*/, int swaps) {
+  calls.emplace_back(ran, swaps);
+}
+
+void CompilingSource::replace(uint64_t number, std::shared_ptr<const Executable> better) {
+  ++order_.generation;
+  if (!better) {
+    std::erase_if(order_.variants, [&](const Entry& e) { return e.number == number; });
+    return;
+  }
+  for (Entry& entry : order_.variants)
+    if (entry.number == number) entry.executable = std::move(better);
+}
+
 } // namespace tessera::test

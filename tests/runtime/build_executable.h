@@ -102,4 +102,26 @@ inline void twice_plus(void* const* b, const int64_t* s, int64_t begin, int64_t 
     static_cast<float*>(b[1])[i] = 2 * static_cast<const float*>(b[0])[i] + static_cast<float>(s[0]);
 }
 
+// The variants of one executor, to which `compile` adds one for each miss.
+class CompilingSource final : public ExecutableSource {
+public:
+  using Compile = std::function<Result<std::shared_ptr<const Executable>>(const GuardMiss&)>;
+  CompilingSource(std::vector<std::shared_ptr<const Executable>> variants, Compile compile);
+  [[nodiscard]] Order order() const override { return order_; }
+  [[nodiscard]] uint64_t generation() const override { return order_.generation; }
+  [[nodiscard]] Result<bool> compile_for(const GuardMiss& miss, std::span<const uint64_t> numbers) override;
+  void ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> symbols,
+             std::span<const int64_t> values, int swaps) override;
+  // Better code for the variant of this number, or nothing: it is given up.
+  void replace(uint64_t number, std::shared_ptr<const Executable> better);
+
+  std::vector<std::pair<std::shared_ptr<const Executable>, int>> calls; // what ran, and the swaps
+
+private:
+  void add(std::shared_ptr<const Executable> executable);
+  Order order_; // the first is generic
+  uint64_t numbers_ = 0;
+  Compile compile_;
+};
+
 } // namespace tessera::test

@@ -111,19 +111,19 @@ TEST(Executor, RequiredGuardsFailAssumedGuardsGoToTheNextVariantOrCompile) {
   auto alone = Executor::create({make(true, false)}, options()).value();
   EXPECT_EQ(code_of(*alone, {{"x", filled({3, 2}, 1)}}), ErrorCode::GuardFailed);
 
-  auto o = options();
   int compiled = 0;
-  o.recompile = [&](const std::map<std::string, Dims>& shapes,
-                    const GuardMiss& miss) -> Result<std::shared_ptr<const Executable>> {
-    ++compiled;
-    EXPECT_EQ(shapes.at("x"), (Dims{3, 2}));
+  auto exact = [](const GuardMiss& miss) -> Result<std::shared_ptr<const Executable>> {
     EXPECT_EQ(miss.sizes.at("s"), 3);
     Builder b;
     auto s = b.symbol("s");
     b.exe->env->add_guard({sym_eq(s, 3), GuardClass::Assumed, "exact", {}});
     return simple(b, s, 2);
   };
-  auto compiling = Executor::create({make(true, false), make(false, false)}, o).value();
+  auto source = std::make_shared<CompilingSource>(std::vector{make(true, false)}, [&](const GuardMiss& miss) {
+    ++compiled;
+    return exact(miss);
+  });
+  auto compiling = Executor::create(source, options()).value();
   for (int i = 0; i < 2; ++i) {
     auto r = compiling->run({{"x", filled({3, 2}, 1)}}, &stats);
     ASSERT_TRUE(r.ok()) << r.error().str();
@@ -132,17 +132,56 @@ TEST(Executor, RequiredGuardsFailAssumedGuardsGoToTheNextVariantOrCompile) {
     EXPECT_EQ((*r)[0].as<float>()[0], 5);
   }
   EXPECT_EQ(compiled, 1);
-  EXPECT_EQ(compiling->variants().size(), 3u);
+  EXPECT_EQ(compiling->variants().size(), 2u);
+  EXPECT_EQ(source->calls.size(), 2u);
+  EXPECT_EQ(source->calls[1].first, compiling->variants()[1]);
 
-  auto failing = options();
-  int asked = 0;
-  failing.recompile = [&](const auto&, const auto&) -> Result<std::shared_ptr<const Executable>> {
-    ++asked;
-    return Diagnostic(ErrorCode::CodegenError, "no");
+  source = std::make_shared<CompilingSource>(std::vector{make(true, false)},
+                                             [&](const GuardMiss&) -> Result<std::shared_ptr<const Executable>> {
+                                               return Diagnostic(ErrorCode::CodegenError, "the compiler is broken");
+                                             });
+  auto failing = Executor::create(source, options()).value();
+  auto failed = failing->run({{"x", filled({3, 2}, 1)}});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code, ErrorCode::GuardFailed);
+  EXPECT_NE(failed.error().str().find("the compiler is broken"), std::string::npos) << failed.error().str();
+  EXPECT_TRUE(failing->run({{"x", filled({8, 2}, 1)}}).ok());
+}
+
+TEST(Executor, TakesBetterCodeAndGivesUpVariantsBetweenCalls) {
+  auto make = [](bool guarded) {
+    Builder b;
+    auto s = b.symbol("s");
+    if (guarded) b.exe->env->add_guard({sym_eq(mod(s, 8), 0), GuardClass::Assumed, "rows in eights", {}});
+    return simple(b, s, 2);
   };
-  auto falls = Executor::create({make(true, false), make(false, false)}, failing).value();
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(falls->run({{"x", filled({3, 2}, 1)}}, &stats).ok());
-  EXPECT_EQ(asked, 1) << "a compiler that failed is not asked on every call";
+  const auto first = make(true), better = make(true);
+  int compiled = 0;
+  auto source = std::make_shared<CompilingSource>(std::vector{first}, [&](const GuardMiss&) {
+    ++compiled;
+    return Result<std::shared_ptr<const Executable>>(make(false));
+  });
+  auto e = Executor::create(source, options()).value();
+  RunStats stats;
+  auto ran = [&](int64_t rows) {
+    auto r = e->run({{"x", filled({rows, 2}, 1)}}, &stats);
+    EXPECT_TRUE(r.ok() && (*r)[0].dims() == Dims({rows, 2}));
+    return source->calls.back().first;
+  };
+  EXPECT_EQ(ran(8), first);
+  source->replace(0, better);
+  EXPECT_EQ(ran(8), better);
+  EXPECT_EQ(stats.renewals, 1);
+  EXPECT_EQ(source->calls.back().second, 1);
+  EXPECT_EQ(ran(8), better);
+  EXPECT_EQ(stats.renewals, 0);
+  EXPECT_NE(ran(3), better); // a variant for any sizes
+  EXPECT_EQ(stats.variant, 1);
+  EXPECT_EQ(ran(8), better) << "the new one takes no call from one that answered it before";
+  source->replace(1, nullptr);
+  (void)ran(3);
+  EXPECT_EQ(stats.renewals, 1) << "one was given up";
+  EXPECT_EQ(compiled, 2);
 }
 
 TEST(Guards, RangeAndDivisorOfASymbolAreChecked) {
@@ -376,7 +415,7 @@ TEST(Executor, ExecutablesThatContradictThemselvesAreRefused) {
               std::get<KernelLaunch>(e.steps[0]).object = 0;
             }),
             ErrorCode::UnsupportedFeature);
-  EXPECT_FALSE(Executor::create({}).ok());
+  EXPECT_FALSE(Executor::create(std::vector<std::shared_ptr<const Executable>>()).ok());
 }
 
 std::shared_ptr<const Executable> product_model() {
