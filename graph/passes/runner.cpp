@@ -9,11 +9,15 @@
 namespace tessera {
 namespace {
 
+// What a pass says of itself is checked, which takes two texts of the graph for each pass.
+bool checks_passes() {
 #ifdef TESSERA_DEBUG
-constexpr bool kDebug = true;
+  return true;
 #else
-constexpr bool kDebug = false;
+  static const bool checks = environment_lists("TESSERA_CHECKS", "passes");
+  return checks;
 #endif
+}
 
 void dump(const PassSubject& subject, const PassRunOptions& options, int number, std::string_view pass) {
   if (!options.dump || !dump_enabled()) return;
@@ -37,7 +41,8 @@ Result<PassStats> run_step(PassSubject& subject, const PassStep& step, bool veri
   PassStats stats;
   stats.name = name;
   stats.nodes_before = subject.size();
-  const std::string before = kDebug ? subject.text() : "";
+  const bool checks = checks_passes();
+  const std::string before = checks ? subject.text() : "";
   const Stopwatch watch;
   failure_point("pass", name);
   TESSERA_ASSIGN(stats.changed, step.run());
@@ -45,10 +50,10 @@ Result<PassStats> run_step(PassSubject& subject, const PassStep& step, bool veri
   stats.milliseconds = watch.ms();
   stats.level = subject.level();
   stats.nodes_after = subject.size();
-  if (kDebug && !stats.changed)
+  if (checks && !stats.changed)
     TESSERA_CHECK(subject.text() == before,
                   "pass " + name + " changed the " + stats.level + " and said that it did not");
-  if (stats.changed && (kDebug || verify)) TESSERA_TRY(subject.verify());
+  if (stats.changed && (checks || verify)) TESSERA_TRY(subject.verify());
   return stats;
 }
 

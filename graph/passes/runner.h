@@ -40,14 +40,14 @@ struct PassStats {
 };
 struct PassRunOptions {
   std::vector<std::string> disabled; // names of steps to leave out
-  bool verify = false;               // after every changing pass; always on in debug builds
-  bool dump = true;                  // to TESSERA_DUMP_DIR, where that is set
-  std::string dump_prefix;           // of the files' names
-  std::string* failed = nullptr;     // given the name of the step that failed
+  bool verify = false; // after every pass that changes something; always with TESSERA_CHECKS=passes and in debug builds
+  bool dump = true;    // to TESSERA_DUMP_DIR, where that is set
+  std::string dump_prefix;       // of the files' names
+  std::string* failed = nullptr; // given the name of the step that failed
 };
 // Errors, those of failed checks and exceptions included, are prefixed with "failed in pass <name>"; the subject may then
-// be half changed. In debug builds a pass that changed the subject and said it did not
-// is caught by comparing texts.
+// be half changed. With TESSERA_CHECKS=passes and in debug builds a pass that changed the subject and said that it did not is
+// a failed check.
 [[nodiscard]] Result<std::vector<PassStats>> run_steps(PassSubject& subject, std::span<const PassStep> steps,
                                                        const PassRunOptions& options);
 // Names in TESSERA_DISABLE_PASSES.

@@ -22,7 +22,9 @@ constexpr EnvironmentVariable kVariables[] = {
     {"TESSERA_CACHE_DIR", "a folder", "what is compiled is kept there", any},
     {"TESSERA_CACHE_LIMIT", "a size such as 500M or 2Gi, or none", "bound of the cache folder; not set: 2Gi",
      [](View v) { return v == "none" || parse_bytes(v).has_value(); }},
-    {"TESSERA_CHECKS", "abort", "a failed internal check ends the process", [](View v) { return v == "abort"; }},
+    {"TESSERA_CHECKS", "abort, passes or both, separated by a comma",
+     "abort: a failed internal check ends the process; passes: the graph is verified behind each pass",
+     [](View v) { return v == "abort" || v == "passes" || v == "abort,passes" || v == "passes,abort"; }},
     {"TESSERA_CUDA_DEPENDENT_LAUNCH", "0 or 1", "0: a kernel starts once the one before it has ended", flag},
     {"TESSERA_CUDA_GRAPHS", "0 or 1", "0: launches are not recorded as CUDA graphs", flag},
     {"TESSERA_CUDA_PATH", "folders, separated by colons", "where the driver and NVIDIA's libraries are looked for",
@@ -62,6 +64,16 @@ const char* environment(View name) {
 bool environment_flag(View name, bool otherwise) {
   const char* value = environment(name);
   return value ? View(value) != "0" : otherwise;
+}
+
+bool environment_lists(View name, View word) {
+  const char* value = environment(name);
+  for (View rest = value ? value : ""; !rest.empty();) {
+    const size_t comma = rest.find(',');
+    if (rest.substr(0, comma) == word) return true;
+    rest.remove_prefix(comma == View::npos ? rest.size() : comma + 1);
+  }
+  return false;
 }
 
 Status check_environment() {

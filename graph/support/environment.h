@@ -18,6 +18,8 @@ struct EnvironmentVariable {
 // The value of a variable of the table, null where it is not set.
 [[nodiscard]] const char* environment(std::string_view name);
 [[nodiscard]] bool environment_flag(std::string_view name, bool otherwise);
+// Whether a variable is a list, separated by commas, that has this word.
+[[nodiscard]] bool environment_lists(std::string_view name, std::string_view word);
 
 // Error Usage: a variable is set to what it may not be. One whose name is that of a variable but for a letter or two is
 // warned of, once in the process.

@@ -88,10 +88,7 @@ void read_environment() {
 constinit thread_local int RecoveryScope::allowed_ = -1;
 
 static bool checks_abort() noexcept {
-  static const bool abort = [] {
-    const char* text = environment("TESSERA_CHECKS");
-    return text != nullptr && std::string_view(text) == "abort";
-  }();
+  static const bool abort = environment_lists("TESSERA_CHECKS", "abort");
   return abort;
 }
 

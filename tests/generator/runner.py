@@ -71,7 +71,7 @@ class Runner:
     def _request(self, line: str) -> Any:
         if self._process is None:
             self._errors = open(self._folder / "stderr", "w+")
-            env = dict(os.environ, TESSERA_CHECKS="abort", TESSERA_CACHE_DIR=os.environ.get("TESSERA_CACHE_DIR", str(self._folder / "cache")))
+            env = dict(os.environ, TESSERA_CHECKS="abort,passes", TESSERA_CACHE_DIR=os.environ.get("TESSERA_CACHE_DIR", str(self._folder / "cache")))
             self._process = subprocess.Popen([self._program, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=env, start_new_session=True)
         assert self._process.stdin and self._process.stdout
         try:

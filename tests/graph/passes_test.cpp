@@ -187,6 +187,22 @@ TEST(PassRunner, DisablesAndRefuses) {
   EXPECT_EQ(bad.error().message.rfind("failed in pass fold: ", 0), 0u) << bad.error().message;
 }
 
+// In a process of its own: the variable is read once.
+TEST(PassRunnerDeathTest, PassesSayWhetherTheyChangedSomething) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  setenv("TESSERA_CHECKS", "abort,passes", 1);
+  const auto lie = [] {
+    Graph g = parsed(kSmall);
+    GraphSubject subject(g);
+    const PassStep step{.name = "lie", .run = [&]() -> Result<bool> {
+                          TESSERA_TRY(run_pipeline(g, {.passes = {"simplify", "dce"}}));
+                          return false;
+                        }};
+    (void)run_steps(subject, std::span(&step, 1), {});
+  };
+  EXPECT_DEATH(lie(), "pass lie changed the graph and said that it did not");
+}
+
 TEST(PassRunner, TheTableAndThePipelineAgree) {
   std::vector<std::string> names;
   for (const PassDef& pass : graph_passes()) {
