@@ -172,7 +172,9 @@ void Session::settle_tuning() {
   if (impl_->work) impl_->work->wait_idle();
 }
 
-Result<std::unique_ptr<Executor>> Session::new_executor() { return impl_->make_executor(); }
+Result<std::unique_ptr<Executor>> Session::new_executor() {
+  return guarded("making an executor", [&] { return impl_->make_executor(); });
+}
 
 std::vector<IoInfo> Session::inputs() const {
   const Executable& e = *impl_->pool->generic();

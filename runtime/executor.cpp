@@ -540,26 +540,26 @@ private:
 
 Result<std::unique_ptr<Executor>> make(const Order& order, std::shared_ptr<ExecutableSource> source,
                                        ExecutorOptions options, bool of_body) {
-  return guarded("making an executor", [&]() -> Result<std::unique_ptr<Executor>> {
-    std::vector<std::shared_ptr<const Executable>> executables;
-    for (const auto& entry : order.variants) {
-      if (!entry.executable) return Diagnostic(ErrorCode::Usage, "an executable is missing");
-      executables.push_back(entry.executable);
-    }
-    if (executables.empty()) return Diagnostic(ErrorCode::Usage, "an executor needs at least one executable");
-    if (!options.pool) options.pool = ThreadPool::create();
-    if (!options.memory) options.memory = std::make_shared<MemoryAccount>(options.memory_limit);
-    if (!options.ranges && cuda::nvtx_wanted()) {
-      TESSERA_ASSIGN(options.ranges, cuda::nvtx_ranges());
-    }
-    const bool on_gpu = is_gpu_target(executables.front()->target);
-    TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(executables, options) : make_cpu_device(options));
-    auto executor =
-        std::make_unique<Dispatcher>(std::move(options), std::move(source), of_body, std::move(device), on_gpu);
-    TESSERA_TRY(executor->begin(order));
-    return std::unique_ptr<Executor>(std::move(executor));
-  });
+  std::vector<std::shared_ptr<const Executable>> executables;
+  for (const auto& entry : order.variants) {
+    if (!entry.executable) return Diagnostic(ErrorCode::Usage, "an executable is missing");
+    executables.push_back(entry.executable);
+  }
+  if (executables.empty()) return Diagnostic(ErrorCode::Usage, "an executor needs at least one executable");
+  if (!options.pool) options.pool = ThreadPool::create();
+  if (!options.memory) options.memory = std::make_shared<MemoryAccount>(options.memory_limit);
+  if (!options.ranges && cuda::nvtx_wanted()) {
+    TESSERA_ASSIGN(options.ranges, cuda::nvtx_ranges());
+  }
+  const bool on_gpu = is_gpu_target(executables.front()->target);
+  TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(executables, options) : make_cpu_device(options));
+  auto executor =
+      std::make_unique<Dispatcher>(std::move(options), std::move(source), of_body, std::move(device), on_gpu);
+  TESSERA_TRY(executor->begin(order));
+  return std::unique_ptr<Executor>(std::move(executor));
 }
+
+constexpr const char* kMaking = "making an executor";
 
 Order in_order(std::vector<std::shared_ptr<const Executable>> executables) {
   Order order;
@@ -575,16 +575,15 @@ Order in_order(std::vector<std::shared_ptr<const Executable>> executables) {
 
 Result<std::unique_ptr<Executor>> Executor::create(std::vector<std::shared_ptr<const Executable>> variants,
                                                    ExecutorOptions options) {
-  return make(in_order(std::move(variants)), nullptr, std::move(options), false);
+  return guarded(kMaking, [&] { return make(in_order(std::move(variants)), nullptr, std::move(options), false); });
 }
 
 Result<std::unique_ptr<Executor>> Executor::create(std::shared_ptr<ExecutableSource> source, ExecutorOptions options) {
-  const Order order = source->order();
-  return make(order, std::move(source), std::move(options), false);
+  return guarded(kMaking, [&] { return make(source->order(), source, std::move(options), false); });
 }
 
 Result<std::unique_ptr<Executor>> make_body_executor(std::shared_ptr<const Executable> body, ExecutorOptions options) {
-  return make(in_order({std::move(body)}), nullptr, std::move(options), true);
+  return guarded(kMaking, [&] { return make(in_order({std::move(body)}), nullptr, std::move(options), true); });
 }
 
 } // namespace tessera
