@@ -34,7 +34,7 @@ struct NodeId {
   return t.data() != nullptr || !has_bytes(t.dtype()) || (t.count() == 0 && !t.dims().empty());
 }
 
-// What the items of a List are.
+// The type that the items of a List have in common.
 struct ItemType {
   enum class Container : uint8_t { Sequence, Optional, Map } container = Container::Sequence;
   DType dtype = DType::F32;  // of an item; of a map's values
@@ -58,7 +58,7 @@ struct TensorType {
 [[nodiscard]] std::shared_ptr<const ItemType> item_of(ItemType::Container container, const TensorType& value);
 // The type of a tensor; items of a List are those of a sequence.
 [[nodiscard]] TensorType type_of(const Tensor& tensor);
-// What items of both types are; nothing if they have none in common.
+// The most exact type that items of both types have; null where a container or dtype differs.
 [[nodiscard]] std::shared_ptr<const ItemType> join(const ItemType& a, const ItemType& b);
 
 struct Value {

@@ -195,7 +195,7 @@ Result<std::string_view> Lexer::expression() {
   char last = '('; // before `at_`, but for spaces; at the beginning an operand is due
   while (!at_end()) {
     char c = now();
-    // Where an operand is due, quotation marks begin a symbol whose name is no identifier; elsewhere they end the
+    // Quotation marks begin a symbol whose name is no identifier where an operand is due; elsewhere they end the
     // expression, as the reason of a guard does.
     std::string name;
     const size_t quoted = c == '"' && std::string_view("(,+-*").find(last) != std::string_view::npos

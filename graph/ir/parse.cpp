@@ -50,7 +50,7 @@ private:
   using Values = std::map<std::string, ValueId, std::less<>>; // %name as "name", %3 as "#3"
 
   Result<Graph> graph(const std::shared_ptr<ShapeEnv>& outer, int depth);
-  // Of a subgraph: symbols of the graph around it may be named again, with what else is known of them.
+  // A subgraph may name symbols of the graph around it again, with what else is known of them.
   Status where(Graph& graph, bool of_subgraph);
   Status where_symbol(Graph& graph, std::string_view name, Position at, bool narrows);
   Status node(Graph& graph, Values& values, int depth);

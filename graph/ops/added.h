@@ -11,7 +11,7 @@ struct TileText {
   std::vector<SymExpr> sizes;
   SymExpr grid; // programs
 };
-// For a device ("cpu", "cuda"); nothing where there is none for this node.
+// Returns the kernel of a node for a device ("cpu", "cuda"), or nothing where it has none.
 using TileTextFn = std::function<Result<std::optional<TileText>>(const Graph&, const Node&, std::string_view device)>;
 
 struct AddedRecord {

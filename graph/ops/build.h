@@ -1,6 +1,6 @@
-// What record files are written with: inference rules, parts of records, index arithmetic for indexing bodies. This
-// header brings the builder of decompositions (builder.h), its operators (formulas.h), the loops of references (loops.h)
-// and tensors of samples (samples.h).
+// The parts that record files are written with: inference rules, parts of records, index arithmetic for indexing
+// bodies. This header brings the builder of decompositions (builder.h), its operators (formulas.h), the loops of
+// references (loops.h) and tensors of samples (samples.h).
 #pragma once
 #include "graph/ops/formulas.h"
 #include "graph/ops/loops.h"

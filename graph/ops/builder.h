@@ -1,4 +1,4 @@
-// What decompositions are written with: the node that is rewritten, and new nodes in its place.
+// The builder of decompositions: it holds the node that is rewritten, and adds new nodes in its place.
 #pragma once
 #include "graph/ops/op.h"
 
@@ -38,7 +38,7 @@ public:
   [[nodiscard]] DType dtype(ValueId v) const { return type(v).dtype; }
   [[nodiscard]] int rank(ValueId v) const { return type(v).rank(); }
   [[nodiscard]] SymExpr dim(ValueId v, int64_t axis) const; // 1 when there is no such dimension
-  // As InferContext::known() and known_ints(); in(operand) is what was read from then on.
+  // The same as InferContext::known() and known_ints(); in(operand) is the value that was read from then on.
   [[nodiscard]] std::vector<SymExpr> known(int operand);
   [[nodiscard]] Ints known_ints(int operand);
   [[nodiscard]] std::vector<SymExpr> sizes(int operand); // known(), none of them negative

@@ -16,7 +16,7 @@ namespace tessera::ops {
 [[nodiscard]] ValueId places(B& b, ValueId flags);
 // [size] with values[i] at targets[i]; targets differ, negative ones are left out.
 [[nodiscard]] ValueId placed(B& b, ValueId targets, ValueId values, const SymExpr& size);
-// Where flags [n] are set.
+// The indices at which flags [n] are set, in ascending order: i64[count].
 [[nodiscard]] ValueId positions(B& b, ValueId flags, const SymExpr& count);
 
 } // namespace tessera::ops

@@ -32,13 +32,14 @@ struct ControlForm {
   std::vector<bool> reverse_out;                                              // by stacked result
   [[nodiscard]] int conditions() const { return kind == Kind::Loop ? 1 : 0; } // body outputs before the carried values
 };
-// Of a node `if`, `loop` or `scan_graph`. Error BadAttribute where node and bodies do not fit each other.
+// Reads the form of a node `if`, `loop` or `scan_graph`. Error BadAttribute where node and bodies do not fit each
+// other.
 [[nodiscard]] Result<ControlForm> control_form(const Node& node);
-// What code of a body assumes of sizes from around it is assumed there, so that a call that is different gets another
-// variant. What the other body of an If contradicts stays with the body.
+// Repeats in `outer` the assumptions that code of a body makes about sizes from around it, so that a call for which
+// they do not hold gets another variant. An assumption that the other body of an If contradicts stays with the body.
 void assume_around(Graph& outer, const ShapeEnv& body);
-// For samples: a body of one f32[2] `x`, behind `before` inputs of a loop. It yields op(x, x), and where `twice`, that
-// twice.
+// Makes a sample's body of one f32[2] `x`, behind `before` inputs of a loop. It yields op(x, x), and where `twice`,
+// that twice.
 [[nodiscard]] std::shared_ptr<Graph> sample_body(std::string_view op, int before, bool twice);
 
 } // namespace tessera::ops

@@ -83,7 +83,7 @@ class Contraction {
 public:
   explicit Contraction(B& b) : b_(b) {}
 
-  // Where a label stands twice, only elements with equal indices count.
+  // Reduces a term in which a label stands twice to its diagonal, where both indices are equal.
   void diagonals(Term& t) {
     for (size_t i = 0; i < t.labels.size() && b_.ok(); ++i) {
       size_t j = t.labels.find(t.labels[i], i + 1);

@@ -61,7 +61,7 @@ ValueId pad(B& b, ValueId x, SymShape begin, SymShape end, ValueId value = {});
 ValueId iota(B& b, SymShape shape, int64_t axis); // i64
 
 inline ValueId matmul(B& b, ValueId x, ValueId y) { return b.op("matmul", {x, y}); }
-// As it is accumulated: f16 and bf16 operands give f32.
+// The product in the dtype in which it is accumulated: f16 and bf16 operands give f32.
 ValueId wide_matmul(B& b, ValueId x, ValueId y);
 
 } // namespace tessera::ops

@@ -73,7 +73,7 @@ Result<ScalarId> pad_body(ScalarDag& d, int, std::span<const ScalarId> at, const
   return d.op(ScalarOp::Select, inside, x, load(d, g, n, 1, {}));
 }
 
-// Where one position of the padded tensor comes from, -1 outside.
+// The index in the source of position i of the padded tensor; -1 outside.
 int64_t source_index(int64_t i, int64_t n, PadMode mode) {
   if (i >= 0 && i < n) return i;
   switch (mode) {

@@ -24,7 +24,7 @@ Result<std::vector<ValueId>> decompose_reshape(Graph& g, const Node& n, int) {
   int rest = -1;
   for (size_t k = 0; k < want.size(); ++k) {
     SymExpr& e = want[k];
-    // What is read may mean anything; a size of a tensor is one here as well.
+    // A value that is read may be a size, 0 or -1; what the graph proves to be a size is one here as well.
     if (b.env().prove(sym_le(0, e)) != true && !e.is_const() &&
         !b.decide(sym_le(allow_zero ? 0 : 1, e), true, "the shape of Reshape holds sizes"))
       e = b.decide(sym_eq(e, 0), true, "a 0 in the shape of Reshape")     ? 0

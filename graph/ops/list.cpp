@@ -35,7 +35,7 @@ Status check_list(const InferContext& c) {
                  "'" + std::string(c.node.op->name) + "' takes a list, not " + c.type(0).str());
 }
 
-// What the items of a list and one more value are. A list of nothing says nothing.
+// The type of the items of a list with one more value. An empty list does not restrict it.
 Result<std::shared_ptr<const ItemType>> with_item(InferContext& c, const TensorType& list, const TensorType& value) {
   auto item = item_of(list.items->container, value);
   if (list.shape[0].is_const(0)) return item;

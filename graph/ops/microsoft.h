@@ -1,5 +1,5 @@
-// What the records of ONNX Runtime's domain "com.microsoft" have in common. Each is a decomposition into operators of
-// the default domain, so that it fuses as those do; its name in the table is "com.microsoft." and the operator's.
+// Parts of the records of ONNX Runtime's domain "com.microsoft". Each record is a decomposition into operators of the
+// default domain, so that it fuses as those do; its name in the table is "com.microsoft." and the operator's.
 #pragma once
 #include "graph/ops/parts.h"
 

@@ -1,5 +1,5 @@
-// What is left of com.microsoft: operators that the default domain has as well, crops, n-grams, inverses, and an LSTM of
-// quantised weights.
+// The remaining operators of com.microsoft: those that the default domain has as well, crops, n-grams, inverses, and an
+// LSTM of quantised weights.
 #include "graph/ops/microsoft.h"
 #include "graph/ops/recurrent.h"
 #include <algorithm>
@@ -195,7 +195,8 @@ ValueId crop(B& b) {
   if (!b.ok()) return {};
   const SymShape shape = b.shape(x);
   const SymExpr count = b.dim(boxes, 0);
-  // Of axis 0 (y) or 1 (x), as [R, size, 1] or [R, 1, size]: where the samples stand, and whether that is in the image.
+  // The samples along axis 0 (y) or 1 (x), as [R, size, 1] or [R, 1, size]: their coordinates, and whether these are in
+  // the image.
   struct Axis {
     ValueId at, inside, low, high;
   };

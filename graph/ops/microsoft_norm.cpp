@@ -206,7 +206,7 @@ Result<std::vector<ValueId>> group_norm(Graph& g, const Node& n, int results, bo
   const bool last = b.attr().i("channels_last") != 0;
   if (rank < 3) b.fail(ErrorCode::ShapeMismatch, "images are needed, not " + b.type(x).str());
   if (!b.ok()) return b.failed();
-  // What has the size of the channels, so that it broadcasts to x.
+  // Brings a tensor of one value per channel into a shape that broadcasts to x.
   auto per_channel = [&](ValueId v) {
     SymShape dims(static_cast<size_t>(rank), SymExpr(1));
     const int given = b.rank(v);

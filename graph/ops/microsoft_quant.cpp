@@ -15,7 +15,8 @@ std::vector<OperandDef> unary_operands(bool zeros_required) {
   return {codes("X"), number_of("X_scale"), codes("X_zero_point", true), number_of("Y_scale"),
           codes("Y_zero_point", !zeros_required)};
 }
-// As quantize(), but the zero point is added before rounding: of ties, an odd one takes the other neighbour.
+// Quantizes as quantize() does, but adds the zero point before rounding: an odd zero point rounds ties to the other
+// neighbour.
 ValueId quantize_shifted(B& b, ValueId y, int scale, int zero, DType to) {
   auto number = [&](int i) {
     ValueId v = cast(b, b.in(i), DType::F32);

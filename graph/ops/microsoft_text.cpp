@@ -1,4 +1,4 @@
-// What com.microsoft does with texts, on the host: hashes of strings, or of the bytes of numbers (Appleby's
+// Operators of com.microsoft on texts, on the host: hashes of strings, or of the bytes of numbers (Appleby's
 // MurmurHash3_x86_32), and tokens.
 #include "graph/ops/microsoft.h"
 #include <algorithm>
@@ -81,7 +81,8 @@ struct Tokens {
   bool each = false; // each character is a token
   int64_t least = 1; // characters of a token
 
-  // Of parts between separators, by one after the other; or of what matches the expression of a token.
+  // The tokens of a text: the matches of the token's expression, or the parts between separators, each of which divides
+  // the parts that the one before it left.
   [[nodiscard]] std::vector<std::string> of(const std::string& text) const {
     if (each) {
       std::vector<std::string> out;

@@ -1,7 +1,7 @@
-// What the records of ONNX's domain "ai.onnx.ml" (trees, linear models, support vector machines, encoders) have in
-// common. What computes with numbers is a decomposition into primitives; strings and maps are on the host. A record's
-// name in the table is "ai.onnx.ml." and the operator's. Where the specification is silent, the result is that of
-// ONNX Runtime's kernels for the CPU.
+// Parts of the records of ONNX's domain "ai.onnx.ml" (trees, linear models, support vector machines, encoders). An
+// operator on numbers is a decomposition into primitives; strings and maps are on the host. A record's name in the
+// table is "ai.onnx.ml." and the operator's. Where the specification is silent, the result is that of ONNX Runtime's
+// kernels for the CPU.
 #pragma once
 #include "graph/ops/parts.h"
 

@@ -27,10 +27,10 @@ struct Forest {
   [[nodiscard]] int64_t nodes() const { return static_cast<int64_t>(feature.size()); }
 };
 
-// Of TreeEnsembleClassifier and TreeEnsembleRegressor: `prefix` of the attributes of leaves is "class" or "target".
-// Error BadAttribute names the node of a tree and what is wrong with it.
+// The forest of TreeEnsembleClassifier or TreeEnsembleRegressor: `prefix` of the attributes of leaves is "class" or
+// "target". Error BadAttribute names the node of a tree and what is wrong with it.
 [[nodiscard]] Result<Forest> forest_of_nodes(const Node& node, std::string_view prefix, int64_t targets);
-// Of TreeEnsemble: branches and leaves apart.
+// The forest of TreeEnsemble, which lists branches and leaves apart.
 [[nodiscard]] Result<Forest> forest_of_branches(const Node& node);
 
 // Floats of the attribute `name`, or of the tensor `name`_as_tensor. Error BadAttribute where both are given.

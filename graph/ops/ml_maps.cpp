@@ -29,7 +29,7 @@ Result<Entries> entries_of(const ReferenceContext& c) {
   return c.error(ErrorCode::BadInput, "a map is a list of keys [n] and values [n]");
 }
 
-// Where keys stand in the order of a map: ascending.
+// The order of a map's keys: positions in `keys`, keys ascending.
 std::vector<size_t> ascending(const Tensor& keys) {
   std::vector<size_t> order(static_cast<size_t>(keys.count()));
   std::iota(order.begin(), order.end(), size_t{0});

@@ -168,7 +168,7 @@ ValueId fold_trees(B& b, ValueId x, const Forest& forest, const Sums& sums) {
       trees[static_cast<size_t>(std::max<int64_t>((*one_each)[i], 0))].push_back(forest.roots[i]);
     for (const auto& t : trees) most = std::max(most, t.size());
   }
-  // As many trees for each target, with trees of one leaf that changes nothing where there are fewer.
+  // Each target gets the same number of trees: targets with fewer get trees of one leaf that adds nothing.
   const bool grouped = one_each && static_cast<double>(most) * static_cast<double>(targets) <=
                                        2 * static_cast<double>(forest.roots.size()) + 16;
   if (!grouped && forest.leaves * targets > kMostElements) {

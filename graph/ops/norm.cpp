@@ -28,7 +28,7 @@ DType stash_type(B& b) {
     b.fail(ErrorCode::BadAttribute, "stash_type " + std::to_string(code) + " is no floating-point type");
   return d.value_or(DType::F32);
 }
-// What statistics are computed in: at least the stash type, never less than the operand.
+// The dtype in which statistics are computed: at least the stash type, never less than the operand.
 DType wide_type(DType stash, DType operand) {
   return stash == DType::F64 || operand == DType::F64 ? DType::F64 : compute_dtype(stash);
 }

@@ -81,8 +81,8 @@ ValueId lowest(B& b, DType d) {
                      : b.scalar_i(d, reduce_identity_i64(ReduceKind::Max, d));
 }
 
-// Where in x the maximum of each window is: row-major, or spatial dimensions column-major. Windows are the last dimensions
-// of a tensor of elements, over which the first maximum is searched.
+// The position in x of each window's maximum: row-major, or spatial dimensions column-major. Windows are the last
+// dimensions of a tensor of elements, over which the first maximum is searched.
 ValueId positions(B& b, ValueId x, const Plan& p, const SymShape& out) {
   const SymShape shape = b.shape(x);
   const size_t rank = p.kernel.size(), total = 2 * rank + 2;

@@ -36,7 +36,7 @@ struct Operands {
   // A layer's products with its weights, [..., gates * hidden].
   struct Products {
     ValueId of_input; // of all steps, without biases
-    // Of a state [batch, hidden] with the weights, which are values of the builder's graph.
+    // Multiplies a state [batch, hidden] by the weights, which are values of the builder's graph.
     std::vector<ValueId> weights;
     std::function<ValueId(B&, ValueId state, std::span<const ValueId> weights)> of_state;
   };

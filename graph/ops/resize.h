@@ -5,7 +5,7 @@
 
 namespace tessera::ops::resizing {
 
-// What a node requests, in the terms of any opset.
+// The request of a node, in the terms of any opset.
 struct Spec {
   std::string mode, coordinates, nearest, policy;
   double cubic_a = -0.75, extrapolation = 0;

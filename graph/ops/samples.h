@@ -17,7 +17,7 @@ namespace tessera::ops {
 [[nodiscard]] Tensor vec(std::initializer_list<int64_t> values); // i64 vector: axes, shapes
 [[nodiscard]] Tensor scalar(DType dtype, double v);
 
-// What a result of `dtype` may differ by: rounding of its storage, with room for a few operations.
+// The most that a result of `dtype` may differ by: rounding of its storage, with room for a few operations.
 [[nodiscard]] double tolerance(DType dtype);
 
 [[nodiscard]] Sample sample(std::vector<Tensor> operands, Attributes attributes = {}, int opset = 0);

@@ -1,4 +1,4 @@
-// What decompositions share that read a tensor at positions which they compute: resampling, grids, regions, windows.
+// Parts of decompositions that read a tensor at positions which they compute: resampling, grids, regions, windows.
 #pragma once
 #include "graph/ops/formulas.h"
 

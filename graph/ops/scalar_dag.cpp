@@ -261,7 +261,7 @@ std::optional<SymExpr> ScalarDag::as_sym(ScalarId id) const {
 
 namespace {
 
-// What `root` needs, as marks by id; args precede users, so one sweep down suffices.
+// Marks, by id, the nodes that `root` needs; args precede users, so one sweep down suffices.
 std::vector<bool> needed(const ScalarDag& dag, ScalarId root) {
   std::vector<bool> marks(static_cast<size_t>(root) + 1, false);
   marks[static_cast<size_t>(root)] = true;
@@ -285,7 +285,7 @@ ScalarId
 ScalarDag::import(const ScalarDag& other, ScalarId root,
                   const std::function<ScalarId(ScalarDag&, const ScalarNode&, std::span<const ScalarId>)>& leaf,
                   std::unordered_map<ScalarId, ScalarId>& done) {
-  // What is done already need not be visited again: marks stop there.
+  // Marks stop at nodes that are done already.
   std::vector<bool> marks(static_cast<size_t>(root) + 1, false);
   marks[static_cast<size_t>(root)] = true;
   ScalarId lowest = root;

@@ -164,7 +164,7 @@ uint64_t int_op(ScalarOp op, DType dtype, int64_t a, int64_t b, int64_t c) {
   case ScalarOp::Fma: return ua * ub + uc;
   default: break;
   }
-  // What has no integer meaning of its own goes through f64: exp, sqrt, erf ... of integers.
+  // Functions without an integer meaning of their own go through f64: exp, sqrt, erf ... of integers.
   auto real = [&](int64_t v) {
     return is_signed ? static_cast<double>(v) : static_cast<double>(static_cast<uint64_t>(v));
   };

@@ -192,7 +192,7 @@ Status infer_scatter_runs(InferContext& c) {
   return set_result(c, compute_dtype(c.type(0).dtype), {data[0], partials, data[2]}, 2);
 }
 
-// What changes no number: 1 for a product; -0 for a sum, since 0 would change -0.
+// The neutral element: 1 for a product; -0 for a sum, since adding 0 would change -0.
 Result<Tensor> neutral(DType dtype, const Dims& dims, bool product) {
   TESSERA_ASSIGN(Tensor t, Tensor::create(dtype, dims));
   by_kind(dtype, [&](auto zero) {

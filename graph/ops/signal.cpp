@@ -107,8 +107,8 @@ std::vector<Complex> transform(const std::vector<Complex>& x, int64_t length, in
 // Bins of a one-sided spectrum.
 SymExpr half(const SymExpr& length) { return floordiv(length, 2) + 1; }
 
-// What becomes of a length that operand `i` gives. A length that only the run knows is no symbol of its own: symbols
-// are bound to the sizes of results, and none would give the length of `bins`.
+// The number of bins for a length that operand `i` gives. A length that only the run knows gets no symbol of its own:
+// symbols are bound to the sizes of results, and none would give the length of `bins`.
 Result<SymExpr> bins_of(InferContext& c, int i, std::string_view name, bool onesided) {
   TESSERA_ASSIGN(SymShape length, known_or_fresh(c, i, 1, c.known(i).ok() || !onesided ? name : "bins"));
   return c.known(i).ok() && onesided ? half(length[0]) : length[0];

@@ -1,4 +1,4 @@
-// What convolution and pooling share: windows that slide over spatial dimensions, and how ONNX spells them.
+// Parts that convolution and pooling share: windows that slide over spatial dimensions, and how ONNX spells them.
 #include "graph/ops/parts.h"
 
 namespace tessera::ops {

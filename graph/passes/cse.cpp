@@ -6,8 +6,8 @@
 
 namespace tessera::passes {
 namespace {
-// What makes two nodes the same, as bytes. Within one process, so that addresses may stand for interned things; nothing
-// is iterated in their order.
+// A node's operator, attributes and operands as bytes: equal for nodes that compute the same. Keys are valid within one
+// process only, since they contain addresses of interned objects; nothing is iterated in their order.
 class Key {
 public:
   template <class T>

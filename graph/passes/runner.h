@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// What passes transform. After each pass the runner asks anew: a graph may have become a plan.
+// The program that passes transform. The runner queries it again after each pass, since a graph may have become a plan.
 class PassSubject {
 public:
   PassSubject() = default;

@@ -199,7 +199,7 @@ Result<ValueId> conversion(const Context& c) {
   // An integer that was a float in between saturates, and one that was not wraps.
   const bool integers = is_integer(first) && is_integer(to) && is_float(from);
   if (!holds_exactly(first, from) || (integers && !holds_exactly(first, to))) return ValueId{};
-  // What NaN becomes depends on the float's width.
+  // The integer that NaN becomes depends on the float's width.
   if (c.node.attributes.i("wraps", 0) != 0 && is_float(first) && is_integer(to) && from == DType::F64) return ValueId{};
   return first == to ? Result<ValueId>(x) : c.emit("cast", {x}, c.node.attributes);
 }

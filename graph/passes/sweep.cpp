@@ -34,7 +34,7 @@ Status Sweep::replace(ValueId from, ValueId to, const Location& where) {
     return Diagnostic(ErrorCode::Internal, where,
                       "a value of type " + a.type.str() + " was replaced by one of type " + b.type.str());
   if (b.name.empty()) std::swap(a.name, b.name);
-  // What is read does not consist of the sizes that it defines.
+  // A value that a `read` node reads takes over no contents: they would consist of the sizes that this node defines.
   if (a.contents && !b.contents && !read_of(graph_, to).valid()) b.contents = a.contents;
   if (by_value_.size() <= static_cast<size_t>(from.index)) by_value_.resize(static_cast<size_t>(graph_.value_count()));
   by_value_[static_cast<size_t>(from.index)] = to;

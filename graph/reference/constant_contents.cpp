@@ -32,7 +32,7 @@ public:
     return t;
   }
 
-  // Of a node whose operands follow from constants.
+  // The results of a node whose operands follow from constants; nothing for any other node.
   std::optional<std::vector<Tensor>> results(const Node& node, int depth = 0) {
     if (node.operands.empty() || node.op->side_effect) return std::nullopt;
     if (node.op->structured() && node.op->structured()->kind == Structured::Read) return std::nullopt;

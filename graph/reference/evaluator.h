@@ -14,8 +14,8 @@ using SymValues = std::unordered_map<uint64_t, int64_t>; // symbol id -> value
                                                         std::vector<Tensor> operands, const SymValues& symbols);
 // The elements of a small integer value that follows from constants alone, row-major; nullopt of any other value.
 [[nodiscard]] std::optional<std::vector<SymExpr>> constant_contents(const Graph& graph, ValueId id);
-// What only running `node` defined is known now: `results` are its results. False, and nothing changes, where a size is
-// beyond what guards ask: they report it when the model runs.
+// Binds the sizes that only running `node` defines to those of its `results`. Returns false and changes nothing where a
+// size is beyond what guards allow: they report it when the model runs.
 bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results);
 // The same for a node whose few operands follow from constants, with the contents of its results; others stay as they are.
 void settle_constant_node(Graph& graph, NodeId node);

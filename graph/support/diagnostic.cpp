@@ -107,7 +107,7 @@ std::string Diagnostic::str() const {
   std::string out = "error " + std::string(row.id) + " " + std::string(row.name) + ": ";
   if (std::string where = location.str(); !where.empty()) out += where + ": ";
   out += shown(message) + "\n";
-  // Of a long chain of notes (calls of functions within functions) both ends.
+  // A long chain of notes (calls of functions within functions) is cut to its two ends.
   constexpr size_t kFirst = 8, kLast = 4;
   const bool all = notes.size() <= kFirst + kLast + 1;
   for (size_t i = 0; i < notes.size(); ++i) {

@@ -48,8 +48,8 @@ struct ErrorCodeInfo {
 };
 const ErrorCodeInfo& info(ErrorCode code);
 
-// Where: a file, a position in it, a node. All optional. str(), for people: "model.onnx: node 'Add_12' (Add, output
-// 'z')".
+// The place of an error: a file, a position in it, a node. All fields are optional. str(), for people: "model.onnx:
+// node 'Add_12' (Add, output 'z')".
 struct Location {
   std::string file;
   std::string node;         // node name

@@ -46,7 +46,7 @@ constexpr bool table_is_in_order() {
 }
 static_assert(table_is_in_order(), "one row for each DType, in order");
 
-// What a float format of at most 16 bits looks like. value = (-1)^s * 2^(e - bias) * 1.m, subnormal when e is 0.
+// The layout of a float format of at most 16 bits. value = (-1)^s * 2^(e - bias) * 1.m, subnormal when e is 0.
 struct Format {
   int exponent_bits, mantissa_bits, bias;
   uint32_t max_finite; // largest finite magnitude's code

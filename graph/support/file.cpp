@@ -196,7 +196,7 @@ bool lock_named(const FileDescriptor& file) {
   return ::flock(file.get(), LOCK_EX) != 0 || ::fstat(file.get(), &st) != 0 || st.st_nlink > 0;
 }
 
-// Of processes that ended: what is being written is locked.
+// Removes temporary files of processes that ended: a file that is being written is locked.
 void remove_abandoned(const FileDescriptor& folder) {
   FileDescriptor opened(::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opened ? ::fdopendir(opened.get()) : nullptr, &::closedir);

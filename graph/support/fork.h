@@ -1,8 +1,8 @@
-// What fork() does to the library. Only the thread that forks lives on in the child: a lock that another one held stays
-// locked there, and a thread that would do work is gone. So a fork waits until no thread is inside the library, for
-// kForkWaitMs at most; then the child can go on with all that there is. If one was inside all that time (a compile takes
-// longer), the child is refused: each entry is an error at once. Threads of the library's own are started again where they
-// help a caller (helper_threads.h); work in the background does not go on in a child.
+// Handling of fork(). Only the thread that forks lives on in the child: a lock that another one held stays locked
+// there, and a thread that would do work is gone. So a fork waits until no thread is inside the library, for
+// kForkWaitMs at most; then the child can go on with all that there is. If one was inside all that time (a compile
+// takes longer), the child is refused: each entry is an error at once. Threads of the library's own are started again
+// where they help a caller (helper_threads.h); work in the background does not go on in a child.
 #pragma once
 #include "graph/support/result.h"
 #include <cstdint>

@@ -19,11 +19,11 @@ std::unique_ptr<Diagnostic> blank() noexcept {
       missing.fetch_add(1);
       return std::unique_ptr<Diagnostic>(taken);
     }
-  // As many errors are held at once as were set aside, and there has been no memory since the first.
+  // All errors that were set aside are in use, and no memory has been free since the first.
   check_failed("memory for an error", __FILE__, __LINE__, "out of memory");
 }
 
-// Of the exception that is being handled.
+// Returns the code, text and notes of the exception that is being handled.
 ErrorCode code_of(std::string& text, std::vector<std::string>& notes) {
   try {
     throw;

@@ -1,6 +1,7 @@
-// Where exceptions end. Our code throws nothing but the InternalError of a failed check (recover.h); the standard library
-// and others do: std::bad_alloc above all. The entry points of the API, of executors and of threads run inside
-// guarded(), which makes a Diagnostic of what was thrown; in between, destructors release what is held.
+// The boundary at which exceptions end. Our code throws nothing but the InternalError of a failed check (recover.h);
+// the standard library and others do: std::bad_alloc above all. The entry points of the API, of executors and of
+// threads run inside guarded(), which makes a Diagnostic of what was thrown; in between, destructors release what is
+// held.
 #pragma once
 #include "graph/support/fork.h"
 #include "graph/support/recover.h"
@@ -11,7 +12,7 @@
 
 namespace tessera {
 
-// What was being done, for the message: "compiling kernel", and its name where it has one.
+// The action that an error interrupted, for its message: "compiling kernel", and its name where it has one.
 struct Doing {
   std::string_view what, name;
   Doing(const char* w) : what(w) {} // NOLINT: mostly a literal

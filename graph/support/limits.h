@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// What limits the process now, as notes: `ulimit -v` and, for threads, `ulimit -u` where they are set.
+// Notes on the limits of the process: `ulimit -v` and, for threads, `ulimit -u` where they are set.
 [[nodiscard]] std::vector<std::string> limit_notes(bool of_threads);
 // Error OutOfMemory with these notes.
 [[nodiscard]] Diagnostic out_of_memory(std::string message);

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// What the handler of the signal sees: never freed, taken again. begin is 0: free.
+// A mapped range as the signal handler reads it. Regions are never freed but reused; begin is 0 in a free one.
 struct MappedFile::Region {
   std::atomic<uintptr_t> begin{0}, end{0};
   std::atomic<bool> broken{false};

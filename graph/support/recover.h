@@ -68,7 +68,8 @@ struct FailureStage {
 [[nodiscard]] bool failure_due(std::string_view stage, std::string_view part = {});
 // A failing check where the failure is due.
 void failure_point(std::string_view stage, std::string_view part = {});
-// For tests: instead of what the environment says; empty: none. Counting begins anew. Returns false for an unknown stage.
+// Sets the failure to inject in the place of the environment's, for tests; empty: none. Counting begins anew. Returns
+// false for an unknown stage.
 bool inject_failure(std::string_view text);
 
 } // namespace tessera

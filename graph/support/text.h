@@ -26,8 +26,8 @@ inline constexpr size_t kMaxShownLine = 16384; // bytes of one line of a text th
 // A string of our text forms, which read back the same bytes: "a\"b\n", with \" \\ \n \t, and \xNN for each byte of
 // what shown() escapes.
 [[nodiscard]] std::string quote(std::string_view text);
-// What quote() wrote, at the beginning of `text`: puts the string into `out` and returns how many bytes of `text` it
-// took, both quotation marks included; 0 where `text` begins with no such string on one line.
+// Reads a string that quote() wrote at the beginning of `text`: puts it into `out` and returns how many bytes of `text`
+// it took, both quotation marks included; 0 where `text` begins with no such string on one line.
 [[nodiscard]] size_t unquote(std::string_view text, std::string& out);
 // A string of JSON. Bytes that are no UTF-8 are replaced by U+FFFD each; then *repaired is set, else it stays.
 [[nodiscard]] std::string json_quote(std::string_view text, bool* repaired);

@@ -202,7 +202,7 @@ int64_t ShapeEnv::Reasoner::bound(const SymExpr& e, bool upper, int budget) {
 // The bound of `e` by elimination where that is better than `plain`.
 int64_t ShapeEnv::Reasoner::eliminated(const SymExpr& e, int64_t plain, bool upper, int budget) {
   const std::vector<sym::Term> ts = sym::terms(e);
-  // Of an atom that stands alone interval arithmetic says as much, unless a divisor has symbols.
+  // Interval arithmetic is as exact for an atom that stands alone, unless a divisor has symbols.
   const auto alone = ts.size() == 1 ? sym::factors(ts[0].mono) : std::span<const SymExpr>{};
   if (ts.size() == 1 &&
       (alone.empty() || (alone.size() == 1 && alone[0].op() != SymOp::FloorDiv && alone[0].op() != SymOp::Mod)))

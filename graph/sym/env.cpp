@@ -260,7 +260,7 @@ void ShapeEnv::replace(const SymExpr& symbol, const SymExpr& by) {
   const std::unordered_map<uint64_t, SymExpr> one{{symbol.symbol_id(), by}};
   for (auto& [id, e] : substitution_) e = e.substitute(one);
   substitution_.emplace(symbol.symbol_id(), by);
-  // What is known of expressions with the symbol in them is known of what they became.
+  // Bounds of expressions that contain the symbol hold for the expressions that they became.
   std::unordered_map<SymExpr, SymRange> bounds;
   bounds.swap(bounds_);
   for (const auto& [e, r] : bounds) {

@@ -119,7 +119,7 @@ private:
     std::optional<SymExpr> extent; // of an axis
     bool assumed = false;          // range or divisor follow from an assumption
   };
-  // What was computed under the present facts. Copies of an environment start with an empty one.
+  // Results computed under the present facts. Copies of an environment start with an empty memo.
   struct Memo {
     Memo() = default;
     Memo(const Memo&) {}

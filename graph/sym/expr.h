@@ -56,7 +56,7 @@ enum class SymOp : uint8_t {
   Scaled
 };
 
-// What owns a node: the expressions that refer to it, in any thread.
+// The owners of a node are the expressions that refer to it, in any thread.
 struct SymOwners {
   static constexpr int32_t kForever = -1; // small constants: not counted
   mutable std::atomic<int32_t> count{1};

@@ -27,8 +27,8 @@ SymExpr divide_all(const std::vector<Term>& ts, int64_t g, const SymExpr& m) {
   return *sum(std::move(out));
 }
 
-// What numerator and divisor share, taken out of both: numerator = g*m*reduced + left, divisor = g*m*divisor',
-// 0 <= left < g, left only where the divisor is a positive constant.
+// The factors that numerator and divisor share, taken out of both: numerator = g*m*reduced + left, divisor =
+// g*m*divisor', 0 <= left < g, left only where the divisor is a positive constant.
 struct Reduced {
   int64_t g = 1, left = 0;
   SymExpr m = 1, numerator, divisor;
@@ -248,7 +248,7 @@ std::vector<SymExpr> flat_sorted(SymOp op, const SymExpr& a, const SymExpr& b) {
 SymExpr extremum(SymOp op, const SymExpr& a, const SymExpr& b) {
   if (a == b) return a;
   std::vector<SymExpr> xs = flat_sorted(op, a, b);
-  // Of operands that differ by a constant one remains.
+  // Only one of several operands that differ by a constant remains.
   for (size_t i = 0; i < xs.size(); ++i) {
     for (size_t k = i + 1; k < xs.size();) {
       std::optional<int64_t> d = (xs[i] - xs[k]).as_const();
