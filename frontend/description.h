@@ -1,5 +1,5 @@
-// What a model file says, without importing it: also of models whose operators have no definition. Numbers of dimensions
-// stay as they are written, "?" where there is none.
+// The contents of a model file, read without importing it, so also those of models whose operators have no definition.
+// Numbers of dimensions stay as they are written, "?" where there is none.
 #pragma once
 #include "graph/support/diagnostic.h"
 #include "graph/support/result.h"

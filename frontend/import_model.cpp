@@ -19,7 +19,7 @@ Result<bool> is_pickle(const std::string& path) {
 
 enum class Format : uint8_t { Onnx, Archive };
 
-// What a checkout without Git LFS has in the place of a large file.
+// True for the pointer that a checkout without Git LFS has in the place of a large file.
 Result<bool> is_lfs_pointer(const std::string& path) {
   constexpr std::string_view kBegins = "version https://git-lfs.github.com/";
   TESSERA_ASSIGN(FileDescriptor file, open_file(path));

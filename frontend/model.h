@@ -42,8 +42,8 @@ struct RefusedNode {
   Diagnostic reason;          // its location names the node
 };
 struct ModelSurvey {
-  // What could be imported. What a refused node defines is an input where the model declares its type; otherwise, nodes
-  // that read it are left out, and only looked up. Values that nothing reads are outputs.
+  // The part that could be imported. A value that a refused node defines is an input where the model declares its type;
+  // otherwise, nodes that read it are left out, and only looked up. Values that nothing reads are outputs.
   ImportedModel model;
   std::vector<RefusedNode> refused; // in the model's order, each once
 };

@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// As import_model(), and the functions that it calls.
+// The same as import_model() and the functions that it calls, but errors name the file `name`.
 [[nodiscard]] Result<ImportedModel> import_model(const std::string& path, const std::string& name,
                                                  const ImportOptions& options);
 namespace onnx {

@@ -34,7 +34,7 @@ std::string shape_text(const Dims& dims) {
   return "[" + text + "]";
 }
 
-// Where elements of a tensor lie in its storage.
+// The layout of a tensor's elements in its storage.
 struct Layout {
   Dims sizes, strides; // strides in elements
   int64_t offset = 0;  // of the first element, in elements

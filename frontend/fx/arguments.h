@@ -9,7 +9,7 @@
 
 namespace tessera::fx {
 
-// What a name of the program stands for: nothing, a tensor, a list of tensors (an invalid id is None), a symbolic
+// The meaning of a name of the program: nothing, a tensor, a list of tensors (an invalid id is None), a symbolic
 // integer or boolean, a symbolic number as a scalar tensor of f64.
 struct SymbolicNumber {
   ValueId value;

@@ -63,7 +63,8 @@ private:
 
 using Translate = std::function<void(Call&)>;
 
-// What undoes a view: the call's `self` with the elements that its result number `result` shows replaced by `written`.
+// Inverts a view: gives the call's `self` with the elements that its result number `result` shows replaced by
+// `written`.
 using WriteBack = ValueId (*)(Call&, ValueId written, int result);
 
 // A dimension of a tensor argument that a device's libraries or kernels for the operator have as a constant, such as the

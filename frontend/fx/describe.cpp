@@ -1,4 +1,4 @@
-// What a program of torch.export says, as text.
+// Describes a program of torch.export as text.
 #include "frontend/description.h"
 #include "frontend/fx/archive.h"
 #include "frontend/fx/graph_builder.h"

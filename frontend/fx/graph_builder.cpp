@@ -72,7 +72,7 @@ Status GraphBuilder::build(std::set<std::string, std::less<>> states) {
   TESSERA_TRY(add_outputs());
   if (out_.graph.env().substitutions().empty()) return {};
   out_.graph.simplify_shapes();
-  // What was found out of a size late may contradict what was done with it before.
+  // Facts about a size that were found late may contradict uses of it before.
   if (auto status = verify(out_.graph); !status.ok())
     return Diagnostic(ErrorCode::MalformedModel, status.error().location,
                       "the program's sizes contradict each other: " + status.error().message);
@@ -468,7 +468,7 @@ Status GraphBuilder::define_results(const FxNode& node, const std::vector<ValueI
 Status GraphBuilder::define_tensor(const std::string& name, ValueId value, const Location& where) {
   if (items_.contains(name))
     return Diagnostic(ErrorCode::MalformedModel, where, "defines '" + name + "', which is defined already");
-  // What the exporter says of the result is what the translation must have come to.
+  // The translation must give the type that the exporter recorded for the result.
   auto it = program_.graph.tensors.find(name);
   if (it != program_.graph.tensors.end()) {
     const TensorMeta& meta = it->second;
@@ -640,7 +640,7 @@ Status GraphBuilder::add_outputs() {
   auto is_mutation = [](const OutputSpec& spec) {
     return spec.kind != OutputSpec::Kind::User && spec.kind != OutputSpec::Kind::Loss;
   };
-  // What the module returns, and then the new values of what it changes.
+  // The outputs of the module come first, then the new values of the tensors that it changes.
   std::vector<const OutputSpec*> in_order;
   for (const bool mutations : {false, true})
     for (const OutputSpec& spec : program_.outputs)

@@ -17,7 +17,7 @@ using WeightLookup = std::function<Result<StoredWeight>(const std::string& name,
 
 [[nodiscard]] bool is_control(const FxNode& node); // it runs graphs
 
-// Where a node is, as errors name it.
+// The location of a node, as errors name it.
 [[nodiscard]] Location place_of(const FxNode& node, const std::string& file);
 
 class GraphBuilder {

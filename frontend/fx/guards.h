@@ -12,7 +12,8 @@
 
 namespace tessera::fx {
 
-// What an input of this name is: dimension `dim` of a tensor, or, without one, an integer. Nothing if there is no such.
+// Finds the size of an input by its name: dimension `dim` of a tensor or, without one, an integer. Nothing if there is
+// no such input.
 using InputSize = std::function<std::optional<SymExpr>(const std::string& input, std::optional<int64_t> dim)>;
 
 // The condition; nothing where it is about more than integers and sizes of inputs. The inputs' names are those of the

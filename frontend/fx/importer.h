@@ -4,7 +4,7 @@
 
 namespace tessera::fx {
 
-// What to do with a model of PyTorch in a form that is not read.
+// Advice for a model of PyTorch in a form that is not read.
 inline constexpr const char* kSaveAgain =
     "export the model: torch.export.save(torch.export.export(module, inputs), \"model.pt2\") with PyTorch 2.9 or newer";
 
@@ -22,7 +22,7 @@ inline constexpr const char* kSaveAgain =
 // Imports an archive and goes on after each node that fails.
 [[nodiscard]] Result<ModelSurvey> survey_file(const std::string& path, const ImportOptions& options = {});
 
-// What of a program cannot be imported: each node that has no translation, by name of its first result.
+// A node of a program that has no translation, named by its first result.
 struct Refusal {
   int node; // position in the program's list
   std::string target, output;

@@ -23,7 +23,7 @@ std::optional<size_t> region_of(const FxNode& node) {
   return {};
 }
 
-// What stands for a name of a region in the whole program.
+// The arguments that replace the names of a region in the whole program.
 using Names = std::unordered_map<std::string, Argument>;
 
 void rename(Argument& a, const Names& names) {

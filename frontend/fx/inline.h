@@ -16,7 +16,7 @@ namespace tessera::fx {
 // Error MalformedModel for a region that is called with another number of values than it takes or yields.
 [[nodiscard]] Status inline_regions(Program& program, const std::string& file);
 
-// What to do about a node that is a region with a meaning of its own; empty for any other node.
+// Advice on a node that is a region with a meaning of its own; empty for any other node.
 [[nodiscard]] std::string advice_on_region(const FxNode& node);
 
 } // namespace tessera::fx

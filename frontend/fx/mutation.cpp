@@ -216,7 +216,7 @@ void GraphBuilder::note_views(const FxNode& node) {
   const Argument* self = self_of(node);
   if (self == nullptr) return;
   if (AtenTable::get().find_view(name) == nullptr) {
-    // What returns its argument as it is where nothing is to be done.
+    // These operators return their argument itself where there is nothing to do.
     const std::vector<std::string> names = result_names(node);
     const bool may_be_same = name.starts_with("to.") || name.starts_with("dropout.") || name.starts_with("type_as.");
     if (may_be_same && names.size() == 1 && items_.contains(names[0]) && items_.contains(self->name)) {

@@ -59,7 +59,7 @@ struct Size {
   std::optional<int64_t> hint; // value when the program was captured
 };
 
-// What the exporter says of a tensor.
+// The exporter's description of a tensor.
 struct TensorMeta {
   std::optional<DType> dtype;       // nothing where we have no such type
   int64_t dtype_number = 0;         // as the schema has it
@@ -128,7 +128,7 @@ struct Program {
 // for another major version of the schema.
 [[nodiscard]] Result<Program> parse_program(std::string_view json, const std::string& file);
 
-// What an archive says of a weight or constant: its entry, and how it lies in there.
+// The archive's description of a weight or constant: its entry, and its layout there.
 struct PayloadSpec {
   std::string file;               // name of the entry in its folder; several weights may share one
   bool pickled = false;           // an object of Python in the place of bytes

@@ -13,7 +13,7 @@ namespace tessera::fx {
 [[nodiscard]] ValueId operand(ops::B& b, Arguments& in, std::string_view name, DType dtype);
 // A tensor converted to dtype, or a number as exact_literal().
 [[nodiscard]] ValueId exact_operand(ops::B& b, Arguments& in, std::string_view name, DType dtype);
-// Where a number lies to what the type holds: -1 below, 0 within, 1 beyond it. Infinities and NaN are within floats.
+// Compares a number with the range of a type: -1 below, 0 within, 1 above it. Infinities and NaN are within floats.
 [[nodiscard]] int side_of(const Scalar& s, DType dtype);
 // A conversion that the program requests. Floats beyond an integer type keep the low bits, as in PyTorch.
 [[nodiscard]] ValueId convert(ops::B& b, ValueId x, DType to);

@@ -19,7 +19,7 @@ constexpr uint32_t kIn64 = 0xffffffff;  // a field whose value stands in the zip
 constexpr uint16_t kIn64Short = 0xffff;
 constexpr int kStored = 0;
 
-// Where the directory of entries lies.
+// The place of the directory of entries.
 struct Directory {
   uint64_t offset = 0, bytes = 0, entries = 0;
   uint64_t end = 0; // of what may hold entries and the directory: the end record's start

@@ -126,7 +126,7 @@ Status GraphBuilder::build_body(Scope& scope, Repeat& r, const Location& where) 
       r.varies[k].resize(static_cast<size_t>(
           std::max(0, scope.into.graph.type(r.operands[r.before + k]).rank() - (r.batched ? 1 : 0))));
   std::optional<Diagnostic> first_error;
-  // What the items of a carried list are that begins without any: the body says it.
+  // The types of the items of carried lists that begin empty: only the body gives them.
   std::vector<std::shared_ptr<const ItemType>> items(r.carried);
   for (;;) {
     auto env = std::make_shared<ShapeEnv>(scope.into.graph.env().inner());
@@ -204,7 +204,7 @@ Status GraphBuilder::add_branches(Scope& scope, const proto::NodeProto& node, co
     if (!built.ok()) {
       if (open_choice_ != nullptr) open_choice_ = &node; // one inside, whose results this one yields
       if (open_choice_ != nullptr && decides(scope)) return decide_branch(scope, node, attributes, condition, where);
-      // What it assumes of sizes is why it cannot be built: a call of other sizes gets another variant.
+      // The branch cannot be built because of its assumptions about sizes: a call of other sizes gets another variant.
       ops::assume_around(scope.into.graph, *env);
       if (unsound || open_choice_ != nullptr || !is_misfit(built.error().code)) return std::move(built).take_error();
       unsound = built.error();
@@ -421,7 +421,7 @@ std::optional<int64_t> GraphBuilder::unrolled_trips(const Graph& graph, const Re
   }
   // Without an iteration there is no slice whose sizes stacked results could have.
   if (!trips || *trips < 1 || *trips > kUnrolledNodes) return std::nullopt;
-  // As it is built: with functions and loops inside written out.
+  // The body counts as it is built, with functions and loops inside of it written out.
   const int64_t nodes = std::max({nodes_of(*r.graph), count_nodes(r.body->value->g().node()), int64_t{1}});
   return *trips * nodes <= kUnrolledNodes ? trips : std::nullopt;
 }

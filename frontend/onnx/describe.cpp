@@ -1,4 +1,4 @@
-// What an ONNX file says, as text.
+// Describes an ONNX file as text.
 #include "frontend/description.h"
 #include "frontend/onnx/graph_builder.h"
 #include "graph/support/file.h"

@@ -42,12 +42,12 @@ struct Nesting {
   Nesting& operator=(const Nesting&) = delete;
 };
 
-// Of the names of what is inside of a node.
+// The prefix for the names of a node's bodies.
 [[nodiscard]] inline std::string body_prefix(const Location& where) {
   return (where.node.empty() ? where.output : where.node) + "/";
 }
 
-// Where names mean values.
+// A scope maps names to values of the graph `into`.
 struct Scope {
   GraphUnderWay& into;
   const Scope* outer = nullptr; // lexically around it
@@ -140,7 +140,7 @@ private:
   // -- flex_attention.cpp
   Status inline_flex_attention(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                                const Location& where);
-  // What the subgraph of that name makes of a value; the value itself where it is not given.
+  // Applies the subgraph of that name to a value; the value itself where there is none.
   Result<ValueId> inline_modifier(Scope& scope, const BoundAttributes& attributes, std::string_view name, ValueId input,
                                   const Location& where);
 
@@ -166,8 +166,7 @@ private:
   std::deque<proto::NodeProto> made_;                // nodes that stand for others; scopes have their names
   // An If that has just been refused as its branches yield tensors of different ranks, or a tensor and a list.
   const proto::NodeProto* open_choice_ = nullptr;
-  // Where nothing is left that could make one type of what such branches yield, as they are outputs of the model: calls
-  // decide.
+  // True once the branches' results have no common type left, as they are outputs of the model: calls decide.
   bool calls_decide_ = false;
   std::set<std::string, std::less<>> open_outputs_; // of the model: their ranks follow from the call
   int nesting_ = 0;

@@ -20,7 +20,7 @@ inline constexpr int64_t kMaxDenseBytes = int64_t{1} << 31;
 // Error UnsupportedType for numbers that are no element type of ours.
 [[nodiscard]] Result<DType> element_type(int data_type, const Location& where, const std::string& what);
 
-// Where weights come from. External files are mapped once and shared by their tensors.
+// Loads weights. External files are mapped once and shared by their tensors.
 class WeightLoader {
 public:
   // `directory` holds the model; external data may lie in it, or next to the file that `model_path` is a link to.

@@ -85,8 +85,8 @@ ValueId four_dimensional(Call& c, ValueId v, const SymShape& to) {
   return reshape(c.b, v, {batch, heads, s[s.size() - 2], s.back()});
 }
 
-// What products of 16-bit operands are rounded to. The CPU's operator keeps scores and weights in f32; there a product
-// of f32 takes no longer.
+// The rounding of products of 16-bit operands. The CPU's operator keeps scores and weights in f32; there a product of
+// f32 takes no longer.
 enum class Products : uint8_t { Stored, Wide };
 
 std::optional<Heads> heads_of(Call& c, Products products = Products::Stored) {

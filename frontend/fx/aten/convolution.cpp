@@ -144,7 +144,7 @@ ValueId input_gradient(Call& c, ValueId grad, ValueId x, ValueId weight, const F
   return cut(c, convolution(c, grad, weight, {}, g), sizes);
 }
 
-// What tap `at` reads of x, padded already: one element for each element of a result of `sizes`.
+// The elements that tap `at` reads of x, which is padded already: one for each element of a result of `sizes`.
 ValueId tap(Call& c, ValueId padded, const Ints& at, const Form& f, std::span<const SymExpr> sizes) {
   for (size_t i = 0; i < at.size() && c.b.ok(); ++i)
     padded = slice(c.b, padded, static_cast<int64_t>(i) + 2, at[i] * f.dilations[i], sizes[i], f.strides[i]);

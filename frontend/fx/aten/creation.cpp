@@ -183,7 +183,7 @@ void register_creation(AtenTable& t) {
   t.add({"clone.default", "detach.default", "detach_.default", "detach_copy.default", "contiguous.default",
          "positive.default", "resolve_conj.default", "resolve_neg.default"},
         translate_copy_of_self);
-  // Of real numbers.
+  // These operators return real numbers as they are.
   t.add({"real.default", "conj.default", "_conj.default", "conj_physical.default", "_conj_physical.default"},
         [](Call& c) {
           ValueId x = c.in.tensor("self");

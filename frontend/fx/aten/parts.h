@@ -1,4 +1,4 @@
-// What translations of several files share. Nothing here is a translation by itself.
+// Functions that translations in several files share; none is a translation by itself.
 #pragma once
 #include "frontend/fx/call.h"
 

@@ -23,7 +23,7 @@ using Formula2 = ValueId (*)(ops::B& b, ValueId x, ValueId y);
 // Yields `y` as the result, in the dtype that the exporter states.
 void give(Call& c, ValueId y);
 
-// Of pointwise.cpp's translations, those of gamma.cpp.
+// Registers the translations of gamma.cpp, which belong to the pointwise ones.
 void register_gamma(AtenTable& t);
 
 // ---- formulas

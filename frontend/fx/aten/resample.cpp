@@ -59,7 +59,7 @@ public:
         weight = weight.valid() ? mul(c_.b, weight, w) : w;
       }
       ValueId inside, value = read(whole, &inside);
-      // Of volumes PyTorch leaves out the corners outside, whose weights may be infinite.
+      // PyTorch leaves out corners outside of a volume, whose weights may be infinite.
       if (n_ == 3 && c_.b.ok()) weight = select(c_.b, inside, weight, 0.0);
       ValueId part = mul(c_.b, value, unsqueeze(c_.b, weight, {1}));
       sum = sum.valid() ? add(c_.b, sum, part) : part;
@@ -316,7 +316,7 @@ void translate_embedding_bag(Call& c) {
   ValueId place = iota(c.b, {1, count}, 1);
   ValueId member =
       logical_and(c.b, ge(c.b, place, unsqueeze(c.b, begin, {1})), lt(c.b, place, unsqueeze(c.b, end, {1})));
-  // Of the inner operator -1 stands for no index; the outer one counts from the end.
+  // An index of -1 means "none" in the inner operator; the outer one counts it from the end.
   const bool inner = c.schema().name.find("._embedding_bag") != std::string_view::npos;
   if (padding && !(inner && *padding < 0)) {
     ValueId skip = *padding < 0 ? c.b.size(rows + *padding, i64) : c.b.scalar_i(i64, *padding);

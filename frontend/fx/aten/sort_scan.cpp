@@ -247,7 +247,7 @@ void translate_running_extreme(Call& c) {
   ValueId y = running(b, x, l.axis, kMax ? "max" : "min");
   c.result(reshape(b, cast(b, y, stored), l.shape));
   if (!c.is_used(1)) return c.unused_result();
-  // Where an element is the extreme so far: the later one of equal elements, the last NaN.
+  // True where an element is the extreme so far: the later one of equal elements, the last NaN.
   ValueId is_extreme = eq(b, x, y);
   if (is_float(stored)) is_extreme = logical_or(b, is_extreme, b.op1("isnan", x));
   ValueId index = select(b, is_extreme, iota(b, line, l.axis), b.scalar_i(DType::I64, 0));

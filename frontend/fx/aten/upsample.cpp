@@ -91,7 +91,7 @@ Taps taps_of(const Axis& a, Mode mode) {
   return all;
 }
 
-// What hands a result's gradient back: element p of the input has the taps of all results that read it.
+// The taps of the gradient: element p of the input has the taps of all results that read it.
 Taps turned(const Taps& taps, int64_t in) {
   Taps back(static_cast<size_t>(in));
   for (size_t y = 0; y < taps.size(); ++y)
@@ -179,7 +179,7 @@ std::vector<SymbolicTap> symbolic_taps(Call& c, const SymExpr& in, const SymExpr
   if (mode == Mode::NearestExact) return {{index(mul(c.b, add(c.b, at, 0.5), step)), {}}};
   ValueId p = corners ? mul(c.b, at, step) : sub(c.b, mul(c.b, add(c.b, at, 0.5), step), 0.5);
   if (mode == Mode::Linear) p = max(c.b, p, 0.0);
-  // Where as many elements come out as go in, each is its own, whatever factor was given.
+  // An axis whose size stays the same is copied, whatever factor was given.
   if (!corners && scale && *scale > 0) p = select(c.b, eq(c.b, c.b.size(in, i64), c.b.size(out, i64)), at, p);
   ValueId low = floor(c.b, p);
   std::vector<SymbolicTap> taps;
@@ -206,7 +206,8 @@ ValueId apply_taps(Call& c, ValueId x, int64_t axis, const std::vector<SymbolicT
   return sum;
 }
 
-// What hands a result's gradient back: each of its elements is added, with its weights, where it was read.
+// The gradient of the input: each element of `grad` is added, with its weights, to the elements that it was computed
+// from.
 ValueId apply_turned(Call& c, ValueId grad, int64_t axis, const SymExpr& in, const std::vector<SymbolicTap>& taps) {
   if (!c.b.ok()) return {};
   Ints first = axis_range(0, c.b.rank(grad)); // the axis in front, and back: a swap is its own inverse
@@ -258,7 +259,7 @@ public:
     return folded(x, axis, min(b_, at_, number(in_ - 1)), has_, weight_);
   }
 
-  // What a result's gradient hands back: an element of the input adds up the results whose kernels may have it.
+  // The gradient of the input: an element adds up the results whose kernels may have it.
   [[nodiscard]] ValueId turned(ValueId grad, int64_t axis) {
     ValueId p = iota(b_, {in_, 1}, 0), middle = add(b_, cast(b_, p, f_), 0.5);
     ValueId first = div(b_, sub(b_, middle, add(b_, reach_, 1.0)), step_);

@@ -501,7 +501,7 @@ void translate_adaptive_avg_pool(Call& c) {
   c.result(without_batch(c, cast(c.b, y, d), in));
 }
 
-// What the means along one axis hand back to the input.
+// The gradient of the input for means along one axis.
 ValueId adaptive_mean_gradient(Call& c, ValueId grad, int64_t axis, const SymExpr& in, const SymExpr& out) {
   if (!c.b.ok() || c.b.env().known_equal(in, out)) return grad;
   if (out.is_const(1)) { // all of the input is one window
