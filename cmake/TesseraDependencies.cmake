@@ -5,7 +5,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 # Debian's dnnl package config asks for OpenCL, which the CPU path does not use: take the library as it is.
 find_library(RE2_LIBRARY re2 REQUIRED)
-# What decodes images (graph/ops/image.cpp), which loads libtiff when it needs it.
+# These libraries decode images (graph/ops/image.cpp), which loads libtiff when it needs it.
 find_library(JPEG_LIBRARY jpeg REQUIRED)
 find_library(PNG_LIBRARY png16 REQUIRED)
 find_path(TIFF_INCLUDE tiffio.h REQUIRED)

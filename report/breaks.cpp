@@ -1,4 +1,4 @@
-// What takes a model off the compiled path: operators on the host, sizes that only a run knows, control flow, copies.
+// The breaks of a report: operators on the host, sizes that only a run knows, control flow, copies.
 #include "report/context.h"
 #include "runtime/variant.h"
 

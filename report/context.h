@@ -1,4 +1,4 @@
-// What the parts of the report share: the compile, sizes, names of operators. Private to the folder.
+// Data that the parts of the report share: the compile, sizes, names of operators. Private to the folder.
 #pragma once
 #include "codegen/schedule/tuned.h"
 #include "report/report.h"

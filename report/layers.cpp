@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kLongestLayer = 512; // steps
 constexpr size_t kMostSteps = 20000;  // beyond, the search takes too long
 
-// What a step is but for names.
+// A step without its names: steps of equal layers have equal keys.
 std::string class_key(const Json& s, const std::map<std::string, std::string>& op_of) {
   std::string key =
       s.at("kind").get<std::string>() + "|" + s.value("library_call", "") + "|" + s.value("iteration", "");

@@ -1,4 +1,4 @@
-// Where values lie: the arena as it is planned at these sizes, weights, inputs and outputs.
+// The memory of a report: the arena as it is planned at these sizes, weights, inputs and outputs.
 #include "report/context.h"
 #include "runtime/variant.h"
 

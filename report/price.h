@@ -1,4 +1,4 @@
-// What steps take, predicted by the models that plan: codegen/schedule/predict.h for kernels,
+// Times of steps, predicted by the models that plan: codegen/schedule/predict.h for kernels,
 // codegen/device/library_cost.h for library calls. Private to the folder.
 #pragma once
 #include "codegen/schedule/predict.h"
@@ -22,7 +22,7 @@ struct StepPrice {
 [[nodiscard]] bool launches(const StepOf& step);
 [[nodiscard]] SymExpr flops_of(const Group& group);
 [[nodiscard]] StepPrice price_of(const Context& context, const StepOf& step);
-// Of a price: {"us", "alone_us", "bound", "terms_us", "roofline_share", "unfused_us"}.
+// A price as JSON: {"us", "alone_us", "bound", "terms_us", "roofline_share", "unfused_us"}.
 [[nodiscard]] Json price_json(const Context& context, const StepOf& step, const StepPrice& price);
 
 } // namespace tessera::report

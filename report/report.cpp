@@ -20,7 +20,7 @@ void add_model(Context& x, const ModelInfo& model, Json& j) {
   j["variant"] = x.options.label;
   j["target"] = x.exe.target;
   j["figures"] = x.c.report.figures;
-  // What prices are made of, in bytes per microsecond and microseconds.
+  // The figures of the device that prices are computed from, in bytes per microsecond and microseconds.
   j["device"] = {{"memory_bytes_per_us", x.bandwidth()},
                  {"launch_us", x.device.launch_us},
                  {"launch_alone_us", x.launch_us()},

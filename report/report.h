@@ -20,8 +20,9 @@ struct ReportOptions {
 // the inputs; `at_sizes` is null where a size is known only at run time. Times are in microseconds, predicted by the
 // models that plan. The graph of `compiled` is there.
 [[nodiscard]] std::string report_text(const Compiled& compiled, const ModelInfo& model, const ReportOptions& options);
-// What generated kernels lose at these sizes for having been compiled without them, in microseconds of a call: of each,
-// its schedule against the best one for the sizes, predicted. The graph of `compiled` is there.
+// The time that generated kernels lose at these sizes for having been compiled without them, in microseconds of a call:
+// the sum over kernels of the predicted time of its schedule less that of the best one for the sizes. The graph of
+// `compiled` is there.
 [[nodiscard]] double lost_to_unknown_sizes_us(const Compiled& compiled, const std::map<std::string, int64_t>& sizes);
 
 } // namespace tessera

@@ -47,7 +47,7 @@ void add_call(Context& x, const LibraryCall& call, Json& j) {
   for (const auto& o : call.operands) j["operands"].push_back(operand_json(x, o));
   j["result"] = str(call.result.shape);
   if (x.graph.node(call.node).attributes.i("tf32", 0) != 0) j["tf32"] = true; // f32 operands are rounded to TF32
-  // What runs on the result while it is in cache: every operator but the call's own.
+  // The operators that run on the result while it is in cache: all but the call's own.
   std::vector<NodeId> attached;
   const size_t own = x.operators.of(call.node);
   for (NodeId id : call.sources)
@@ -76,7 +76,7 @@ Json schedule_json(const Schedule& s, const std::string& why, const PredictedTim
   return j;
 }
 
-// What the chosen launch takes of the device.
+// Adds the device's resources that the chosen launch takes.
 void add_resources(const Context& x, const KernelLaunch& launch, const StepPrice& price, Json& s) {
   s["symbol"] = launch.symbol;
   if (auto grid = x.value(launch.grid)) s["blocks"] = *grid;

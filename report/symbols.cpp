@@ -1,5 +1,5 @@
-// What sizes cost that are not known when compiling: for each kernel, the schedule that these sizes get against the best
-// one for them.
+// The cost of sizes that are unknown when compiling: for each kernel, its schedule at these sizes against the best one
+// for them.
 #include "codegen/schedule/candidates.h"
 #include "report/price.h"
 #include <algorithm>
@@ -15,7 +15,7 @@ struct Loss {
   std::string lost;
 };
 
-// Of the kernel's launch at these sizes; nothing where nothing is lost.
+// The loss of the kernel's launch at these sizes; nothing where it loses nothing.
 std::optional<Loss> loss_of(const Context& x, const StepOf& step) {
   const StepPrice price = price_of(x, step);
   if (!price.kernel) return std::nullopt;

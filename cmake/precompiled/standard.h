@@ -1,5 +1,5 @@
-// What most files include, in the order of the alphabet. Only headers from outside: ours change, and would have
-// everything compiled again.
+// The headers that most files include, in the order of the alphabet. Only headers from outside: ours change, and would
+// have everything compiled again.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -59,7 +59,7 @@ struct ConfigOptions {
 // Whether the names, element types and ranks in `config` are the model's.
 [[nodiscard]] std::optional<Refusal> check_config(const Json& config, const Interface& model);
 
-// As text of protobuf: what config.pbtxt holds.
+// The configuration in protobuf's text form, as config.pbtxt holds it.
 [[nodiscard]] std::string config_text(const Json& config);
 
 } // namespace tessera::triton

@@ -18,7 +18,7 @@ using Error = std::unique_ptr<TRITONSERVER_Error, DeleteError>; // null: none
 }
 [[nodiscard]] inline Error invalid(const std::string& text) { return make_error(TRITONSERVER_ERROR_INVALID_ARG, text); }
 
-// What a function of the C interface returned; null as null.
+// Makes an error of the text that a function of the C interface returned; null for null.
 [[nodiscard]] Error from_tessera(const char* text);
 
 // Returns the error that `expression` gives, if any. expression: an Error, or a TRITONSERVER_Error* that it takes.

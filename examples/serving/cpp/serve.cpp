@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
     if (auto miss = session.last_miss()) std::printf("last miss: %s\n", miss->c_str());
     if (m.compiles != warm.compiles) ++wrong, std::fprintf(stderr, "a request waited for a compile\n");
 
-    // What is refused is an exception that says why.
+    // A refusal is an exception that says why.
     Options small = options;
     small.memory_limit = 1;
     try {
