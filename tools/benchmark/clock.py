@@ -57,7 +57,8 @@ class GpuClock:
         self.cache = getattr(properties, "L2_cache_size", 64 << 20)
 
     def sets(self, moved, holders):
-        """For contenders of which `holders` have memory of their own for `moved` bytes: all of it takes at most a third of what is free."""
+        """The number of sets of memory that calls take turns in, for contenders of which `holders` have memory of their own for `moved` bytes: all of it takes
+        at most a third of what is free."""
         return sets_of_memory(moved, self.cache, self.torch.cuda.mem_get_info()[0] / 3 / max(holders, 1))
 
     def times(self, call, count):

@@ -4,7 +4,8 @@ from . import gate_suites
 from .page import NAMES
 from .report import geometric_mean
 
-# Of several peers the first one that both the recorded and the measured row have judges: the one whose time hangs least on the host.
+# A row is judged against the first of these peers that both the recorded and the measured row have: the one whose time depends least
+# on the host.
 NEAREST = ("compile", "graphs", "onnxruntime", "cuda_graph", "eager", "copy")
 TAKES = 3  # of a row that looks worse
 EPILOG = """A row's figure is Tessera's time over a peer's (TorchInductor, PyTorch eager, ONNX Runtime), both measured here and now: absolute times differ between
@@ -75,7 +76,7 @@ def other_cards(data, sections, card):
 
 
 class Judge:
-    """What is recorded, what has been measured, and which of it is worse."""
+    """The recorded rows, the measured rows, and which of these are worse."""
     def __init__(self, recorded, bar):
         self.recorded, self.bar, self.rows = recorded, bar, {}
 

@@ -47,7 +47,7 @@ SUITES = {  # the order in which they are measured
 
 
 def key_of(row):
-    """What a row of docs/performance.json is known by: name and shape."""
+    """The key of a row of docs/performance.json: name and shape."""
     return row[0], row[1] if isinstance(row[1], str) else ""
 
 
@@ -71,7 +71,7 @@ def scripts():
 
 
 def machine():
-    """What a process finds out: this one must not touch the GPU, since it forks those that do."""
+    """The devices and packages of this machine. Another process finds them: this one must not touch the GPU, since it forks those that do."""
     code = """if True:
         import importlib.util, json, platform
         out = {"gpu": None, "versions": {}, "modules": [m for m in %r if importlib.util.find_spec(m)], "cpu": platform.machine()}
@@ -130,7 +130,7 @@ class Context:
 
 
 def environment(context):
-    """Of what is started: plans and kernels of no earlier build, and the packages' folders."""
+    """The environment of programs that are started: the packages' folders, and caches without plans or kernels of an earlier build."""
     paths = filter(None, (os.path.dirname(os.path.dirname(os.path.abspath(__file__))), package(), os.environ.get("PYTHONPATH")))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TESSERA_CACHE_DIR": context.file("cache"), "TORCHINDUCTOR_CACHE_DIR": context.file("inductor")}
 

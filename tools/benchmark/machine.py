@@ -1,4 +1,4 @@
-"""Where the cases run: what makes inputs and outputs there, what is right, and who takes part."""
+"""The machine that the cases run on: it makes inputs and outputs, computes the right results, and knows the contenders."""
 import concurrent.futures, os, platform
 import numpy as np
 from .clock import GpuClock, HostClock
@@ -36,8 +36,8 @@ def tolerance(case):
 
 
 def relative_error(got, want, dtype):
-    """Of each element of `got`, numbers of `dtype` in float64, against `want`: relative to it and to the root of the mean square of all. One step between subnormal
-    numbers, which no result comes closer than by luck, is no error. Arrays are numpy's or PyTorch's; what is not a number stays so."""
+    """The error of each element of `got`, numbers of `dtype` in float64, against `want`: relative to it and to the root of the mean square of all. One step between
+    subnormal numbers, which no result comes closer than by luck, is no error. Arrays are numpy's or PyTorch's; NaN and infinity stay as they are."""
     off = (abs(got - want) - LEAST_STEP.get(dtype, 0.0)).clip(min=0.0)
     return off / (abs(want) + (want * want).mean() ** 0.5 + 1e-30)
 
@@ -135,7 +135,7 @@ class Machine:
         return [on(ins) for ins in inputs]
 
     def copy(self, case, sets):
-        """As many bytes as the case moves: half read, half written."""
+        """A copy that moves as many bytes as the case: half read, half written."""
         half = max(case.bytes // 2, 1)
         step = -(-half // self.threads)
         parts = [slice(i, min(i + step, half)) for i in range(0, half, step)]
@@ -168,7 +168,7 @@ class Machine:
                 bad = int((got != want.to(got.dtype)).sum())
                 if bad: return f"{name}: {bad} of {got.numel()} values differ"
                 continue
-            # What is infinite in the result's type must be so there; all else is compared as it was computed.
+            # Infinities are compared in the result's type, all other values as they were computed.
             rounded, g = want.to(got.dtype), got.double()
             finite = torch.isfinite(rounded)
             if not torch.equal(torch.where(finite, 0.0, g), torch.where(finite, 0.0, rounded.double())): return f"{name} has other infinities"

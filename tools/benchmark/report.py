@@ -28,7 +28,7 @@ def format_ratio(r):
 
 
 def bar(share, width=20):
-    """Of the ceiling, which is the whole width."""
+    """A bar of `width` characters, which are the ceiling; `share` of them are filled."""
     filled = max(0, min(width, round(share * width)))
     return "█" * filled + "░" * (width - filled)
 
@@ -69,7 +69,7 @@ def means(rows, peers):
 
 
 def sweep_summary(rows, peer, large=8e6, bound=1.15):
-    """What the sweep is judged by: right or wrong, the ratio to `peer` by family, the worst points."""
+    """The summary by which a sweep is judged: right or wrong, the ratio to `peer` by family, the worst points."""
     wrong = [r for r in rows if r.get("wrong")]
     out = [f"{len(rows) - len(wrong)} of {len(rows)} points right" + (":" if wrong else "")]
     out += [f"  {r['case']}: {r['wrong']}" for r in wrong]

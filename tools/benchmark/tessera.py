@@ -22,7 +22,7 @@ def _tensors(described):
 
 
 def find_library():
-    """Of the build folder next to tools/, or of the bundle that this lies in."""
+    """The library in the build folder next to tools/, or in the bundle that this file is part of."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     named = os.environ.get("TESSERA_LIBRARY", "")
     for path in ([named] if named else []) + [p for name in ("build/lib/libtessera.so", "lib/libtessera.so.*") for p in sorted(glob.glob(os.path.join(root, name)))]:

@@ -7,7 +7,7 @@ NEAR = 1.10  # of the default schedules' time over the tuned ones': what a choic
 
 
 def find_command(library):
-    """Of the build folder or the bundle that the library lies in."""
+    """The command in the build folder or the bundle that the library is part of."""
     path = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(library))), "bin", "tessera")
     if not os.path.exists(path): raise TesseraError(f"tuning takes the command {path}, which is not there: build it (tools/build release)")
     return path
@@ -20,8 +20,8 @@ class Tuner:
         self.cache = os.path.join(folder, "tuned")
 
     def __call__(self, path, seconds):
-        """For a row of the results: of all kernels that were measured, each as often as the model has it, the times of the default schedules and of the fastest, and
-        their ratio; why others were not."""
+        """Tunes the model of a row of the results: of all kernels that were measured, each as often as the model has it, the times of the default schedules and of
+        the fastest, and their ratio; why others were not."""
         options = ["--device", self.device, "--threads", str(self.threads), "--budget", str(seconds), "--cache-dir", self.cache, "--json", "-"]
         try:
             r = subprocess.run([self.command, "tune", path, *options], capture_output=True, text=True, timeout=60 + 2 * seconds)
@@ -40,7 +40,7 @@ class Tuner:
 
 
 def text(row):
-    """For the line of a case."""
+    """The text for the line of a case."""
     t = row.get("tuning")
     if not t: return ""
     if "ratio" in t: return f"  tuned {format_us(t['tuned_us'])} ({format_ratio(t['ratio'])})" + (f" {t['wrong']} WRONG" if t["wrong"] else "")

@@ -45,6 +45,6 @@ class Warmer:
             try: problems += f.result()
             except Exception as e: problems.append(f"{type(e).__name__}: {e}")
         self.pool.shutdown(wait=True, cancel_futures=True)
-        # What was found best while other processes ran is measured again alone.
+        # Choices that were made while other processes ran are measured again alone.
         for path in glob.glob(os.path.join(self.folder, "**", "*.best_config"), recursive=True): os.remove(path)
         return problems + ([f"{len(late)} cases were not compiled beforehand"] if late else [])

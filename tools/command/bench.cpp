@@ -29,7 +29,8 @@ struct BenchOptions {
 
 // Bytes read and written per second by a parallel copy that moves as many bytes as the model, up to 512 MB.
 Result<double> copy_bandwidth(ThreadPool& pool, int64_t moved) {
-  // As many bytes as the model moves, so that both sit in the same level of cache; touched beforehand.
+  // The copy moves as many bytes as the model, so that both sit in the same level of cache; they are touched
+  // beforehand.
   const int64_t kBytes = std::clamp<int64_t>(moved / 2, int64_t{1} << 20, int64_t{256} << 20);
   TESSERA_ASSIGN(auto from, allocate_bytes(kBytes));
   TESSERA_ASSIGN(auto to, allocate_bytes(kBytes));

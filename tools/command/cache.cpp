@@ -146,7 +146,8 @@ Result<Json> prune(const CacheCommand& o) {
   Json j{{"folder", directory}};
   if (o.other_versions) {
     rules.other_formats = true;
-    // Of compilers: libraries that choices are of may be on other machines that use this folder.
+    // Only versions of compilers are compared: other machines that use this folder may have the libraries whose choices
+    // it holds.
     std::set<std::string> current = {kernel_origin(host_compiler_version(HostTarget::detect()), "").creator};
     TESSERA_ASSIGN(const GpuTarget gpu, GpuTarget::parse("sm_90"));
     current.insert(kernel_origin(gpu_compiler_version(gpu), "").creator);

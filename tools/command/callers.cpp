@@ -22,7 +22,7 @@ double ms_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-// What one caller measured, in milliseconds of each of its calls.
+// The measurements of one caller, in milliseconds of each of its calls.
 struct Calls {
   std::vector<double> latency; // from the moment when the request was due
   std::vector<double> call;    // from the call's beginning

@@ -109,7 +109,7 @@ Status Candidates::write(const Candidate& candidate, const std::string& folder) 
     TESSERA_ASSIGN(part.inputs[name], type_of(name, candidate.fixed, t));
     TESSERA_TRY(write_npy(folder + "/inputs/" + file_name(name, t.dtype()), t));
   }
-  // What none of its nodes reads, and what the model gives out.
+  // The outputs are the results that no node of the candidate reads, and those that the model gives out.
   std::set<std::string> read;
   for (size_t n : candidate.nodes) read.insert(parts_.nodes()[n].reads.begin(), parts_.nodes()[n].reads.end());
   const auto& given_out = parts_.outputs();

@@ -358,7 +358,7 @@ Status add_ranges(bool wanted, ExecutorOptions& options) {
 }
 
 namespace {
-// What the inputs say that decides the structure, as hints.
+// Adds ranks, sizes and small contents of the inputs as hints.
 void add_hints(const Session& session, const Tensors& tensors, std::map<std::string, int64_t>& hints) {
   for (const IoInfo& io : session.inputs()) {
     const auto given = tensors.find(io.name);

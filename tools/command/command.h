@@ -1,4 +1,4 @@
-// What the subcommands share: options of a model, exit codes, JSON, tables, progress.
+// Parts that the subcommands share: options of a model, exit codes, JSON, tables, progress.
 #pragma once
 #include "api/variant.h"
 #include "exit_codes.h"
@@ -115,7 +115,7 @@ inline constexpr const char* kNvtxHelp = "name calls and steps for nsys and ncu 
 [[nodiscard]] int exit_code(const Diagnostic& d);
 // Prints the error, writes {"error": ...} where JSON was requested, and returns its exit code.
 int fail(const Diagnostic& d, const std::string& json_path = "");
-// Where `to` is a value to write at the end: prints and returns the code of a failed write, else `code`.
+// Writes `json` where `json_path` is given, at the end. Prints and returns the code of a failed write, else `code`.
 int finish(int code, const std::string& json_path, const Json& json);
 
 // ---- text. Everything for people leaves through these three and fail(), fit to be shown (graph/support/text.h); names

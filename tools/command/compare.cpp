@@ -267,7 +267,7 @@ private:
     return out;
   }
 
-  // What only one of two lists has, counted by these keys.
+  // Entries that only one of two lists has, counted by these keys.
   static Json only(const Json& a, const Json& b, const char* list, const std::vector<const char*>& keys) {
     std::map<std::vector<std::string>, std::pair<int, const Json*>> count; // in A less in B
     auto add = [&](const Json& report, int sign) {

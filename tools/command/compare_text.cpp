@@ -77,7 +77,7 @@ std::string edges_text(const Json& edges) {
     kind.price += number(e.at("b").at("price_us")) - number(e.at("a").at("price_us"));
     if (!kind.example) kind.example = &e;
   }
-  // What only one of them fuses first, the most frequent first.
+  // Fusions that only one of the two has come first, the most frequent first.
   std::vector<std::pair<std::vector<std::string>, Kind>> ordered(kinds.begin(), kinds.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& x, const auto& y) {
     const bool only_x = x.first[0].starts_with("only"), only_y = y.first[0].starts_with("only");

@@ -42,7 +42,7 @@ Result<std::vector<std::string>> models_of(const std::vector<std::string>& place
   return out;
 }
 
-// What is there stays, but for what is measured anew.
+// Reads the records of the file, all of which stay but those that are measured again.
 Result<ScheduleRecords> read_records(const std::string& file) {
   if (!fs::exists(file)) return ScheduleRecords();
   TESSERA_ASSIGN(std::string text, read_file(file));

@@ -90,7 +90,7 @@ std::string value_name(const Graph& graph, ValueId v) {
   return value.name.empty() ? "(" + std::string(graph.node(value.producer).op->name) + ")" : value.name;
 }
 
-// What the reference is called in a sentence.
+// The name of the reference in a sentence.
 std::string reference_name(const DebugOptions& o) {
   if (!o.against_model.empty()) return o.against_model;
   if (o.against == "onnxruntime") return "ONNX Runtime";

@@ -21,7 +21,7 @@ struct InspectOptions {
 
 constexpr size_t kShownNodes = 40, kShownWeights = 10; // without --all
 
-// What the description does not say: types that inference finds, and nodes that are refused.
+// Facts that the description lacks: types that inference finds, and nodes that are refused.
 struct Inferred {
   std::map<std::string, std::string> types; // of values
   std::vector<RefusedNode> refused;

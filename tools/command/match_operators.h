@@ -8,8 +8,9 @@ struct OperatorMatch {
   std::vector<int> b_of_a; // index into the other's operators; -1 where it has none
   size_t by_name = 0, by_structure = 0;
 };
-// Of two lists of operators: by id and type, then the rest by the longest common subsequence of types, in the models'
-// order, those that steps compute before those that were computed while compiling. Of lists that are too long for that, the n-th operator of a type is the other's n-th one.
+// Matches two lists of operators: by id and type, then the rest by the longest common subsequence of types, in the
+// models' order, those that steps compute before those that were computed while compiling. In lists that are too long
+// for that, the n-th operator of a type matches the other's n-th one.
 [[nodiscard]] OperatorMatch match_operators(const Json& a, const Json& b);
 
 } // namespace tessera::command

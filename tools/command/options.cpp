@@ -23,7 +23,7 @@ Option& Option::pairs() {
 
 namespace {
 
-// What the checks of a value return: the option's name goes in front, and what follows a newline is a note.
+// Checks of a value return an error text: the option's name goes in front, and the part after a newline is a note.
 std::string none_of(const std::string& text, const std::vector<std::string>& known) {
   std::string all;
   for (const auto& k : known) all += (all.empty() ? "" : ", ") + k;
@@ -116,7 +116,7 @@ struct Output {
   std::string option, path;
   bool folder = false;
 };
-// Of the command line that was read.
+// The outputs of the command line that was read.
 std::vector<Output>& outputs() {
   static std::vector<Output> all;
   return all;
@@ -211,7 +211,7 @@ int error_count(const std::string& text) {
   return digit == std::string::npos ? 1 : std::atoi(text.c_str() + digit);
 }
 
-// What is wrong with the arguments, in our words; CLI11's differ from error to error.
+// The error of the arguments in our words; CLI11's differ from error to error.
 std::string reason(const CLI::ParseError& error) {
   const std::string text = error.what();
   const auto colon = text.find(": "), excludes = text.find(" excludes ");
@@ -231,7 +231,7 @@ std::string reason(const CLI::ParseError& error) {
   return out;
 }
 
-// What is wrong with arguments that CLI11 refused, in the words and the form of every other error.
+// The error of arguments that CLI11 refused, in the words and the form of every other error.
 Diagnostic refused(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* innermost = &app;
   std::string words; // the subcommands that were chosen, the inner one last

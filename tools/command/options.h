@@ -55,7 +55,8 @@ public:
   [[nodiscard]] Option declared(const std::string& name); // one of this subcommand's
   // Help lists the options declared from here on under this heading, behind the subcommand's own; "": its own again.
   void group(const std::string& heading);
-  // What help says behind the options, under the exit codes. `differs`: what exit code 1 means; "": it has none.
+  // Sets the text that help prints behind the options, under the exit codes. `differs`: the meaning of exit code 1; "":
+  // it has none.
   void footer(const std::string& text, const std::string& differs = "");
   // A subcommand of this one, which then does nothing by itself and needs one.
   Subcommand add(const std::string& name, const std::string& summary);

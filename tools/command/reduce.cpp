@@ -182,7 +182,7 @@ private:
 
   [[nodiscard]] std::string trial() const { return folder_ + "/trial"; }
 
-  // What was tried becomes the output: a whole one at any time.
+  // Makes the candidate the output, which is a whole one at any time.
   Status keep(const Candidate& candidate) {
     best_nodes_ = candidate.nodes.size();
     best_ = candidate;

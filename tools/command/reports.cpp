@@ -35,7 +35,7 @@ Status price_by_this_host(const ModelOptions& model, const MeasureOptions& o, Se
 }
 
 namespace {
-// Where the steps take a multiple of their prediction, or a part of it, the figures are not this machine's.
+// A note where the steps take a multiple of their prediction, or a part of it: the figures are not this machine's.
 std::optional<std::string> far_from_prediction(const Json& report) {
   constexpr double kFar = 2;
   double predicted = 0, measured = 0;

@@ -4,7 +4,7 @@
 
 namespace tessera::command {
 
-// Where a report's measured times come from.
+// The source of a report's measured times.
 struct MeasureOptions {
   bool measure = false; // calls of the model
   bool routes = false;  // and the other routes of its library calls
@@ -14,7 +14,7 @@ struct MeasureOptions {
   [[nodiscard]] bool measures() const { return measure || routes; }
 };
 void add_measure_options(Subcommand& sub, MeasureOptions& options);
-// What the session needs for it, before it is opened.
+// Sets the options of a session that measuring needs, before the session is opened.
 void prepare(const MeasureOptions& options, SessionOptions& session);
 // A host of which no target was given is calibrated, which takes two seconds: what is measured is compared with prices
 // of this machine. Errors: those of calibrate_host().

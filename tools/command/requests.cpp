@@ -125,7 +125,7 @@ private:
     return {};
   }
 
-  // What the first calls of a process take besides, such as loading kernels in the background, is over by then.
+  // The first calls of a process also load kernels in the background, which is over by then.
   Status measure_later() {
     TESSERA_TRY(session_->wait());
     for (NewShape& n : new_) {

@@ -31,7 +31,7 @@ struct Rule {
   double limit = 0;              // Total, in the unit of the key
 };
 
-// What broke a rule, one line each.
+// A broken rule, and the reasons, one line each.
 struct Violation {
   int line = 0;
   std::string rule;

@@ -38,7 +38,7 @@ struct Unit {
 };
 constexpr Unit kUnits[] = {{"B", 'b', 0},  {"kB", 'b', 1}, {"MB", 'b', 2}, {"GB", 'b', 3}, {"us", 'u', 0},
                            {"ms", 'u', 1}, {"s", 'u', 2},  {"k", 'n', 1},  {"M", 'n', 2},  {"G", 'n', 3}};
-// What a rule calls the kinds of the report's breaks.
+// The names of a rule for the kinds of the report's breaks.
 constexpr std::pair<const char*, const char*> kBreaks[] = {{"host-operators", "host-operator"},
                                                            {"computed-sizes", "computed-size"},
                                                            {"control-flow", "control-flow"},

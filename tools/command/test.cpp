@@ -60,7 +60,7 @@ std::string without_names(const std::string& message) {
   return out;
 }
 
-// What the code cannot do is "not supported"; every other error of a model that is known to be right is a failure.
+// A limit of the code is "not supported"; every other error of a model that is known to be right is a failure.
 Json error_outcome(const Diagnostic& d) {
   bool unsupported = info(d.code).exit_code == kUnsupported;
   std::string subject = d.location.op;
@@ -79,12 +79,12 @@ Result<Tensor> read_value(const std::string& file, const TensorType& type, std::
   return file.ends_with(".npy") ? read_npy(file, type.dtype) : onnx::read_tensor_file(file, &name);
 }
 
-// What a type's rounding alone may do to a result: relative to the element, and, where terms cancel, to the largest
-// one.
+// The error that a type's rounding alone may cause in a result: relative to the element, and, where terms cancel, to
+// the largest one.
 struct Tolerance {
   double rtol, atol;
 };
-// What the command says counts where the test's own data.json says nothing.
+// The command's tolerance counts where the test's own data.json gives none.
 Tolerance tolerance(const TestOptions& o, const ModelCase& test, const Tensor& expected) {
   const double rtol = test.rtol.value_or(o.rtol), atol = test.atol.value_or(o.atol);
   DType d = expected.dtype();

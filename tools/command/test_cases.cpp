@@ -90,7 +90,7 @@ public:
   }
 
   [[nodiscard]] size_t found() const { return cases_.size(); }
-  // What was found from `since` on, by folder.
+  // Sorts the cases that were found from `since` on, by folder.
   void sort(size_t since) {
     std::stable_sort(
         cases_.begin() + static_cast<std::ptrdiff_t>(since), cases_.end(),

@@ -1,4 +1,5 @@
-// What `tessera test` runs: models with inputs and expected outputs, in the layouts that ONNX's own runner knows.
+// The cases that `tessera test` runs: models with inputs and expected outputs, in the layouts that ONNX's own runner
+// knows.
 //
 //   A/model.onnx (or model.pt2), A/test_data_set_0/input_0.pb, output_0.pb (or .npy), A/data.json with rtol, atol
 //   A/data.json with "url": the model lies elsewhere; next to this folder or one around it by the end of that path

@@ -139,7 +139,7 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
   }
 }
 
-// What the backend opens the model with.
+// The parameters that the backend opens the model with.
 std::map<std::string, std::string> parameters_of(const TritonCommand& o) {
   std::map<std::string, std::string> out;
   auto number = [](double v) {

@@ -200,8 +200,8 @@ class Check:
         x, e, z = (t.masked_fill(odd, 0) for t in (x, e, z))
         scale = z.norm().item()
         ours, eager = (x - z).norm().item(), (e - z).norm().item()
-        # Where eager happens to be exact, or the true result is 0, roundings of the values on the way remain.
-        # Of float64 eager's result is the reference, which has as many roundings as ours.
+        # Roundings of the values on the way remain where eager happens to be exact, or the true result is 0. In float64
+        # eager's result is the reference, which has as many roundings as ours.
         times = 8 if y.dtype == torch.float64 else 1
         floor = times * torch.finfo(y.dtype).eps * (8 * scale + y.numel() ** 0.5)
         return f"error {ours / max(scale, 1e-30):.2g}, eager {eager / max(scale, 1e-30):.2g}" if ours > 2 * eager + floor else ""

@@ -24,7 +24,7 @@ PACKAGES = [
 
 
 def place(name):
-    """Where a file of a wheel goes, or None for those not needed."""
+    """The place where a file of a wheel goes, or None for files that are not needed."""
     if "/include/cccl/" in name: # C++ libraries for kernels
         return None
     if "/include/" in name:

@@ -82,7 +82,7 @@ def output(*command):
 
 
 class Build:
-    """What a build folder with Ninja's files has recorded."""
+    """The records of a build folder with Ninja's files."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).resolve()

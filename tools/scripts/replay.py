@@ -13,7 +13,7 @@ import argparse, concurrent.futures, fnmatch, glob, hashlib, json, os, re, subpr
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEVICES = {"cpu": ["--device", "cpu", "--target", "avx512"], "sm_90a": ["--device", "cuda", "--arch", "sm_90a", "--target", "h200"]}
 TEXTS = ("nest", "tile", "llvm", "ptx")
-# What a step says that is no part of what runs: prices, times of the compile, and names, which stand in `symbol`, too.
+# Fields of a step that are no part of what runs: prices, times of the compile, and names, which stand in `symbol`, too.
 IGNORED = {"price", "from_cache", "compile_ms", "planned_us", "planned_bound", "why", "tuned", "class", "routes", "id", "symbol", "runs", "inside", "bodies", *TEXTS}
 SYMBOL = re.compile(r"tsr_[0-9a-f]{32}|tessera_\w+_[0-9a-f]{12}")  # what a kernel computes and the hash of its text
 BACKEND_TESTS, RANDOM = 200, 100

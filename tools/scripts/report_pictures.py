@@ -34,7 +34,7 @@ pre { margin: 14px; font: 13px/1.35 "DejaVu Sans Mono", monospace }</style><pre>
 
 
 def screen(command):
-    """What the command prints on a terminal, as a page."""
+    """The command's output on a terminal, as a page."""
     text = subprocess.run([*command, "--color", "always"], check=True, capture_output=True, text=True).stdout
     line = html.escape(f"$ tessera explain {pathlib.Path(command[2]).name} {' '.join(command[3:])}") + "\n"
     shown = re.sub("\x1b\\[([0-9;]*)m", lambda m: "</span>" if m[1] in ("", "0") else f'<span style="{"; ".join(STYLES.get(c, "") for c in m[1].split(";"))}">', html.escape(text))

@@ -138,7 +138,7 @@ class Triton:
 
 
 class OnnxRuntimeModel:
-    """What tessera.serve's replica needs of a model, from ONNX Runtime."""
+    """The interface of a model that tessera.serve's replica needs, on ONNX Runtime."""
 
     class _Value:
         def __init__(self, value: Any) -> None:
@@ -204,7 +204,7 @@ class Ray:
         self._ray.kill(self._ray.get_actor(self._replicas()[0], namespace="serve"))
 
     def processes(self) -> list[int]:
-        """Of the replicas."""
+        """The process ids of the replicas."""
         out = []
         for process in Path("/proc").glob("[0-9]*"):
             try:

@@ -1,4 +1,4 @@
-// What a user calls operators and steps, found in the report.
+// Finds operators and steps in the report by the names that a user calls them.
 #include "graph/support/similar.h"
 #include "report/report.h"
 #include <algorithm>

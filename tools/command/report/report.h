@@ -33,13 +33,13 @@ public:
   [[nodiscard]] std::string types(const Json& operator_ids, size_t most = 4) const;
   // "layers.0.act.relu (model.py:42)"
   [[nodiscard]] std::string shown_operator(const std::string& id) const;
-  // What a verdict of an edge or pair says, on lines after `indent`: code, reason, price, operators, why, what to do.
+  // The text of a verdict on an edge or pair, on lines after `indent`: code, reason, price, operators, why, what to do.
   [[nodiscard]] std::string verdict(const Json& edge, const std::string& indent) const;
-  // What a step is: "matmul [1, 128, 768] x [768, 3072]", "kernel rows (b, s) x (768)".
+  // A step's kind and sizes: "matmul [1, 128, 768] x [768, 3072]", "kernel rows (b, s) x (768)".
   [[nodiscard]] static std::string what(const Json& step);
-  // What a call spends in the step, measured by itself where it was measured, else predicted: steps sum up to the call.
-  // Steps inside of control flow count as often as they run, control flow without them; where it was measured as a
-  // whole, they are nothing.
+  // The time of a step in a call, in microseconds: measured where the step was measured by itself, else predicted; the
+  // steps sum up to the call. Steps inside of control flow count as often as they run, control flow without them; where
+  // it was measured as a whole, they count nothing.
   [[nodiscard]] std::optional<double> us(const Json& step) const;
   [[nodiscard]] static std::optional<double> predicted_us(const Json& step);
 
