@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a call of a model from Python costs on the host, beside the same call through the C interface.
+"""Measures the cost on the host of a call of a model from Python, against the same call through the C interface.
 
     PYTHONPATH=build/python build/venv/bin/python3 python/benchmarks/call_cost.py [--limit MICROSECONDS]
 

@@ -304,7 +304,8 @@ def measure(name: str, batch: int, device: str, peers: list[str], work: str, bud
         want = module(*args)
         start = time.perf_counter()
         model = tessera.load(path, device, tf32="off")
-        # What a model computes with on the host alone stays there for PyTorch; Tessera takes all inputs from one memory.
+        # PyTorch keeps inputs that a model computes with on the host alone there; Tessera takes all inputs from one
+        # memory.
         taken = args[: len(model.inputs)]
         got = model(*taken)
         if device == "cuda":

@@ -33,7 +33,7 @@ def indices(how: str, rows: int, count: int, g: torch.Generator) -> torch.Tensor
 
 
 def function(kind: str, rows: int):
-    """Of a source [n, width] and indices [n] ([n, width] for "scatter_each")."""
+    """The function to measure, of a source [n, width] and indices [n] ([n, width] for "scatter_each")."""
     if kind == "embedding":
         return lambda x, i: torch.ops.aten.embedding_dense_backward(x, i, rows, -1, False)
     if kind == "index_add":
@@ -48,7 +48,7 @@ def function(kind: str, rows: int):
 
 
 def microseconds(f, *args) -> float:
-    """Of a call on the GPU: median over rounds of calls that follow each other."""
+    """The time of a call on the GPU: the median over rounds of calls that follow each other."""
     for _ in range(3):
         f(*args)
     times = []

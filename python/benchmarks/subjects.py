@@ -1,7 +1,7 @@
-"""What `tools/gate` measures on a GPU through Python: models from ONNX, models and training steps and single computations
-through torch.compile. Each class makes its subject ready for all contenders (turns.py forks a process for it) and its
-instances are called with the keys of rows, or None for all; they return rows {"section", "key": [name, shape], "us":
-{contender: microseconds}}, where "tessera" is one of the contenders, and "failed" {contender: why}.
+"""The subjects that `tools/gate` measures on a GPU through Python: models from ONNX, models and training steps and single
+computations through torch.compile. Each class makes its subject ready for all contenders (turns.py forks a process for
+it) and its instances are called with the keys of rows, or None for all; they return rows {"section", "key": [name,
+shape], "us": {contender: microseconds}}, where "tessera" is one of the contenders, and "failed" {contender: why}.
 
 Times are medians of rounds in which the contenders take turns: of a call between events, the L2 cache overwritten before
 it (models and training steps: host time included where a contender keeps the GPU waiting), or of the GPU's work alone.

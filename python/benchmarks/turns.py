@@ -38,7 +38,7 @@ class Worker:
         there.close()
 
     def ask(self, request, seconds: float) -> tuple[str, object]:
-        """What receive() gives for a request."""
+        """Sends a request and returns what receive() gives."""
         try:
             self.pipe.send((request,))
         except OSError:

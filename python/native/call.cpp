@@ -124,7 +124,7 @@ bool make_output(Lane& lane, const Maker& maker, size_t o, int32_t dtype, int32_
   return true;
 }
 
-// Of tessera_call_with(): the call whose memory is asked for. The library may ask on a thread of its own, whose Python
+// The call of tessera_call_with() whose memory the library requests. It may do so on a thread of its own, whose Python
 // error is kept for the caller.
 struct Asked {
   Lane& lane;

@@ -1,5 +1,5 @@
-// What the files of the extension share: the limited API of CPython 3.10, owned references, errors, a model's inputs
-// and outputs.
+// Parts that the files of the extension share: the limited API of CPython 3.10, owned references, errors, a model's
+// inputs and outputs.
 //
 // One binary serves every CPython from 3.10 on (abi3). A C++ exception never enters the interpreter: the functions that
 // it calls run inside protect().
@@ -180,7 +180,7 @@ private:
   Lane* lane_ = nullptr;
 };
 
-// What makes the tensor of an output once its sizes are known.
+// Makes the tensor of an output once its sizes are known.
 class Maker {
 public:
   virtual ~Maker() = default;
@@ -212,7 +212,7 @@ bool wrong_rank(const Io& io, const int64_t* dims, size_t rank);
 
 bool no_memory(const Io& io);
 
-// Of onnx.TensorProto.DataType; 0 for what takes no whole bytes.
+// The size of an element of onnx.TensorProto.DataType; 0 for a type that does not fill whole bytes.
 size_t element_bytes(int32_t dtype);
 const char* dtype_name(int32_t dtype);
 

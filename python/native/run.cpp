@@ -7,7 +7,7 @@ namespace {
 
 enum class Kind : uint8_t { Numpy, Torch, Dlpack };
 
-// What PyArrayInterface of NumPy's protocol __array_struct__ holds.
+// PyArrayInterface of NumPy's protocol __array_struct__.
 struct ArrayStruct {
   int two;
   int rank;
@@ -181,7 +181,7 @@ private:
                                    : "the CPU. Load it with device=\"cuda\", or copy the input to the host"));
     return false;
   }
-  // Of a tensor that is not the host's. The caller's stream is what was given, else PyTorch's current one.
+  // Takes a tensor that is not in the host's memory. The caller's stream is the given one, else PyTorch's current one.
   bool take_torch_device(size_t i, PyObject* tensor) {
     Ref on_cuda(PyObject_GetAttr(tensor, names.is_cuda));
     Ref gpu(on_cuda ? PyObject_CallMethodObjArgs(tensor, names.get_device, nullptr) : nullptr);
@@ -196,11 +196,11 @@ private:
     return on_ != nullptr || !PyErr_Occurred();
   }
 
-  // What __dlpack__ returns is taken as well, and stays its owner's: a capsule that was not consumed.
+  // A result of __dlpack__ is taken as well, and stays its owner's: a capsule that was not consumed.
   static bool is_capsule(PyObject* object) {
     return PyCapsule_IsValid(object, "dltensor") != 0 || PyCapsule_IsValid(object, "dltensor_versioned") != 0;
   }
-  // What a capsule holds; null with a Python error.
+  // The tensor in a capsule; null with a Python error.
   const dlpack::Tensor* tensor_of(PyObject* capsule) const {
     if (PyCapsule_IsValid(capsule, "dltensor"))
       return &static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
@@ -285,7 +285,7 @@ private:
     raise_error("InputError", "input '" + io_->name + "' is " + has);
     return false;
   }
-  // What the capsule itself shows: rank, sizes, and that all elements lie in the address space.
+  // Checks the capsule itself: rank, sizes, and that all elements are in the address space.
   bool check_capsule(const dlpack::Tensor& t) const {
     const std::string name = "a capsule of DLPack ";
     if (t.rank < 0 || t.rank > static_cast<int32_t>(kMostDims))
@@ -304,7 +304,7 @@ private:
     }
     if (std::find(t.shape, t.shape + t.rank, 0) != t.shape + t.rank) return true;
     if (!t.data) return no_memory(*io_);
-    // Of the first byte behind the elements, and of the lowest element.
+    // Computes the offsets of the first byte behind the elements, and of the lowest element.
     const auto at = reinterpret_cast<uintptr_t>(t.data);
     int64_t first = 0, last = 0, begin = 0, end = 0;
     for (int32_t d = 0; t.strides && d < t.rank; ++d) {

@@ -76,7 +76,7 @@ PyObject* get_outputs(PyObject* self, void*) {
 PyObject* get_states(PyObject* self, void*) {
   return protect<PyObject*>(nullptr, [&] { return tuple_of_all(model_of(self).states); });
 }
-// For each input, then each output: what it is where it is a list, else None.
+// The type of each input, then of each output, that is a list; None for any other.
 PyObject* get_list_types(PyObject* self, void*) {
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
     const Model& model = model_of(self);

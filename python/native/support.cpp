@@ -39,7 +39,7 @@ Ref text(const char* s) {
   return Ref(PyUnicode_DecodeUTF8(s, static_cast<Py_ssize_t>(std::char_traits<char>::length(s)), "backslashreplace"));
 }
 
-// What replaces these functions is not in the limited API of 3.10.
+// The limited API of 3.10 lacks the functions that replace these.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 void Raised::take() {

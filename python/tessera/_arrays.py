@@ -1,4 +1,4 @@
-"""What the extension queries of NumPy's arrays and PyTorch's tensors. Neither is imported before it is needed."""
+"""Queries of NumPy's arrays and PyTorch's tensors for the extension. Neither is imported before it is needed."""
 
 from __future__ import annotations
 

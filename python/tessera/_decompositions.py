@@ -1,4 +1,5 @@
-"""What AOTAutograd takes apart before Tessera sees a graph, and how a training step is divided into forward and backward.
+"""Decompositions for AOTAutograd, applied before Tessera sees a graph, and the division of a training step into forward
+and backward.
 
 PyTorch's partition decides what the forward pass saves for the backward pass. It computes cheap operators again, but an
 operator with several results, such as a normalization, counts as one that is not: its result would be saved beside its
@@ -106,7 +107,7 @@ _COMPARISONS = {aten.eq.Tensor, aten.ne.Tensor, aten.ge.Tensor, aten.gt.Tensor, 
 
 
 def _shown(value: object) -> object:
-    """What a value shows, through views and widening conversions."""
+    """The value that another one shows, through views and widening conversions."""
     while isinstance(value, torch.fx.Node) and isinstance(value.target, torch._ops.OpOverload) and value.args:
         source = value.args[0]
         widens = value.target is torch.ops.prims.convert_element_type.default or value.target is aten._to_copy.default
@@ -179,7 +180,8 @@ _LIBRARY.define(
 
 
 def _dropout_mask(size: Any, stride: Any, p: float, *, dtype: torch.dtype, device: torch.device, index: int = 0) -> torch.Tensor:
-    """Where a dropout of probability p leaves the elements of a tensor, by the random numbers that eager mode draws for it.
+    """The mask of a dropout of probability p, true where it leaves an element, by the random numbers that eager mode draws
+    for it.
 
     size, stride, dtype, device: of that tensor. index: tells masks of equal tensors apart in a graph, and has no other use.
     """
@@ -209,7 +211,7 @@ def _dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
 # ---- batch normalization
 def _batch_norm_functional(x: torch.Tensor, weight: Any, bias: Any, running_mean: torch.Tensor, running_var: torch.Tensor,
                            training: bool, momentum: float, eps: float) -> Any:  # fmt: skip
-    """As PyTorch's, which on a CPU rounds the statistics to x's dtype."""
+    """Computes PyTorch's function, which on a CPU rounds the statistics to x's dtype."""
     if not training:
         y, mean, rstd = aten._native_batch_norm_legit_no_training(x, weight, bias, running_mean, running_var, momentum, eps)
         return y, mean, rstd, running_mean, running_var
@@ -248,7 +250,7 @@ def _bmm(a: torch.Tensor, b: torch.Tensor) -> Any:
 
 # ---- concatenation
 def _cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
-    """Of one tensor, which is not empty, or of one several times: views, which are computed again, as a concatenation is not."""
+    """A concatenation of one tensor, which is not empty, or of one several times, as views: these are computed again, a concatenation is not."""
     parts = [t for t in tensors if not (isinstance(t.numel(), int) and t.numel() == 0)]
     if not parts or any(t is not parts[0] for t in parts):
         return NotImplemented
@@ -302,7 +304,7 @@ def _max_unpool(decomposition: Any, x: torch.Tensor, indices: torch.Tensor, outp
 
 
 def _max_pool_backward(op: Any, grad: torch.Tensor, x: torch.Tensor, *given: Any) -> Any:
-    """Of x, the gradient reads the layout alone."""
+    """The gradient reads the layout of x alone."""
     if _is_whole():
         return NotImplemented
     with _whole():

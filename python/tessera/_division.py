@@ -41,7 +41,7 @@ def _with_parts(call: Node) -> list[Node]:
 
 
 def _signature(n: Node) -> tuple[object, ...]:
-    """What decides whether a call by itself can be compiled: the operator, its constants, and the types of its operands and results."""
+    """The key of a call that decides whether it can be compiled by itself: the operator, its constants, and the types of its operands and results."""
 
     def kind(v: object) -> object:
         if isinstance(v, torch.Tensor):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class Error(Exception):
-    """What Tessera could not do. The base class of all errors of this package.
+    """An error of Tessera. The base class of all errors of this package.
 
     code: stable, such as "TES-3008"; name: the same as a word, such as "bad-input"; location: the file and node, or
     empty; message: what is wrong; notes: causes, and what to do; output: name of the first result of the node at fault,

@@ -83,7 +83,7 @@ _KINDS = {"library": "library call", "attention": "library call", "separate": "k
 
 @dataclasses.dataclass
 class Explanation:
-    """What became of one call. str() is a text, its first screen a summary; json() has everything."""
+    """The explanation of one call. str() is a text, its first screen a summary; json() has everything."""
 
     graphs: list[Graph]
     breaks: list[Break]
@@ -160,7 +160,7 @@ def _many(n: int, what: str, plural: str = "s") -> str:
 
 
 def _origins(operators: Sequence[Mapping[str, str]]) -> str:
-    """Where operators come from, in the user's terms: "norm1: native_layer_norm (model.py:12)"."""
+    """The origins of operators, in the user's terms: "norm1: native_layer_norm (model.py:12)"."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for o in operators:
         parts = (o.get("op") or o.get("name") or "").split(".")
@@ -217,7 +217,7 @@ def _graph(g: backend.CompiledGraph, name: str) -> Graph:
     return Graph(name, g.kind, reports, list(left.values()), g.crossing, returned, saved)
 
 
-# What Dynamo says of a branch on a tensor's value is the name of its own function.
+# Dynamo names its own function for a branch on a tensor's value.
 _BRANCH = ("generic_jump", "a branch on the value of a tensor", "torch.where() and torch.cond() keep it in the graph; the one computes both sides, the other one of them.")
 
 
@@ -239,7 +239,7 @@ def _break_counts() -> Mapping[str, int]:
 
 
 def _skipped(nothing: bool, reasons: Sequence[str]) -> list[str]:
-    """Of reasons of Dynamo's that no graph ends with; and of a call of which it captured nothing, without a word."""
+    """The reasons of Dynamo that no graph ends with; and a reason for a call of which it captured nothing, without a word."""
     out = []
     for reason in reasons:
         text, *lines = reason.strip().splitlines()

@@ -28,7 +28,7 @@ def open_program(name: str, json: bytes, weights: Mapping[str, torch.Tensor], de
 
 
 def survey_program(json: bytes, weights: Mapping[str, torch.Tensor]) -> str:
-    """What of a program Tessera does not take: JSON, a list of {node, target, output, reason}. Raises tessera.Error."""
+    """The nodes of a program that Tessera does not take: JSON, a list of {node, target, output, reason}. Raises tessera.Error."""
     return _native.survey_program(json, _weights(weights))
 
 

@@ -47,7 +47,7 @@ class Options:
 
 @dataclasses.dataclass
 class Statistics:
-    """What happened since the process started, or since reset()."""
+    """Counts since the process started, or since reset()."""
 
     graphs: int = 0  # that PyTorch gave to the backend: forward and backward ones count each
     compiles: int = 0  # of subgraphs
@@ -70,5 +70,5 @@ statistics = Statistics()
 
 
 def stats() -> dict[str, int]:
-    """What the backend of torch.compile counted since the process started: the fields of Statistics by name."""
+    """The counts of torch.compile's backend since the process started: the fields of Statistics by name."""
     return dataclasses.asdict(statistics)

@@ -1,4 +1,5 @@
-"""What of a graph Tessera takes, and how the rest splits it: as few subgraphs as the order of the operators allows.
+"""Chooses the operators of a graph that Tessera takes, and splits it into as few subgraphs as the order of the
+operators allows.
 
 Stages alternate: what PyTorch runs in stage k reads subgraphs of stages before k, what Tessera runs in stage k reads what PyTorch
 ran up to stage k. So the calls of a stage form one subgraph, subgraphs are never cyclic, and their number is the number of

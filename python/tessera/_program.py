@@ -354,7 +354,7 @@ def not_expressible(node: torch.fx.Node) -> str | None:
 
 
 def attribute_of(module: torch.fx.GraphModule, target: str) -> object:
-    """What a get_attr node reads."""
+    """The value that a get_attr node reads."""
     value: object = module
     for part in target.split("."):
         value = getattr(value, part)

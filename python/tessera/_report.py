@@ -12,7 +12,7 @@ from ._libraries import environment
 
 
 def text(path: str, device: str, sizes: Mapping[str, int]) -> str:
-    """What `tessera explain` prints of a model. Raises the command's error."""
+    """The text that `tessera explain` prints of a model. Raises the command's error."""
     arguments = [program(), "explain", path, "--device", device]
     for symbol, size in sizes.items():
         arguments += ["--shape", f"{symbol}={size}"]

@@ -72,7 +72,7 @@ class Model:
 
     @property
     def device(self) -> str:
-        """Where the model runs: "cpu" or "cuda"."""
+        """The device that the model runs on: "cpu" or "cuda"."""
         return self._session.device
 
     def __call__(self, *args: Any, stream: int | None = None, **named: Any) -> Any:
@@ -127,7 +127,8 @@ class Model:
 
     @property
     def states(self) -> tuple[TensorInfo, ...]:
-        """What calls change and later ones read, as the module's buffers are: no inputs or outputs. Empty for most models.
+        """The values that calls change and later ones read, as the module's buffers are: no inputs or outputs. Empty for
+        most models.
 
         They are the loaded model's: calls of several threads run one after another, and a model that is loaded again has values of its
         own, which begin as the file's. On a GPU they stay in its memory. A call that raises leaves them as they were, as warmup()
@@ -160,7 +161,7 @@ class Model:
         self._session.reset_states()
 
     def explain(self, format: str = "text", **sizes: int) -> str:
-        """What was compiled: kernels, library calls, bytes moved, edges that were not fused and why.
+        """Describes the compiled model: kernels, library calls, bytes moved, edges that were not fused and why.
 
         format: "text", what the command `tessera explain` prints (it compiles the file once more), or "json", this
         session's report. sizes: of symbolic dimensions, for the text's bytes: explain(batch=8).
@@ -199,8 +200,8 @@ class Model:
         self._session.trim()
 
     def metrics(self) -> dict[str, Any]:
-        """What the model has done since it was loaded, and what it holds: the fields of tessera_metrics in api/c.h by name,
-        which says what each counts, and in which unit."""
+        """Counts of the model's work since it was loaded, and the memory that it holds: the fields of tessera_metrics in
+        api/c.h by name, which says what each counts, and in which unit."""
         return self._session.metrics()
 
     def metrics_text(self, **labels: str) -> str:

@@ -10,7 +10,7 @@ from ._options import Options
 
 
 class Settings(NamedTuple):
-    """What compiled code depends on besides the graph."""
+    """The settings that compiled code depends on besides the graph."""
 
     tf32: str  # "off", "conv", "matmul" or "all"
     deterministic: bool
@@ -18,7 +18,7 @@ class Settings(NamedTuple):
     strict_rounding: bool
 
 
-# Of (convolutions, products): whether PyTorch rounds operands to TF32.
+# The option's value by whether PyTorch rounds operands to TF32 in (convolutions, products).
 _TF32 = {(False, False): "off", (True, False): "conv", (False, True): "matmul", (True, True): "all"}
 _precision = torch._C._get_fp32_precision_getter
 

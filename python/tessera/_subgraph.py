@@ -57,7 +57,8 @@ class Subgraph:
         self._threads = settings.threads if self._cuda else 0  # where the host does little, its number of threads is kept
         self.session, self._settings = self._open(settings), settings
         self._others: dict[_settings.Settings, _native.Session] = {}
-        # Of each input that is a tensor: position, order of its dimensions in memory, whether it is moved to the device.
+        # For each input that is a tensor: position, order of its dimensions in memory, whether it is moved to the
+        # device.
         self._moved = [i for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].device != device]
         tensors = [(i, n.meta["val"]) for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
         self._resolved = [i for i, t in tensors if t.is_neg() or t.is_conj()]
@@ -72,7 +73,7 @@ class Subgraph:
         if device.type == "cuda":
             index = device.index if device.index is not None else torch.cuda.current_device()
             self._stream = functools.partial(torch._C._cuda_getCurrentRawStream, index)  # as Inductor's programs have it
-            # What lies between inputs and outputs comes from PyTorch's allocator, and goes back when the call returns.
+            # The memory between inputs and outputs comes from PyTorch's allocator, and goes back when the call returns.
             self._scratch = functools.partial(torch.empty, dtype=torch.uint8, device=torch.device("cuda", index))
 
     def _open(self, settings: _settings.Settings) -> _native.Session:
@@ -277,7 +278,8 @@ class SizeFunction:
         self._compute = self._compiled()
 
     def _compiled(self) -> Callable[..., Any]:
-        """What PyTorch's printer makes of it, as Inductor's programs have it; slower, where the printer lacks a function, its interpreter."""
+        """The function that PyTorch's printer makes of the expression, as Inductor's programs have it; its interpreter, which is slower, where the printer
+        lacks a function."""
         try:
             code = compile(f"lambda {', '.join(map(str, self.symbols))}: {PythonPrinter().doprint(self.expr)}", "<size>", "eval")
         except (NotImplementedError, SyntaxError):  # functions that it does not print, or prints as sympy does

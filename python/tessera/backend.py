@@ -34,7 +34,7 @@ Node = torch.fx.Node
 
 @dataclasses.dataclass
 class CompiledGraph:
-    """What became of one graph: for tessera.explain()."""
+    """The result of compiling one graph, for tessera.explain()."""
 
     kind: str  # "inference", "forward", "backward"
     name: str
@@ -84,7 +84,7 @@ def _device_of(graph: torch.fx.Graph) -> torch.device:
 
 
 def _storage(n: Node) -> int | None:
-    """What tensors of one memory have in common; None for a value that is not in one memory."""
+    """The key of a tensor's memory, equal for tensors of one memory; None for a value that is not in one memory."""
     found = {t.untyped_storage()._cdata for t in _partition.tensors(n.meta.get("val")) if t.layout == torch.strided}
     return found.pop() if len(found) == 1 else None
 
@@ -464,7 +464,7 @@ def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen:
 
 
 def _metadata() -> Any:
-    """What AOTAutograd knows of the inputs and results of the forward graph that it compiles; None outside of a compile."""
+    """AOTAutograd's metadata of the inputs and results of the forward graph that it compiles; None outside of a compile."""
     context = torch._guards.TracingContext.try_get()
     return context.fw_metadata if context is not None else None
 

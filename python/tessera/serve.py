@@ -45,7 +45,7 @@ def batch_symbol(model: Model) -> str | None:
 
 
 class Replica:
-    """What a replica holds: the model, and its calls. Requests are dicts of one array for each input."""
+    """A replica of the model, with its calls. Requests are dicts of one array for each input."""
 
     def __init__(self, path: str, options: Mapping[str, Any], max_batch: int) -> None:
         self._model = load(path, **options)
@@ -95,7 +95,7 @@ class Replica:
             return e
 
     def _sizes(self, request: _Named, index: int) -> Any:
-        """What requests of one call have in common; the index where that is not known, so that it is computed alone."""
+        """The key that requests of one call share; the index where that is not known, so that it is computed alone."""
         arrays = [request[i.name] for i in self._model.inputs]
         if not all(getattr(a, "shape", None) and hasattr(a, "dtype") for a in arrays) or len({a.shape[0] for a in arrays}) != 1:
             return index
