@@ -299,7 +299,7 @@ graph @main(%x: f32[n, 8], %k: i64[1]) -> (%y: f32[r]) where n in [1, 64], r in 
   ASSERT_TRUE(run.ok()) << run.error().str();
 }
 
-// What is the same for a whole row is computed once for it, and is as many elements.
+// A value that is the same for a whole row is computed once for it, and is as many elements.
 TEST_F(Taps, AValueThatIsTheSameAlongARowIsTapped) {
   Graph graph = parsed(R"(
 graph @main(%x: f32[n, 32], %p: f32[n, 1]) -> (%y: f32[n, 1]) where n in [1, 64] {

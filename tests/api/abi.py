@@ -28,7 +28,7 @@ def fields(body):
     return out
 
 def types_of(parameters):
-    """Of a prototype, without the names."""
+    """The types of a prototype's parameters, without the names."""
     out = []
     for p in (" ".join(p.split()) for p in parameters.split(",")):
         m = re.match(r"(.*[\s*])(\w+)$", p)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What abi.py calls incompatible."""
+"""Tests which changes abi.py calls incompatible."""
 import os, sys, unittest
 
 sys.dont_write_bytecode = True

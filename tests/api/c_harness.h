@@ -1,4 +1,4 @@
-// What tests of the C interface share.
+// Helpers for the tests of the C interface.
 #pragma once
 #include "api/c.h"
 #include "harness.h"

@@ -1,5 +1,5 @@
-// What a server needs of the C interface: contexts, bound memory, warm-up, a memory limit, an allocator, metrics, the
-// explanation of a miss, the log, and structs of other versions.
+// The parts of the C interface that a server needs: contexts, bound memory, warm-up, a memory limit, an allocator,
+// metrics, the explanation of a miss, the log, and structs of other versions.
 #include "c_harness.h"
 #include "graph/support/processors.h"
 #include <atomic>

@@ -239,7 +239,7 @@ TEST(C, ElementTypesAreThoseOfTheTable) {
   for (const auto& [number, dtype] : types) EXPECT_EQ(number, info(dtype).onnx) << name(dtype);
 }
 
-// What is read of a tensor is bounded by what the model declares, so that a wrong number reads nothing.
+// Reads of a tensor are bounded by the model's declaration, so that a wrong number reads nothing.
 TEST(C, NumbersThatAreNotTheModelsAreErrors) {
   Opened s(write(model()));
   ASSERT_TRUE(s.session);

@@ -201,7 +201,7 @@ TEST(Determinism, ThreadsThatMissTogether) {
   EXPECT_EQ(session->variants().size(), 3u);
 }
 
-// What is promised between processes: here sessions with calls in another order.
+// Sessions with calls in another order stand here for the processes that must agree.
 TEST(Determinism, SessionsAgreeWhereThatIsPromised) {
   const std::vector<Inputs> all = requests();
   const auto answers_of = [&](SessionOptions o, std::vector<size_t> order) {

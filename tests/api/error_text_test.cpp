@@ -30,7 +30,7 @@ TEST(ErrorText, IsFitToBeShown) {
   tessera_close(session);
 }
 
-// What the command reads of a model is there for programs, too, of a model and of its file.
+// The report that the command reads of a model is there for programs, too, of a model and of its file.
 TEST(Report, IsTheSameFromTheFile) {
   Maker m;
   m.input("x", {"n", 4}).input("i", {3}, onnx_proto::TensorProto::INT64);

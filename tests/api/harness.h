@@ -1,4 +1,4 @@
-// What the tests of the API share: small models as files, options that touch nothing outside of a folder of the test's
+// Helpers for the tests of the API: small models as files, options that touch nothing outside of a folder of the test's
 // own, and the reference evaluator to compare with.
 #pragma once
 #include "api/variant.h"

@@ -81,7 +81,7 @@ TEST(Paths, LeadToTheModelAfterTheProcessHasMoved) {
     const CompileTotals totals = session->compile_totals();
     EXPECT_EQ(totals.failures, 0);
     EXPECT_FALSE(fs::exists("own_cache")) << "the cache folder is where it was when the session was opened";
-    // What is saved now refers to weights where they are.
+    // A file that is saved here refers to weights where they are.
     ASSERT_TRUE(session->save("saved.tsr", false).ok());
     auto saved = Session::open("saved.tsr", options());
     ASSERT_TRUE(saved.ok()) << saved.error().str();

@@ -92,7 +92,7 @@ def check_binary(library, folder, problems):
 
 
 def check_hardening(binary, problems):
-    """What the loader fills in is read-only when the program begins."""
+    """Checks that the tables which the loader fills in are read-only when the program begins."""
     read = subprocess.run(["readelf", "-Wld", binary], check=True, capture_output=True, text=True).stdout
     problems += [f"{binary} is linked without {what}" for what in ("BIND_NOW", "GNU_RELRO") if what not in read]
 

@@ -178,7 +178,7 @@ TEST(Tuning, ErrorsReachTheLogAndNoCall) {
   EXPECT_NE(log.text().find("the clock is broken"), std::string::npos) << log.text();
 }
 
-// What cannot be written counts in this process.
+// Records that cannot be written count in this process.
 TEST(Tuning, AFileThatCannotBeWrittenIsNoErrorOfACall) {
   LogCapture log("perf");
   TemporaryFolder folder;
@@ -242,7 +242,7 @@ TEST(Tuning, ClosingStopsItPromptly) {
   expect_right(model(), inputs(), (*executor)->run(inputs())); // those that live on go on
 }
 
-// For real: what the machine's clock says, with calls on another thread meanwhile.
+// This test measures by the machine's clock, with calls on another thread meanwhile.
 TEST(Tuning, CallsGoOnWhileTheMachineMeasures) {
   TemporaryFolder folder;
   FakeTimes unused;

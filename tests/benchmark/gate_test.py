@@ -27,7 +27,7 @@ def check_judge():
     # The nearest peer that both rows have judges: eager's time does not count where TorchInductor's is there.
     assert judge.take([measured("full", "2×3", tessera=10.4, compile=10.0, eager=1.0)]) == []
     assert judge.line(judge.row("gpu-attention", ("full", "2×3"))) is None
-    # What looks worse is measured again, three times in all, and the median counts.
+    # A row that looks worse is measured again, three times in all, and the median counts.
     row = judge.row("gpu-attention", ("causal", "2×3"))
     assert judge.take([measured("causal", "2×3", tessera=12.0, compile=12.0, eager=20.0)]) == [("causal", "2×3")]
     assert round(judge.worse(row), 6) == 0.2 and "WORSE by 20 %" in judge.line(row)
@@ -78,7 +78,7 @@ def check_main():
         assert section["kind"] == "calls" and section["title"].endswith(", X1") and "PyTorch 2" in section["machine"], section
         assert section["rows"] == [[r["key"][0], r["key"][1], 5.0, {"compile": 10.0, "eager": 20.0}] for r in good], section
         assert "| full | 2×3 | 5 | 0.50 | 0.25 |" in page.page({"gpu-attention": section})
-        # What has not been measured is not written, and is told.
+        # A section that has not been measured is not written but reported.
         code, out = run_main(work, good[:2], "attention", "--update", os.path.join(work, "part.json"))
         assert code == 0 and "not written" in out and "gone 1" in out and json.load(open(os.path.join(work, "part.json"))) == {}, out
         worse = [measured("full", "2×3", tessera=12.0, compile=10.0)]

@@ -56,7 +56,7 @@ class PageTest(unittest.TestCase):
         return json.loads(page.value("document.getElementById('report').textContent"))
 
     def screen(self, page, node):
-        """Where a node of the graph stands on the screen, after the graph moved to it."""
+        """The position of a graph's node on the screen, after the graph moved to it."""
         return page.value(f"(() => {{ const n = view.scene.tree.nodes.get({json.dumps(node)}), r = canvas.getBoundingClientRect();"
                           " return [r.left + view.x + (n.ax + n.w / 2) * view.scale, r.top + view.y + (n.ay + Math.min(n.h, 44) / 2) * view.scale]; })()")
 

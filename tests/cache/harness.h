@@ -1,4 +1,4 @@
-// What the tests of the cache share.
+// Helpers for the tests of the cache.
 #pragma once
 #include "graph/support/temporary_folder.h"
 #include "runtime/cache/cache.h"

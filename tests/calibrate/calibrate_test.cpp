@@ -28,7 +28,7 @@ struct ModelGpu {
 
   ModelGpu() {
     fake.memory = size_t{128} << 20;
-    // What a round of the loop takes, in us. Arguments: a, b, rounds, n.
+    // Adds a kernel whose loop takes round_us for a round. Arguments: a, b, rounds, n.
     auto loop = [this](const char* name, auto round_us) {
       fake.kernel(name, 4, [this, round_us](const FakeGpu::Launch& l) {
         const double us = static_cast<double>(l.args[2]) * round_us(l);

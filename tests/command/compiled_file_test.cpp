@@ -1,4 +1,4 @@
-// What `tessera compile` writes is taken by run, bench and explain as the model is.
+// Files that `tessera compile` writes are taken by run, bench and explain as the model is.
 #include "../onnx/model_maker.h"
 #include "graph/support/tensor.h"
 #include "harness.h"
@@ -137,7 +137,7 @@ TEST_F(CompiledFile, HoldsSeveralVariants) {
       if (weights(0).contains(name)) {
         EXPECT_EQ(weights(0).at(name), data) << name;
       }
-  // As a loaded file is saved, it is loaded again.
+  // A loaded file that is saved again has the same bytes.
   ASSERT_TRUE(save_executables(*variants, path("again.tsr"), true).ok());
   EXPECT_EQ(read_text(path("again.tsr")), read_text(path("tokens.tsr")));
 }

@@ -1,4 +1,4 @@
-// What is no regular file in the place of one: the command says so at once, whatever the file was to be.
+// The command refuses at once what is no regular file, whatever the file was to be.
 #include "graph/support/tensor.h"
 #include <chrono>
 #include <cstdlib>

@@ -19,7 +19,7 @@ std::string in_shell(std::string text) {
   return "'" + text + "'";
 }
 
-// What is wrong with bytes that people are shown; "" if nothing is.
+// The reason why bytes are not fit to be shown to people; "" if they are.
 std::string unfit(const std::string& bytes) {
   try {
     (void)nlohmann::json(bytes).dump(); // checks the encoding

@@ -18,7 +18,7 @@ void expect_texts(const std::string& text, const std::vector<std::string>& texts
 std::string answer(const Result<std::string>& r) { return r.ok() ? *r : "error: " + r.error().str(); }
 std::string error(const Result<std::string>& r) { return r.ok() ? "" : r.error().str(); }
 
-// What every screen keeps to.
+// Expects the limits that every screen keeps to.
 void expect_screen(const std::string& text, long lines) {
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), lines) << text;
   std::istringstream in(text);

@@ -31,7 +31,7 @@ Maker small_model() {
   return m;
 }
 
-// What of a report says how the model is computed: steps, their operators and schedules.
+// The part of a report that says how the model is computed: steps, their operators and schedules.
 Json plan_of(const Json& report) {
   Json out = Json::array();
   for (const Json& s : report.at("steps")) {
@@ -111,7 +111,7 @@ TEST_F(Steering, APlanIsRepeated) {
     EXPECT_EQ(o.err.find("warning"), std::string::npos) << o.err;
     EXPECT_EQ(read_text(path("asked/y.npy")), read_text(path("repeated/y.npy")));
     EXPECT_EQ(plan_of(explained(sizes + request)), plan_of(explained(sizes + other + " --plan plan.json")));
-    // What it writes is what it read.
+    // A plan that was read is written as it was.
     expect(0, "explain m.onnx --format json -o report.json --plan plan.json --save-plan again.json" + sizes + other);
     EXPECT_EQ(json("plan.json"), json("again.json"));
   }

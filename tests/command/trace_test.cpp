@@ -161,7 +161,7 @@ TEST_F(Command, MeasuredTimesJoinTheReport) {
   const auto steps = steps_by_id(json("p.json"));
   for (const Json& s : bench["steps"])
     EXPECT_NEAR(steps.at(s["name"])["measured_us"].get<double>(), s["ms"].get<double>() * 1e3, 1e-6);
-  // Of a stored report, and what does not fit.
+  // A stored report takes a profile, too; options that exclude each other are refused.
   expect(0, "explain " + arguments + " --format json -o r.json");
   expect(0, "explain r.json --profile b.json --format json -o again.json");
   EXPECT_EQ(json("again.json")["totals"]["measured_us"], json("p.json")["totals"]["measured_us"]);

@@ -68,7 +68,7 @@ TEST(Workers, AHangIsOneTasksResult) {
   for (const auto& [task, end] : ends) EXPECT_EQ(end.how, task == 1 ? How::TimedOut : How::Answered) << task;
 }
 
-// What earlier tasks did to their process is not another's fault: it is done again, alone.
+// A task may crash by what earlier tasks did to their process, so it is done again, alone.
 TEST(Workers, ACrashAfterOthersIsTriedAlone) {
   WorkerOptions o;
   o.tasks = 3;

@@ -15,7 +15,7 @@ protected:
     for (CUgraphExec graph : graphs) gpu.drop(graph);
     forget();
   }
-  // What graphs that are gone held goes with the next call; where there is none, now.
+  // Frees what graphs that are gone held. The next call would do so, too.
   void forget() {
     if (!options.gpu_context) return;
     const cuda::Context::Current current(*options.gpu_context);

@@ -126,7 +126,7 @@ TEST_F(DependentLaunchOnGpu, ResultsAreRightSinglyAndReplayed) {
   }
 }
 
-// What plan.cpp relies on where a library call has put no kernel on the stream, or something behind it.
+// plan.cpp relies on this where a library call has put no kernel on the stream, or something behind it.
 TEST_F(DependentLaunchOnGpu, BehindFillsAndCopiesItIsAPlainLaunchAlsoWhenCaptured) {
   constexpr int64_t n = 1000000;
   Context::Current current(*context);
@@ -182,7 +182,7 @@ TEST_F(DependentLaunchOnGpu, BehindFillsAndCopiesItIsAPlainLaunchAlsoWhenCapture
   block.release(*context, s);
 }
 
-// What it is worth, printed.
+// This test prints the gain; it checks nothing.
 TEST_F(DependentLaunchOnGpu, TellsWhatItSaves) {
   constexpr int kKernels = 200;
   constexpr int64_t n = 20000;

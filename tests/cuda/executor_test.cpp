@@ -355,7 +355,7 @@ TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
     (void)set_log_channels("");
     set_log_sink(nullptr, nullptr);
   }
-  // Of such grids one is under way at a time, whatever the streams and executors.
+  // Only one such grid is in flight at a time, whatever the streams and executors.
   auto following = std::make_shared<Executable>(**loaded);
   std::get<KernelLaunch>(following->steps[0]).alternatives[0].team = 8;
   options.gpu_context = nullptr;

@@ -6,7 +6,7 @@
 
 namespace tessera::cuda::test::fake_cublaslt {
 
-// What the library is and has been asked; one at a time.
+// The fake library's properties and the requests that it got; one exists at a time.
 struct Library {
   tessera::test::FakeGpu gpu;
   bool knows_pointers = true, has_pointer_algorithms = true, has_epilogues = true, has_anything = true;

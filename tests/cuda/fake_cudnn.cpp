@@ -38,7 +38,7 @@ void list(const std::vector<T>& from, int64_t* count, void* to) {
   if (!from.empty()) std::memcpy(to, from.data(), from.size() * sizeof(T));
 }
 
-// What the heuristics propose carries the graph itself; another configuration has it from its engine.
+// A configuration that the heuristics propose carries the graph itself; another one has it from its engine.
 constexpr int kProposedFor = CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH;
 
 void propose(cudnnBackendDescriptor_t heuristics, cudnnBackendDescriptor_t config) {

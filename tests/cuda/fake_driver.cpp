@@ -193,12 +193,12 @@ struct FakeCalls {
 #define ENTER(function)                                                                                                \
   const std::lock_guard one_call(gpu->mutex_);                                                                         \
   if (auto r = gpu->enter(#function); r != CUDA_SUCCESS) return r
-// Of a call that captures forbid.
+// Enters a function that captures forbid.
 #define ENTER_UNSAFE(function)                                                                                         \
   const std::lock_guard one_call(gpu->mutex_);                                                                         \
   if (auto r = gpu->enter(#function); r != CUDA_SUCCESS) return r;                                                     \
   if (auto r = gpu->unsafe(); r != CUDA_SUCCESS) return r
-// Of one that a stream which is captured does not take.
+// Refuses a function that a captured stream does not take.
 #define REFUSE_CAPTURED(stream)                                                                                        \
   if (auto r = gpu->conflict(stream); r != CUDA_SUCCESS) return r
 #define ENTER_WITHOUT_CONTEXT(function)                                                                                \

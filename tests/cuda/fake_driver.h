@@ -27,7 +27,7 @@ public:
   [[nodiscard]] std::shared_ptr<cuda::Driver> driver() const { return driver_; }
   [[nodiscard]] std::shared_ptr<cuda::Context> context(); // a new one of driver()
 
-  // What a kernel gets: its arguments, all of 8 bytes, and its grid.
+  // The launch of a kernel: its arguments, all of 8 bytes, and its grid.
   struct Launch {
     std::vector<uint64_t> args;
     unsigned grid = 0, threads = 0, shared_bytes = 0;
@@ -57,7 +57,7 @@ public:
   void drop(CUgraphExec graph);
   void repair(); // a new process: what broke the context is forgotten
 
-  // What the GPU is. Set before context().
+  // The properties of the GPU, to be set before context().
   int devices = 1, major = 9, minor = 0, pools = 1;
   size_t memory = size_t{1} << 30;
   // Errors to inject: the n-th call (from 0) of a function from now on returns this, and so do the next times - 1.
@@ -70,7 +70,7 @@ public:
   int resident_blocks = 1; // of a multiprocessor; 132 of them
   int cooperative = 1;
 
-  // What has happened. Where other threads call, too: while pause() is held.
+  // The record of what has happened. Where other threads call, too, it is read while pause() is held.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> pause() { return std::unique_lock(mutex_); }
   std::map<std::string, int> calls;
   std::vector<Launch> launches;              // executed
@@ -106,7 +106,7 @@ private:
   };
   CUresult enter(const char* function, bool needs_context = true);
   using Work = std::function<CUresult()>;
-  // What the graph and what is instantiated from it own together: user objects with their functions.
+  // The user objects, with their functions, that the graph and what is instantiated from it own together.
   struct Owned {
     std::vector<std::pair<CUhostFn, void*>> objects;
     ~Owned() {

@@ -1,5 +1,5 @@
-// For tests of library calls on a GPU: operands that are views of tensors, uploaded, and results that come back. Skips,
-// saying why, where there is no GPU.
+// Helpers for tests of library calls on a GPU: operands that are views of tensors, uploaded, and results that come
+// back. They skip, saying why, where there is no GPU.
 #pragma once
 #include "graph/support/tensor.h"
 #include "runtime/cuda/library.h"

@@ -126,7 +126,7 @@ TEST(GemmProblem, HeadsOfSeveralSequencesRepeatTheSmallerDimension) {
   EXPECT_EQ(p.batch, h);
   EXPECT_EQ(p.repeats.size(), 2u);
   EXPECT_EQ(p.all().size(), 6u);
-  // Of probabilities times values, stored as [b, s, h * d].
+  // The product of probabilities and values, stored as [b, s, h * d].
   p = described(dense({b, h, s, s}), operand({b, h, s, d}, {s * w, d, w, 1}), operand({b, h, s, d}, {s * w, d, w, 1}));
   EXPECT_EQ(p.repeats.size(), 2u);
 }

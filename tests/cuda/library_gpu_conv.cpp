@@ -241,7 +241,7 @@ TEST(GpuConv, SizesThatVaryShareEngines) {
   }
 }
 
-// What an engine for may be missing; where there is one, it must be right.
+// An engine for these may be missing; where there is one, it must be right.
 TEST(GpuConv, ThreeDimensionsDepthwiseAndTransposed) {
   TESSERA_GPU_OR_SKIP(gpu);
   const std::pair<const char*, Convolution> cases[] = {

@@ -19,7 +19,7 @@ TEST(Timing, CallsMoveTwiceTheCacheBetweenTwoOnTheSameMemory) {
     EXPECT_LT((sets - 2) * moved * kMiB, 2 * kCache) << "no more than it takes";
   }
   for (int64_t moved : {int64_t{0}, int64_t{100}, kMiB}) EXPECT_EQ(memory_sets(moved, kCache, kNoLimit), 16);
-  // Where memory is short: fewer, and the first one in any case.
+  // There are fewer sets where memory is short, but always the first one.
   EXPECT_EQ(memory_sets(10 * kMiB, kCache, 40 * kMiB), 4);
   EXPECT_EQ(memory_sets(10 * kMiB, kCache, 5 * kMiB), 1);
 }
@@ -39,7 +39,7 @@ TEST(Timing, ASetIsCopiedOnTheGpu) {
     ASSERT_TRUE(second.ok());
     EXPECT_EQ(gpu.calls["cuMemcpyHtoDAsync"], uploads);
     EXPECT_NE(first->data, second->data);
-    // What happens to the first one leaves the second as it is.
+    // A change of the first one leaves the second as it is.
     ASSERT_TRUE((*watch)->poison(*first).ok());
     auto back = (*watch)->download(*second);
     ASSERT_TRUE(back.ok());

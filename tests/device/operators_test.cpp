@@ -9,7 +9,7 @@ namespace {
 
 class Operators : public testing::TestWithParam<const OpDef*> {};
 
-// What the device may refuse: strings, packed and complex elements have no kernels and no reference on some routes.
+// The device may refuse these: strings, packed and complex elements have no kernels and no reference on some routes.
 bool has_strings(const Sample& s) {
   for (const auto& t : s.operands)
     if (t.defined() && t.dtype() == DType::String) return true;

@@ -80,7 +80,7 @@ Model control(bool) {
            {"x", random(DType::F32, {2, 6}, 1)}}};
 }
 
-// What a compile cannot do in another way where it fails each time it is tried.
+// True for stages that a compile cannot replace by another way where they fail each time.
 bool inevitable(const std::string& failure) {
   for (const char* stage : {"pass", "pass-end", "pass/fuse:1", "pass-end/fuse:1", "fuse", "executable", "step"})
     if (failure == stage) return true;
@@ -164,7 +164,7 @@ TEST_P(Contained, ForAGpu) {
 INSTANTIATE_TEST_SUITE_P(Models, Contained, testing::Values(mlp, attention, control),
                          [](const auto& info) { return info.param(false).name; });
 
-// What comes next: another schedule, then the operators alone, then the host.
+// The order is: another schedule, then the operators alone, then the host.
 TEST(Detours, OfAKernelComeInOrder) {
   const TemporaryFolder cache;
   const Model model = mlp(false);

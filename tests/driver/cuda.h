@@ -1,4 +1,4 @@
-// What a compile does to graphs and asks of plans for a GPU with the given libraries; none is needed.
+// Helpers that rewrite graphs and query plans as a compile does for a GPU with the given libraries; none is needed.
 #pragma once
 #include "codegen/device/cuda/passes.h"
 

@@ -55,7 +55,7 @@ void check_product(const Executable& e) {
     ASSERT_GE(b, 0);
     EXPECT_NE(e.buffers[static_cast<size_t>(b)].kind, BufferInfo::Kind::Temporary) << "the raw result has no memory";
   }
-  // What the library reads is alive then.
+  // The operands that the library reads must be alive then.
   for (const auto* o : {&*call->fused->bias, &*call->fused->residual})
     EXPECT_EQ(e.buffers[static_cast<size_t>(o->buffer)].kind, BufferInfo::Kind::Input);
 }
@@ -121,7 +121,7 @@ TEST(CudaBuild, WithoutLibrariesThereAreOnlyKernels) {
   for (const auto& step : compiled.executable->steps) EXPECT_TRUE(std::holds_alternative<KernelLaunch>(step));
 }
 
-// What is not there where the model runs, and nodes that a library refused, are loops from the start.
+// Calls of a library that is absent where the model runs, and nodes that a library refused, are loops from the start.
 TEST(CudaBuild, WithoutALibraryItsCallsAreLoops) {
   TemporaryFolder folder;
   auto source = [] {

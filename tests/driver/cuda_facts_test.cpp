@@ -1,4 +1,4 @@
-// What the code of kernels for an NVIDIA GPU promises, read from its PTX without a GPU: accesses of 16 bytes wherever
+// Properties of the code of kernels for an NVIDIA GPU, read from its PTX without a GPU: accesses of 16 bytes wherever
 // the sizes allow, few barriers and shuffles, nothing in local memory. A table of graphs with limits.
 #include "harness.h"
 #include <regex>
@@ -109,7 +109,7 @@ TEST(CudaFacts, SmallPointwiseKernelsHaveFewAccesses) {
     }
 }
 
-// What is contiguous as a whole is one run, whatever its extents: all blocks but the last one use vectors.
+// A tensor that is contiguous as a whole is one segment, whatever its extents: all blocks but the last one use vectors.
 TEST(CudaFacts, RunsOfOddLengthUseVectorsUpToTheirLastBlock) {
   TemporaryFolder folder;
   for (const char* dtype : {"f16", "f32"})

@@ -37,7 +37,7 @@ protected:
     for (auto& t : threads) t.join();
   }
 
-  // What of the graph's kernels spills, or cannot be compiled.
+  // Compiles the graph; a kernel that spills, or cannot be compiled, is a failure.
   void look(Graph graph, const std::string& what, bool waits_may_spill, const std::string& arch = "sm_90a") {
     CompileOptions o = options(folder_.path());
     o.device = "cuda";
@@ -97,7 +97,7 @@ TEST_F(CudaSpills, HardlyAnyInTheModels) {
   for (const auto& entry : std::filesystem::directory_iterator(std::string(TESSERA_SOURCE_DIR) + "/models"))
     if (entry.path().extension() == ".onnx") files.push_back(entry.path());
   EXPECT_GE(files.size(), 15u);
-  // For an H200 and, by its target alone, for an A100.
+  // The targets are an H200 and, by its architecture alone, an A100.
   const std::vector<std::string> archs = {"sm_90a", "sm_80"};
   each(files.size() * archs.size(), [&](size_t i) {
     const std::string &file = files[i / archs.size()], &arch = archs[i % archs.size()];

@@ -1,5 +1,5 @@
-// What does not depend on an input is computed when compiling: no step is left of it, and results stay right. The
-// bound, and what stays: random numbers, errors of the run, weights that a kernel reads in fewer bytes.
+// Values that depend on no input are computed when compiling: no step is left of them, and results stay right. Tests
+// the bound, and what stays: random numbers, errors of the run, weights that a kernel reads in fewer bytes.
 #include "graph/ops/samples.h"
 #include "harness.h"
 

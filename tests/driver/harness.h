@@ -1,5 +1,5 @@
-// What the tests of the compile driver share: graphs as texts, compiled into a cache folder of the test's own, run and
-// held against the reference.
+// Helpers for the tests of the compile driver: graphs as texts, compiled into a cache folder of the test's own, run and
+// compared with the reference.
 #pragma once
 #include "codegen/driver/compile.h"
 #include "runtime/executor.h"

@@ -95,7 +95,7 @@ Result<decltype(HostStep::run)> on_list(const std::string& op, const std::string
   return resolve_host_step(step, executable);
 }
 
-// What a list holds is compared with the text before a reference reads it.
+// The items of a list are compared with the text before a reference reads it.
 TEST(HostFile, ListsOfOtherItemsAreRefused) {
   auto run = on_list("Identity", "graph @host(%x: list<sequence f32[?]>[2]) -> (%y: list<sequence f32[?]>[2]) {\n"
                                  "  %y = Identity@13(%x) : list<sequence f32[?]>[2]\n}\n");

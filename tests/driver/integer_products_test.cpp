@@ -92,7 +92,7 @@ TEST(IntegerProducts, Convolutions) {
   }
 }
 
-// What may be large, or is summed over a length that calls decide, stays as it is.
+// Products whose operands may be large, or that are summed over a length that calls decide, stay as they are.
 TEST(IntegerProducts, OthersAreLeft) {
   Graph g("wide");
   const SymExpr n = g.env().create_symbol("n", {1, 64});

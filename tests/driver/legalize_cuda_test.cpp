@@ -1,5 +1,5 @@
-// What is decided and rewritten for an NVIDIA GPU before planning: the rewritten graph computes the same, weights lie
-// as their reader wants them, and each route is taken for its reason.
+// Decisions and rewrites for an NVIDIA GPU before planning: the rewritten graph computes the same, weights lie as their
+// reader requires, and each route is taken for its reason.
 #include "fusion/cost.h"
 #include "graph/ops/op.h"
 #include "graph/reference/evaluator.h"

@@ -223,7 +223,7 @@ TEST(Pipeline, FloatsBeyondFloat8FollowTheDevice) {
     }
 }
 
-// What `tessera opt` prints.
+// `tessera opt` prints this plan.
 TEST(Pipeline, MakesThePlanOfACompile) {
   TemporaryFolder folder;
   for (const Device& device : devices()) {

@@ -105,7 +105,7 @@ TEST_F(Private, FoldersAboveThatOthersMayWriteAreRefusedUnlessSticky) {
   EXPECT_FALSE(fs::exists(path("top/new")));
   make("top", 01777);
   EXPECT_TRUE(PrivateFolder::open(path("top/cache"), Missing::Leave).ok());
-  // What a link leads through counts.
+  // The folders that a link leads through count.
   make("top", 0777);
   fs::create_symlink(path("top"), path("link"));
   expect_refused(PrivateFolder::open(path("link/cache"), Missing::Leave).error(), {path("top")});

@@ -78,7 +78,7 @@ TEST(Routes, EveryPrimitiveHasOneForEachDtypeOnEachDevice) {
   }
 }
 
-// Where a plan puts the node of a sample; nullopt where no node of its kind is left.
+// The route that a plan takes for the node of a sample; nullopt where no node of its kind is left.
 std::optional<RouteKind> planned(const FusionPlan& plan, const Graph& graph, const OpDef& op) {
   auto is = [&](NodeId id) { return graph.node(id).op == &op; };
   for (const Group* g : flat_groups(plan)) {

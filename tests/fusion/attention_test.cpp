@@ -108,7 +108,7 @@ TEST(Attention, MasksBecomeBiases) {
   EXPECT_FALSE(p.calls[0].fixed->bias_nest->has_reduction());
 }
 
-// What -inf is for one spelling is a finite number for another; neither is taken for the other.
+// Spellings of a mask differ in the value that it adds: -inf or a finite number; neither is taken for the other.
 const char* kCausal = "  %i = iota() shape=[s, 1] axis=0 : i64[s, 1]\n  %j = iota() shape=[1, s] axis=1 : i64[1, s]\n"
                       "  %see = le(%j, %i) : bool[s, s]\n";
 

@@ -149,7 +149,7 @@ public:
     return {};
   }
 
-  // As the library would: by the description, not by the nest.
+  // Computes the epilogue as the library would: by the description, not by the nest.
   Status finish(const FixedEpilogue& e, const Tensor& raw) {
     Dims dims;
     TESSERA_ASSIGN(auto where, positions(e.result, symbols_, dims));

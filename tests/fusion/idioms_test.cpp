@@ -34,7 +34,7 @@ TEST(Idioms, Softmax) {
 )",
                   "f32[b, s]"),
             Names{"softmax"});
-  // Of f16, rounded between the operators.
+  // The softmax of f16 is rounded between the operators.
   EXPECT_EQ(names(R"(
   %xf = cast(%x) to=f32 : f32[b, s]
   %m = reduce_max(%xf) axes=[1] keepdims=1 : f32[b, 1]

@@ -172,7 +172,7 @@ TEST(FixedEpilogue, WhatIsAlmostAnActivationIsNone) {
 }
 
 TEST(FixedEpilogue, GrowsWhileTheLibraryCanAndStopsThere) {
-  // What relu is followed by is a kernel of its own; the bias and relu stay with the product.
+  // The operators behind relu are a separate kernel; the bias and relu stay with the product.
   auto p = planned(R"(  %zero = constant {0.0} : T[]
   %h = add(%p, %c) : T[b, 16]
   %y = max(%h, %zero) : T[b, 16]

@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// What the groups write, in order.
+// The values that the groups write, in order.
 std::vector<std::string> order_of(const Graph& graph, const FusionPlan& plan) {
   std::vector<std::string> names;
   for (const Group& g : plan.groups) names.push_back(graph.value(g.writes[0]).name);
@@ -51,7 +51,7 @@ TEST(Lifetimes, ASmallResultOfALargeValueIsMadeEarly) {
             wanted);
 }
 
-// What reads inputs alone waits for its reader, but not behind what runs on the host.
+// A group that reads inputs alone is moved to its reader, but not behind a host operator.
 TEST(Lifetimes, NothingCrossesTheHost) {
   Graph graph = parsed(R"(graph @main(%x: f32[8, 8], %u: f32[8]) -> (%y: f32[8, 8], %k: f32[8]) {
   %a = matmul(%x, %x) : f32[8, 8]

@@ -88,7 +88,8 @@ TEST(Plan, CodeBeyondTheInstructionCacheIsCut) {
   for (const Group& g : cut.groups) EXPECT_LE(fusion::instructions(g.nest), 1024);
 }
 
-// Where one program walks a row the results of few long ones are a kernel of their own, which has more programs.
+// A device on which one program reads a whole row computes the results of few long rows in a separate kernel, which has
+// more programs.
 TEST(Plan, FewLongRowsAreOneKernelWhereTeamsShareThem) {
   auto groups = [](int64_t rows, int64_t row, bool teams) {
     const std::string r = std::to_string(rows), x = "f32[" + r + ", " + std::to_string(row) + "]",
@@ -432,7 +433,7 @@ TEST(Plan, WhatIsReadUnderAConditionIsRecomputedUnderIt) {
 }
 
 TEST(Plan, WhatOthersNeedInMemoryIsReadWhereComputingMovesMore) {
-  // As many bytes to read; more; arithmetic that costs more than the bytes; from a product's result.
+  // The cases: as many bytes to read; more; arithmetic that costs more than the bytes; a read of a product's result.
   for (
       const char* text : {
           R"(graph @main(%x: f32[b, s], %y: f32[3, b, s]) -> (%m: f32[b, s], %q: f32[3, b, s]) where b in [1, ?], s in [1, ?] {

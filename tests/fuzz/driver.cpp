@@ -12,14 +12,14 @@
 #include <unistd.h>
 #include <vector>
 
-// Of targets whose inputs are more than bytes: makes of an input another one, which `seed` decides.
+// A target whose inputs are more than bytes defines this: it makes of an input another one, which `seed` decides.
 extern "C" [[gnu::weak]] size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned int seed);
 
 namespace {
 
 using Bytes = std::string;
 
-// What is running, for the report of a crash: the input itself is written to crash-<number> in the working folder.
+// The running input, for the report of a crash: it is written to crash-<number> in the working folder.
 const Bytes* current = nullptr;
 char crash_file[64] = "crash";
 

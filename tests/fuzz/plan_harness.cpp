@@ -32,7 +32,7 @@ public:
     data_ = static_cast<std::byte*>(p);
     TESSERA_CHECK(::mprotect(data_ + bytes_, page, PROT_NONE) == 0, "no guard page");
   }
-  // Where `bytes` begin that end at the page.
+  // The address of `bytes` bytes that end at the page.
   std::byte* last(size_t bytes) { return data_ + bytes_ - bytes; }
   void allow_writes(bool yes) {
     TESSERA_CHECK(::mprotect(data_, bytes_, yes ? PROT_READ | PROT_WRITE : PROT_READ) == 0, "pages keep their access");

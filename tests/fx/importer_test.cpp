@@ -92,7 +92,7 @@ TEST(Importer, ViewsAndStrides) {
   }
 }
 
-// Of a program with `strided` inputs and outputs, the graph's have their dimensions in the order of memory.
+// The graph's inputs and outputs have their dimensions in the order of memory where the program's are `strided`.
 TEST(Importer, StridedInputsAreTransposes) {
   ProgramSource source = program("s in [2, 64]\n"
                                  "input x: f32[s, 8, 4] strides [32, 1, 8]\n"
@@ -175,7 +175,8 @@ TEST(Importer, WritesThatNoSchemaTells) {
   EXPECT_EQ(show(model->states[1].first), "f32[1]{-1.0}");
 }
 
-// What is changed in place is no constant for what comes before the write: the graph is made with it as an input.
+// A tensor that is changed in place is no constant for the nodes before the write: the graph is made with it as an
+// input.
 TEST(Importer, StatesAreTheLastInputsAndOutputs) {
   const std::string text = "buffer at: i64[1]\nbuffer table: f32[4]\nbuffer fixed: f32[4]\ninput x: f32[1]\n"
                            "t: f32[1] = index_select.default(self=fixed, dim=0, index=at)\n"
@@ -304,7 +305,7 @@ TEST(Importer, ControlOperators) {
                            "scan", {}, {kStep}, {{"w"}, {"x"}, {}});
   EXPECT_EQ(results_of(scan, {{"x", range({2, 2}, 1)}}), "f32[2]{3.0, 6.0} f32[2, 2]{0.0, 20.0, 30.0, 60.0}");
 
-  // What is wrong is said of the call, or of the node within the graph.
+  // An error names the call, or the node within the graph.
   auto error = [](const ProgramSource& source) { return fx::import_program(source).error().str(); };
   const std::string few = error(with_control(yields_one, "while_loop", {}, {kSmall, kTwice}, {{"x"}}));
   EXPECT_NE(few.find("gives 1 values to a graph that takes 2"), std::string::npos) << few;

@@ -20,7 +20,7 @@ class Case:
     calls: list[Feeds]
 
     def size(self) -> tuple[int, int, int]:
-        """What reduction makes smaller: nodes, calls, elements."""
+        """The size that reduction makes smaller: nodes, calls, elements."""
         elements = sum(a.size for feeds in self.calls for a in feeds.values())
         elements += sum(int(numpy.prod(t.dims, dtype=int)) for t in self.model.graph.initializer)
         return (count_nodes(self.model.graph), len(self.calls), elements)

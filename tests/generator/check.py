@@ -106,7 +106,7 @@ def compare(case: Case, run_name: str, call: int, answer: Answer, expected: list
 
 
 def _plain(error: str) -> str:
-    """What an error says, without names, numbers and the place."""
+    """The text of an error without names, numbers and the place."""
     text = error.splitlines()[0].rpartition("): ")[2] or error
     text = re.sub(r"'[^']*'|[0-9a-z_]*[0-9][0-9a-z_]*|[(\[].*?[)\]]", "*", text.rpartition(".onnx: ")[2] or text)
     return " ".join(w for w in text.split() if w != "*")[:40].rpartition(" ")[0]

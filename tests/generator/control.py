@@ -61,7 +61,7 @@ def _graph(child: Draw, inputs: Sequence[Value], outputs: Sequence[Value]) -> on
 
 
 def _captured(draw: Draw, graphs: Sequence[onnx.GraphProto]) -> list[Value]:
-    """What the graphs read from around them, of what is visible there."""
+    """The values, of those that are visible around the graphs, that these read."""
     names: set[str] = set()
 
     def visit(graph: onnx.GraphProto) -> None:

@@ -59,7 +59,7 @@ def element_type(dtype: numpy.dtype) -> int:
 
 
 def type_of(value: Value) -> onnx.TypeProto:
-    """Of the value in a model of its own: sizes that differ are left open."""
+    """The type of the value in a model of its own: sizes that differ are left open."""
     shape = [d[0] if len(set(d)) == 1 else None for d in value.dims]
     return helper.make_tensor_type_proto(element_type(value.dtype), shape)
 
@@ -82,7 +82,7 @@ def keys(names: Sequence[str]) -> numpy.ndarray:
 
 
 class Source:
-    """What all models of a process draw from. Whether a sample runs in ONNX Runtime as it is, is computed once."""
+    """The records that all models of a process are drawn from. Whether a sample runs in ONNX Runtime as it is, is computed once."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = list(records)
@@ -295,7 +295,7 @@ class Draw:
         return False
 
     def mark(self) -> tuple[int, int, int, int, int]:
-        """For drop_after(), which leaves what there is now."""
+        """The present state, to which drop_after() returns."""
         return len(self.root().inputs), len(self.root().values), len(self.weights), len(self.values), len(self.nodes)
 
     def drop_after(self, saved: tuple[int, int, int, int, int]) -> None:
@@ -436,7 +436,7 @@ class Draw:
 
     # ---- whole graphs
     def outputs(self) -> list[Value]:
-        """What nothing reads, and some of the rest."""
+        """The values that nothing reads, and some of the rest."""
         names = {o for n in self.nodes for o in n.output}
         mine = [v for v in self.values if v.name in names]
         return [v for v in mine if v.uses == 0 or self.chance(0.1)] or mine[-1:]

@@ -103,7 +103,7 @@ def _shift(x: Array, y: Array, direction: bytes) -> Array:
 
 
 def _in_f32(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Of what NumPy does not have for bfloat16; exact."""
+    """Lends a function of float32 to bfloat16, for which NumPy has none; exact."""
     return lambda x: f(x.astype(numpy.float32)).astype(x.dtype) if x.dtype in FLOATS[2:] else f(x)
 
 
@@ -131,7 +131,7 @@ def evaluate(node: onnx.NodeProto, operands: Sequence[Array]) -> Array:
 
 
 def _zeros(*operands: Array) -> Array:
-    """Where zeros of both signs meet, of which Min and Max may take either."""
+    """True where zeros of both signs meet, of which Min and Max may take either."""
     found = numpy.zeros((), bool)
     for i, x in enumerate(operands):
         for y in operands[:i]:

@@ -187,7 +187,7 @@ def difference(ours: numpy.ndarray, theirs: numpy.ndarray) -> tuple[float, str]:
 
 
 class Spread:
-    """Of a case's results under noise; computed when it is needed first."""
+    """The spread of a case's results under noise; computed when it is needed first."""
 
     def __init__(self, case: Case, expected: list[list[numpy.ndarray]]) -> None:
         self._case, self._expected = case, expected
@@ -212,7 +212,7 @@ class Spread:
         return measured <= 4 * max(self._of(call, output), default=self._noise())
 
     def _noise(self) -> float:
-        """Where ONNX Runtime refuses the model with noise: the noise of its narrowest type."""
+        """The noise of the model's narrowest type, for a model that ONNX Runtime refuses with noise."""
         return max((NOISE.get(t, 0.0) for t in value_types(self._case.model).values()), default=0.0)
 
     def _of(self, call: int, output: int) -> Iterator[float]:

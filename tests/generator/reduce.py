@@ -170,7 +170,7 @@ def _earlier_outputs(case: Case) -> Iterator[Case]:
 
 
 def _values(case: Case) -> dict[str, list[numpy.ndarray]]:
-    """What the model's own nodes compute, in each call."""
+    """The results of the model's own nodes, in each call."""
     wide = _copy(case).model
     names = list(dict.fromkeys(o for n in wide.graph.node for o in n.output if o))
     _replace(wide.graph.output, [onnx.ValueInfoProto(name=n) for n in names])
@@ -231,7 +231,7 @@ def _rename_reads(graph: onnx.GraphProto, old: str, new: str) -> None:
 
 
 def _bypass(case: Case) -> Iterator[Case]:
-    """What reads a node's result reads one of its operands instead."""
+    """Lets the readers of a node's result read one of its operands instead."""
     outputs = {v.name for v in case.model.graph.output}
     for k, node in enumerate(case.model.graph.node):
         for result in node.output:

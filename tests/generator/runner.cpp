@@ -31,7 +31,7 @@ using Tensors = std::vector<Tensor>;
 struct Request {
   std::string model, out;
   std::vector<std::map<std::string, std::string>> calls;
-  // Of each call: sizes that data decide, where a variant was made for them. A graph of that call assumes them.
+  // The sizes of each call that data decide, where a variant was made for them. A graph of that call assumes them.
   std::vector<std::map<std::string, int64_t>> sizes;
   bool strict_rounding = false;
 };

@@ -22,7 +22,7 @@ RUNS = ("cpu", "reference", "emulator")
 
 @dataclass
 class Answer:
-    """Of one call of one run: outputs, or an error with the name of its code ("bad-input", "crashed", "timed-out")."""
+    """The answer to one call of one run: outputs, or an error with the name of its code ("bad-input", "crashed", "timed-out")."""
 
     outputs: list[numpy.ndarray] | None = None
     error: str = ""

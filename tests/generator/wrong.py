@@ -85,7 +85,7 @@ class Node:
 
 @dataclass
 class Wrong:
-    """Of the operators `ops` ("Div", "com.microsoft.Attention"; "" is every one)."""
+    """A known wrong result of the operators `ops` ("Div", "com.microsoft.Attention"; "" is every one)."""
 
     ops: str
     reason: str

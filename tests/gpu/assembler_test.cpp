@@ -70,7 +70,7 @@ TEST_P(Assemblers, YieldACubinAndItsResources) {
   }
 }
 
-// What nvJitLink 13.0 does not print stands in the cubin.
+// The cubin has the resources that nvJitLink 13.0 does not print.
 TEST_P(Assemblers, YieldACubinThatTellsItsResourcesItself) {
   // 48 values that are there at the same time.
   std::string loads, stores;

@@ -139,7 +139,7 @@ private:
     auto s = contiguous_strides(g_.type(o.value).shape);
     o.strides = {s[0], s[inside ? 2 : 1], s[inside ? 1 : 2], s[3]};
     if (own == 1 && heads > 1) o.strides[1] = 0; // all heads read one
-    // As planning leaves them: a dimension of one point, such as a single query, has no stride.
+    // A dimension of size 1, such as a single query, has no stride after planning.
     for (size_t i = 0; i < o.shape.size(); ++i)
       if (o.shape[i].is_const(1)) o.strides[i] = 0;
     o.offset = 0;

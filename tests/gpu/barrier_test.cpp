@@ -51,9 +51,9 @@ TEST(Barriers, AreNeeded) {
   for (const auto& c : cases)
     for (const auto& k : lower_blocks(c.problem)) {
       if (!conditions_hold(c.problem.graph, k, c.sizes)) continue;
-      // Where rows are read in one loop and written in place in another, a barrier stands between them although each
-      // thread has the same elements in both: Hazards compares offsets as values, and these are two. Cooperative blocks
-      // have memory of their own.
+      // A barrier stands between a loop that reads rows and one that writes them in place, although each thread has the
+      // same elements in both: Hazards compares offsets as values, and these are two. Cooperative blocks have memory of
+      // their own.
       if (k.schedule.kind == ScheduleKind::BlockLoop || k.schedule.kind == ScheduleKind::BlockTeam) continue;
       SCOPED_TRACE(c.problem.nest.name + " " + k.why);
       expect_needed(c.problem, k, c.sizes, &barriers);

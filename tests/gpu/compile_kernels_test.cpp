@@ -138,7 +138,7 @@ TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
   EXPECT_GT(made->reports[0].registers, 0);
   EXPECT_LE(made->reports[0].spill_bytes, kFewSpilled);
 
-  // As launches.
+  // The kernel as a launch names its values as arguments.
   std::vector<ValueId> asked;
   auto launch = gpu_launch("softmax", made->kernels[0], [&](ValueId v) {
     asked.push_back(v);

@@ -118,7 +118,7 @@ TEST(GpuCooperation, RacesBetweenBlocksAreFound) {
   EXPECT_TRUE(found);
 }
 
-// Of n members each tells its number of every kind, and a block of `warps` warps finds those of all.
+// Each of n cooperative blocks publishes its number of every kind, and a block of `warps` warps finds those of all.
 std::string tell(int warps, int places) {
   const std::string n = std::to_string(places);
   auto tile = [&](const char* t) { return "tile<[" + n + "], " + t + ">"; };
@@ -194,7 +194,7 @@ TEST(GpuCooperation, PtxOrdersMemoryAroundTheCounter) {
   EXPECT_NE(finished.find("atom.acq_rel.gpu.global.add.u32"), std::string::npos) << finished;
   EXPECT_EQ(finished.find("ld.acquire"), std::string::npos);
   EXPECT_NE(waited.find("ld.acquire.gpu.global.u32"), std::string::npos) << waited;
-  // What other blocks wrote is not read through the cache for constant data.
+  // Values that other blocks wrote are not read through the cache for constant data.
   for (const auto& text : {finished, waited}) {
     auto after = text.substr(text.find("atom.acq_rel"));
     EXPECT_EQ(after.find("ld.global.nc"), std::string::npos) << text;

@@ -120,8 +120,8 @@ TEST(GpuDot, ChainsInLoops) {
     }
 }
 
-// What stands in the code: all fragments by mma, factors by ldmatrix, four matrices at a time, and what the first
-// product yields goes into the second one without an exchange.
+// The code computes all fragments by mma and loads factors by ldmatrix, four matrices at a time; the result of the
+// first product goes into the second one without an exchange.
 TEST(GpuDot, IsMadeOfTensorCoreInstructions) {
   auto k = attention(DType::F16, 64, 64, 64);
   k.config["warps"] = 4;

@@ -26,9 +26,9 @@ inline void each_opcode(const std::vector<char>& cubin, const std::function<void
   }
 }
 
-// What is wrong with the code of a kernel that shall wait before it touches global memory; empty: nothing. It waits in
-// its first block, before any load, store, atomic update, copy or prefetch, and reads nothing by ld.global.nc, which
-// ptxas moves, but tables of the module, which nobody writes. A kernel that shall not wait does not.
+// The error in the code of a kernel that shall wait before it touches global memory; empty: none. It waits in its first
+// block, before any load, store, atomic update, copy or prefetch, and reads nothing by ld.global.nc, which ptxas moves,
+// but tables of the module, which nobody writes. A kernel that shall not wait does not.
 inline std::string wrong_wait(const cuda::CodeObject& kernel) {
   const std::string& ptx = kernel.ptx;
   const size_t begin = ptx.find(".entry"), wait = ptx.find("griddepcontrol.wait;", begin),

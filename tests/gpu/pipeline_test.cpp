@@ -75,7 +75,7 @@ TEST(GpuPipelining, CopiesWhatMovesWithTheLoop) {
   EXPECT_EQ(occurrences(code->ptx, "bar.sync"), 0) << "each thread reads its own";
   EXPECT_EQ(code->shared_bytes, 3 * kRow * 2);
 }
-// What another thread may have overwritten is read in its place.
+// Memory that another thread may have overwritten is read in its place, not prefetched.
 TEST(GpuPipelining, NotWhatMayHaveBeenWritten) {
   auto k = rows(DType::BF16, 3, false);
   k.config["warps"] = 1;
@@ -128,7 +128,7 @@ TEST(GpuPipelining, WhatIsOnlyStoredToScratchIsCopiedThere) {
         if (HasFatalFailure()) return;
       }
 }
-// Of two loads that are stored to the same places the second one stays.
+// The second of two loads that are stored to the same memory stays.
 TEST(GpuPipelining, NotWhereSomethingElseWritesTheScratch) {
   KernelMaker f("twice");
   auto x = f.in("x", DType::F32), y = f.out("y", DType::F32);

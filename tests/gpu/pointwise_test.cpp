@@ -25,7 +25,7 @@ tile::Kernel elementwise(const std::vector<DType>& in, DType result,
 struct Range {
   double lo, hi;
 };
-// Where an elementary function is defined and its results are of moderate size.
+// The range in which an elementary function is defined and its results are of moderate size.
 Range range_of(ScalarOp op) {
   switch (op) {
   case ScalarOp::Log:
@@ -42,7 +42,7 @@ Range range_of(ScalarOp op) {
   }
 }
 
-// Of numbers of a thread alone; rounded as IEEE has it, also at the ends of the exponent.
+// The operands are in one thread; results are rounded as IEEE has it, also at the ends of the exponent.
 TEST(GpuPointwise, DivisionsByConstants) {
   std::vector<double> x = {0.0,   -0.0,  HUGE_VAL, -HUGE_VAL, std::nan(""), 1,   -3,
                            1e-45, 3e-45, 7e-45,    -1e-44,    1e-38,        3e38};

@@ -121,7 +121,7 @@ TEST_P(GpuMath, IsWithinItsBound) {
 INSTANTIATE_TEST_SUITE_P(Functions, GpuMath, testing::ValuesIn(kGpuFunctions),
                          [](const auto& function) { return std::string(tessera::info(function.param.op).name); });
 
-// What GELU is made of has code of its own.
+// The sums that GELU consists of have code of their own.
 TEST(GpuMathSums, OnePlusErfAndTanh) {
   auto xs = arguments(DType::F32);
   for (int i = 0; i < 4000; ++i) xs.push_back(static_cast<double>(static_cast<float>(-6 + i * 0.003)));

@@ -413,7 +413,7 @@ TEST(Ptx, StoresOfEveryElementOnceNeedNoOrder) {
   EXPECT_EQ(occurrences(compile(copy("written once")).ptx, R"(bar\.sync)"), 0);
 }
 
-// What one thread stores another one loads in the next round, through the same offset value.
+// A thread loads in the next iteration what another one stored, through the same offset value.
 TEST(Ptx, RoundsOfALoopAreOrdered) {
   auto code = compile(R"(tile.kernel @k(%y: ptr<f32> written, %n: i64) config(warps: 4) {
   %r = range 512 : tile<[512], i64>

@@ -1,4 +1,5 @@
-// What needs several threads: reductions, scans, tiles that change hands, loops, branches, atomic sums, reports.
+// Operations that need several threads: reductions, scans, tiles that change hands, loops, branches, atomic sums,
+// reports.
 #include "harness.h"
 #include <cmath>
 

@@ -7,7 +7,7 @@ namespace {
 
 using tile::ValueId;
 
-// Where a program reads: its places [lo, hi) are elements from + lo to from + hi of x.
+// The part of x that a program reads: its indices [lo, hi) are elements from + lo to from + hi of x.
 struct Read {
   int64_t from, lo, hi;
 };

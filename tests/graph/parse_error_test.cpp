@@ -68,7 +68,7 @@ TEST(ParseErrors, SayWhereAndWhat) {
   }
 }
 
-// What inference refuses keeps its code and gets the operator's position.
+// An error of inference keeps its code and gets the operator's position.
 TEST(ParseErrors, InferenceErrorsHaveThePositionOfTheOperator) {
   struct Case {
     const char* node;

@@ -137,14 +137,14 @@ TEST_F(ShapeArithmetic, DataIsNotFollowed) {
   auto node = g.add_node(*reshape, {x, far}, {}, where, {""}, 17);
   ASSERT_FALSE(node.ok());
   EXPECT_EQ(node.error().location.node, "Reshape_7");
-  // What steers sizes is read when the model runs, once.
+  // A value that decides sizes is read when the model runs, once.
   node = g.add_node(*reshape, {x, data}, {}, where, {""}, 17);
   ASSERT_TRUE(node.ok()) << node.error().str();
   EXPECT_EQ(str(g.type(g.node(*node).results[0]).shape), "[n_0, n_1]");
   auto again = g.add_node(*reshape, {x, data}, {}, where, {""}, 17);
   ASSERT_TRUE(again.ok()) << again.error().str();
   EXPECT_EQ(g.type(g.node(*again).results[0]), g.type(g.node(*node).results[0]));
-  // What steers ranks must come from a call.
+  // A value that decides ranks must come from a call.
   const OpDef* sum = OpTable::get().find_onnx("ReduceSum", "", 17);
   ValueId axes = g.add_input("axes", {DType::I64, {SymExpr(1)}});
   auto guessed = g.add_node(*sum, {x, axes}, {}, where, {""}, 17);

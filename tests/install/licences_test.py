@@ -1,4 +1,4 @@
-"""What is refused when licences are gathered (tools/scripts/licences.py), and found when they are checked (licences.py)."""
+"""Tests what is refused when licences are gathered (tools/scripts/licences.py), and found when they are checked (licences.py)."""
 
 import importlib.util
 import json

@@ -219,8 +219,8 @@ TEST(Assign, RandomKernelsKeepTheirMeaning) {
   EXPECT_GT(grown, 60);
 }
 
-// What schedules make for blocks of threads (tests/schedule/golden): each gets layouts, and nothing that could stay
-// where it is moves.
+// The kernels that schedules make for blocks of threads (tests/schedule/golden): each gets layouts, and nothing that
+// could stay where it is moves.
 TEST(Assign, ScheduledKernels) {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(TESSERA_SOURCE_DIR "/tests/schedule/golden"))
@@ -232,7 +232,7 @@ TEST(Assign, ScheduledKernels) {
     std::stringstream text;
     text << file.rdbuf();
     KernelLayouts k = assign(text.str());
-    // Of transposes all but the staged ones, which go through scratch.
+    // All transposes but the staged ones, which go through scratch, have a conversion.
     bool crosses = path.filename().string().find("transpose") != std::string::npos &&
                    text.str().find("scratch %") == std::string::npos;
     EXPECT_EQ(conversions(k), crosses ? 1 : 0) << path << k.str();

@@ -1,4 +1,4 @@
-// What a tile's accesses agree on, and the blocked layout for it.
+// The layout that a tile's accesses agree on, and the blocked layout for it.
 #include "codegen/layout/choose.h"
 #include <gtest/gtest.h>
 

@@ -29,7 +29,7 @@ Block held(const LinearLayout& l) {
   return b;
 }
 
-// What the result holds after the plan has been carried out on the operand.
+// The elements of the result after the plan has been carried out on the operand.
 Block carried_out(const Conversion& c, const LinearLayout& from, const LinearLayout& to) {
   Block in = held(from), out = held(to);
   std::vector<int64_t> memory(c.kind == Kind::Shared ? size_t{1} << from.out_bits() : 0, -1);

@@ -61,7 +61,7 @@ TEST(Dot, WhatTensorCoresTake) {
   EXPECT_FALSE(takes(DType::F16, 16, 8, 8));
 }
 
-// As layouts of loads come, along rows or along columns of the factor: 16-byte stores, matrices, no bank conflicts.
+// Factors in the layouts of loads, along rows or along columns: 16-byte stores, matrices, no bank conflicts.
 TEST(Dot, FactorsAreReadAsMatricesWithoutConflicts) {
   for (auto [rows, columns] : {std::pair{64, 64}, {128, 64}, {64, 128}, {32, 32}, {16, 128}, {128, 16}})
     for (int inner : {0, 1})

@@ -232,7 +232,8 @@ tile.kernel @both(%x: ptr<f32>, %y: ptr<f32> written) config(warps: 4) {
   store %y[%o] = %d
 })";
 
-// What is carried, scanned and added atomically; a scan along the rows of a tile whose threads run along the columns.
+// A kernel with values that are carried, scanned and added atomically; a scan along the rows of a tile whose threads
+// run along the columns.
 inline const char* const kCarried = R"(
 tile.kernel @carried(%x: ptr<f32>, %z: ptr<f32>, %y: ptr<f32> written, %h: ptr<f32> written, %n: i64) config(warps: 2) {
   %r = range 16                           : tile<[16], i64>

@@ -18,7 +18,7 @@ std::atomic<long> counted{0};
 std::atomic<long> first_failing{kNever}, last_failing{kNever};
 std::atomic<bool> has_failed{false};
 
-// Where the latest allocation failed, printed where nobody catches what it throws.
+// The frames in which the latest allocation failed, printed where nobody catches the exception.
 void* failed_at[48];
 std::atomic<int> failed_frames{0};
 
@@ -51,7 +51,7 @@ void* allocate(size_t bytes, size_t alignment) {
   return ::posix_memalign(&p, alignment, bytes) == 0 ? p : nullptr;
 }
 
-// As the standard says: a handler may find memory, or throws.
+// Follows the standard: a handler may find memory, or throws.
 void* allocate_or_throw(size_t bytes, size_t alignment) {
   while (true) {
     if (void* p = allocate(bytes, alignment)) return p;

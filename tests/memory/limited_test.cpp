@@ -28,7 +28,7 @@ Tensor ones(int64_t count) {
   return t;
 }
 
-// Of this process, beyond what it has mapped.
+// Limits the memory of this process to so much more than it has mapped.
 void limit_memory(int64_t more_bytes) {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;

@@ -345,7 +345,7 @@ TEST(Types, ListsHaveATypeOfItems) {
   expect_error(m.import_it(), ErrorCode::MalformedModel, {"'x' has no type"});
 }
 
-// What exporters write for "unknown" is no name: dimensions that share it need not be equal.
+// The names that exporters write for "unknown" are no names: dimensions that share one need not be equal.
 TEST(Dimensions, WithoutANameAreApart) {
   for (const char* text : {"?", "_", "-1", "None", "unk__12", "n"}) {
     Maker m;

@@ -16,7 +16,7 @@ using ops::Sizes;
 [[nodiscard]] inline Result<SampleGraph> build(const OpDef& op, const Sample& sample, Sizes sizes, Known known) {
   return ops::sample_graph(op, sample, sizes, known);
 }
-// What the operator means for the sample's tensors: its scalar body, indexing or fold, or its decomposition evaluated.
+// Evaluates the operator on the sample's tensors by its scalar body, indexing or fold, or by its decomposition.
 [[nodiscard]] Result<std::vector<Tensor>> evaluate_without_reference(const SampleGraph& g, const Sample& sample);
 // Empty when the tensors agree within the sample's tolerance: ||out - ref|| / ||ref||, exactly for integers and bool.
 [[nodiscard]] std::string difference(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected,

@@ -1,5 +1,5 @@
-// What the tests of plans in the cache share: a model with weights of every kind, sessions that are told apart by what
-// they compiled.
+// Helpers for the tests of plans in the cache: a model with weights of every kind, and sessions that are distinguished
+// by what they compiled.
 #pragma once
 #include "graph/support/temporary_folder.h"
 #include "runtime/cache/cache.h"

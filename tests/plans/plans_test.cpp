@@ -99,7 +99,7 @@ TEST(Plans, ControlFlowAndStepsOfTheHost) {
   expect_kept(folder, m, {{{"x", numbers({9})}}, {{"x", numbers({2})}}}, folder.options());
 }
 
-// What a compile says of a model is asked for later, and says the same.
+// The report of a compile is requested later, and is the same.
 TEST(Plans, TheReportIsTheSame) {
   const Folder folder;
   const std::string path = folder.write("m.onnx", model().bytes());
@@ -117,7 +117,7 @@ TEST(Plans, TheReportIsTheSame) {
   EXPECT_EQ(a, b);
   EXPECT_EQ(second.session->compile_totals().compiles, 1); // an explanation is none
   EXPECT_TRUE(second.session->variants()[0]->compiled->graph);
-  // What is saved runs.
+  // A saved plan runs.
   const std::string saved = folder.path() + "/m.tsr";
   ASSERT_TRUE(second.session->save(saved, true).ok());
   const Inputs inputs = {{"x", numbers({5, 16})}};
@@ -134,7 +134,7 @@ TEST(Plans, ModelsThatAreChangedAreCompiled) {
     api_test::expect_right(model(first), inputs, o.session->run(inputs));
   }
   EXPECT_EQ(folder.plans().size(), 2U);
-  // Of the same contents, elsewhere.
+  // A file of the same contents elsewhere uses the same plan.
   const std::string other = folder.write("another name.onnx", model(2).bytes());
   EXPECT_EQ(open(other, folder.options()).plans, 1);
 }

@@ -184,7 +184,7 @@ class Capsule:
 
 
 class Speaks:
-    """What has DLPack's two methods."""
+    """An object with DLPack's two methods."""
 
     def __init__(self, device: Any, capsule: Any) -> None:
         self._device, self._capsule = device, capsule

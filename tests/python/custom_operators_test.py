@@ -77,7 +77,7 @@ class Operators(unittest.TestCase):
         np.testing.assert_array_equal(unlike(x, by), x * by[:, None])
         with self.assertRaisesRegex(tessera.Error, "a number for each row"):
             unlike(np.ones((3, 4), np.float32), np.ones(2, np.float32))
-        # Of constants it is interpreted, when compiling.
+        # The operator is interpreted, when compiling, where its operands are constants.
         constant = lambda name, v: helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(np.array(v, np.float32)))
         folded = self.load("folded", [constant("a", [[1, 2], [3, 4]]), constant("b", [10, 100]), node("RowScale", ["a", "b"], ["c"]), helper.make_node("Add", ["x", "c"], ["y"])],
                            [("x", F32, [2, 2])], [("y", F32, None)])

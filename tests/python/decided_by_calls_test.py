@@ -1,4 +1,4 @@
-"""What only a call decides: ranks of inputs without a shape, branches of different ranks, heads that share a key. Compared with ONNX Runtime."""
+"""Facts that only a call decides: ranks of inputs without a shape, branches of different ranks, heads that share a key. Compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class DecidedByCalls(unittest.TestCase):
         nodes = [choice("c", [node("Unsqueeze", ["x", "ax"], ["t"])], [node("Relu", ["x"], ["e"])], "y")]
         model = self.check(save(nodes, inputs, [("y", FLOAT, None)], **axes), [{"c": numpy.array(c), "x": x(n, 3)} for c, n in ((True, 2), (False, 2), (False, 4), (True, 1))])
         self.assertIsNone(model.outputs[0].shape)
-        # What is computed before, and what reads the result.
+        # The graph also has nodes before the choice, and one that reads the result.
         nodes = [node("Exp", ["x"], ["a"]), choice("c", [node("ReduceMax", ["a", "ax"], ["t"], keepdims=0)], [node("Identity", ["a"], ["e"])], "v"), node("Neg", ["v"], ["y"]), node("Abs", ["x"], ["z"])]
         self.check(save(nodes, inputs, [("y", FLOAT, None), ("z", FLOAT, None)], **axes), [{"c": numpy.array(c), "x": x(n, 3)} for c, n in ((False, 2), (True, 2), (True, 5))])
 

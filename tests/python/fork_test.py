@@ -39,7 +39,7 @@ def in_a_worker(path: str) -> bool:
 
 
 def in_a_child(work: Callable[[], bool], seconds: float = 60) -> str:
-    """What became of it: "right", "wrong", "refused", the text of another error, or "hangs"."""
+    """The outcome of the work: "right", "wrong", "refused", the text of another error, or "hangs"."""
     told, tell = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that of os.fork() beside threads

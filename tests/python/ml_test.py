@@ -376,7 +376,7 @@ def machine() -> Case:
 
 
 def moved_strings() -> Case:
-    """What moves elements moves strings."""
+    """Operators that move elements move strings."""
     return Case(
         [
             ("Concat", ["a", "b"], ["joined"], {"axis": 1}),

@@ -59,7 +59,7 @@ class Serve(unittest.TestCase):
         self.assertEqual([answers[i]["y"][0, 0] for i in (0, 2)], [1, 2])
 
     def test_bodies(self) -> None:
-        """What a body of HTTP may be, and what the answer to another one says."""
+        """Bodies of HTTP that are accepted, and the answers to others."""
         path = save("(int64[b, n] x, float[b] w, bool[b] c) => (int64[b, n] y) { y = Neg(x) }")
         replica = tessera.serve.Replica(str(path), {"device": "cpu"}, 1)
         good = {

@@ -1,4 +1,4 @@
-"""What servers ask of a model: warm-up, metrics, why a variant did not fit, a memory limit."""
+"""Features of a model that servers use: warm-up, metrics, why a variant did not fit, a memory limit."""
 
 from __future__ import annotations
 

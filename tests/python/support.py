@@ -1,4 +1,4 @@
-"""What the tests of the Python package share: models in ONNX's text form, and arrays that only speak DLPack."""
+"""Helpers for the tests of the Python package: models in ONNX's text form, and arrays that only speak DLPack."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def resident() -> int:
 
 
 class Array:
-    """What Session.call takes."""
+    """An array that Session.call takes."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.array = numpy.ones(sizes, numpy.float32)

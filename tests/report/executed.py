@@ -1,4 +1,4 @@
-"""What a run executed against what the report says of it."""
+"""Compares what a run executed with what the report says of it."""
 
 FUNCTIONS = {
     "min": min, "max": max, "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "select": lambda c, a, b: a if c else b,

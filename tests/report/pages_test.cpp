@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What a page says of one graph: "`tessera opt FILE --device cpu` ... `a` and `b`", then the graph.
+// The text of a page about one graph: "`tessera opt FILE --device cpu` ... `a` and `b`", then the graph.
 struct Example {
   std::string command, graph;
   std::pair<std::string, std::string> pair;
@@ -124,8 +124,8 @@ TEST_P(Page, ExampleShowsTheCode) {
     EXPECT_EQ(it->at("counterfactual"), (Json{{"change", name(reason.change)}, {"text", reason.advice}}));
 }
 
-// Where the page has a second graph, which follows its advice, both operators are in one kernel or library call there;
-// where the advice is to do nothing, there is none.
+// The second graph of a page follows its advice: both operators are in one kernel or library call there. A page that
+// advises to do nothing has none.
 TEST_P(Page, AdviceFusesThePair) {
   const auto& reason = info(GetParam());
   const auto found = examples(reason_page(reason));

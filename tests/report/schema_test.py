@@ -21,7 +21,7 @@ def report(tessera, model, device, folder):
 
 
 def call_us(step):
-    """What a call spends in a step: bodies of control flow count as often as they run."""
+    """The time that a call spends in a step: bodies of control flow count as often as they run."""
     us = step["price"]["us"] or 0
     if "bodies" in step: return step["price"]["terms_us"].get("iterations", 0)
     return us * (step["runs"] or 0) if "inside" in step else us

@@ -38,7 +38,7 @@ Diagnostic outcome(const std::shared_ptr<const Executable>& exe, int64_t rows = 
   return r.ok() ? Diagnostic(ErrorCode::Usage, "it ran") : r.error();
 }
 
-// What happens after `edit`, which sees the contracts that done() made.
+// The outcome after `edit`, which sees the contracts that done() made.
 Diagnostic after(const std::function<void(Executable&)>& edit, int64_t rows = 3) {
   auto b = two_kernels();
   (void)b.done();

@@ -1,4 +1,4 @@
-// What a task throws reaches the caller of its loop, and leaves the pool usable.
+// An exception of a task reaches the caller of its loop, and leaves the pool usable.
 #include "build_executable.h"
 #include <atomic>
 #include <stdexcept>

@@ -88,7 +88,7 @@ TEST(LibraryClasses, BuffersOfOneShapeShareItsSizes) {
                 (*variant)->buffer_shape[a] == (*variant)->buffer_shape[b]);
 }
 
-// What a class shares is not the memory of its calls.
+// Calls of one class do not share their memory.
 TEST(LibraryClasses, EachCallOfAClassTakesItsOwnBuffers) {
   Layers l;
   l.add(l.next(l.hidden()));

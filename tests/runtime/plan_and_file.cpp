@@ -286,7 +286,7 @@ TEST_F(File, MappedWeightsAreReferredToAndCheckedForChange) {
   std::memcpy(bytes.data() + 512, w.data(), w.bytes());
   write(at("weights.bin"), bytes);
   {
-    // As an importer maps external data.
+    // The file is mapped as an importer maps external data.
     auto mapped = load_executable(at("weights.bin"));
     EXPECT_FALSE(mapped.ok());
   }

@@ -1,4 +1,4 @@
-// What the library calls refuse, with reasons that name the cause.
+// Library calls are refused with reasons that name the cause.
 #include "runtime/library/support.h"
 #include "build_executable.h"
 

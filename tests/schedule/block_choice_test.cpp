@@ -1,4 +1,4 @@
-// What is chosen for a GPU: kernels for every size, of which the last one has no conditions.
+// The choice for a GPU: kernels for every size, of which the last one has no conditions.
 #include "block_harness.h"
 #include "codegen/schedule/predict.h"
 #include "codegen/schedule/window_facts.h"

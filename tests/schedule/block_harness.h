@@ -32,7 +32,7 @@ void expect_meant(const Case& c, const Meant& m, const ScheduledKernel& k, doubl
 // Calls `visit` with the kernel of each schedule of the space that is legal at these sizes and that `take` admits.
 void each_kernel(const Case& c, const Target& device, const std::function<bool(const Schedule&)>& take,
                  const std::function<void(const Legal&, ScheduledKernel)>& visit);
-// What tells forms of schedules apart, beside the sizes of their tiles.
+// The form of a schedule without the sizes of its tiles.
 std::string form(const Schedule& schedule);
 
 } // namespace tessera::test

@@ -1,5 +1,5 @@
-// What kernels for blocks of threads do, whatever was chosen: outputs in the memory of inputs, divisions, indices out
-// of range, and errors.
+// Kernels for blocks of threads, whatever was chosen: outputs in the memory of inputs, divisions, indices out of range,
+// and errors.
 #include "block_harness.h"
 #include "codegen/target/select.h"
 #include "nests.h"

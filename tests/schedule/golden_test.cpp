@@ -46,8 +46,8 @@ TEST(Choice, DearValuesAreKeptAndCheapOnesReloaded) {
   EXPECT_EQ(count(lower(reload), tile::OpKind::Scratch), 0);
 }
 
-// Where an output holds the value, or will be written last: not where it is narrower, nor over an input that is read
-// again.
+// A resident row is stored in an output that has the value, or will be written last: not in one that is narrower, nor
+// over an input that is read again.
 TEST(Choice, KeptValuesLieInOutputsThatFit) {
   EXPECT_EQ(count(lower(softmax()), tile::OpKind::Scratch), 0);    // in y, from the second round on
   EXPECT_EQ(count(lower(layer_norm()), tile::OpKind::Scratch), 0); // x + r is z

@@ -90,7 +90,7 @@ SharedMemory::SharedMemory(const ScheduledKernel& k, const std::unordered_map<ui
     : counted(!k.counters.is_const(0)), boxed(!k.boxes.is_const(0)) {
   for (const Workspace& w : k.workspaces)
     workspaces.emplace_back(static_cast<size_t>(byte_size(w.dtype, w.count.eval(symbols).value())), std::byte{0xff});
-  // As an earlier launch may have left them.
+  // Counters and mailboxes begin in a state that an earlier launch may have left.
   counters.assign(static_cast<size_t>(k.counters.eval(symbols).value()), tile::kArrivalPhase);
   boxes.assign(static_cast<size_t>(k.boxes.eval(symbols).value()), 0);
 }

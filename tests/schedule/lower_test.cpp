@@ -21,7 +21,7 @@ TEST(Lower, LayerNormDynamicWidth) {
 }
 TEST(Lower, BiasGelu) { expect_same(bias_gelu(), {{{"b", 2}, {"s", 3}}, {{"b", 0}, {"s", 3}}, {{"b", 7}, {"s", 19}}}); }
 TEST(Lower, BiasGeluHalf) { expect_same(bias_gelu("f16"), {{{"b", 2}, {"s", 3}}}, {.tolerance = 2e-3}); }
-// Of a part of x, which starts elsewhere than y: x may have another pitch.
+// The nest reads a part of x, which starts elsewhere than y: x may have another pitch.
 Problem odd_part(const std::string& row, int64_t pitch, int64_t first, const std::string& t) {
   return problem("x: " + t + "[5, " + std::to_string(pitch) + "]\ny: " + t + "[5, " + row +
                      "]\nbest: i64[5]\nsum: f32[5]",

@@ -26,7 +26,7 @@ inline Problem softmax_of(const std::string& rows, const std::string& row, const
   return softmax_at(rows, row, t, row, "i1");
 }
 inline Problem softmax(const char* dtype = "f32") { return softmax_of("b", "s", dtype); }
-// Of what the mask is true for; the rest counts as -30000.
+// The softmax of the elements that the mask is true for; the rest counts as -30000.
 inline Problem masked_softmax_of(const std::string& rows, const std::string& row, const std::string& t) {
   const std::string shape = "[" + rows + ", " + row + "]\n";
   return problem("x: " + t + shape + "m: bool" + shape + "y: " + t + shape,
@@ -91,8 +91,8 @@ inline Problem norm_of(const std::string& rows, const std::string& row, const st
       store y[i0, i1] = %8
     })");
 }
-// Of groups of channels, each of so many pixels, with a gain for each channel, which all groups share. `read_of`: the
-// first ones of so many pixels are read, so that channels do not follow each other in memory.
+// The norm of groups of channels, each of so many pixels, with a gain for each channel, which all groups share.
+// `read_of`: the first ones of so many pixels are read, so that channels do not follow each other in memory.
 inline Problem group_norm_of(const std::string& groups, const std::string& channels, const std::string& pixels,
                              const std::string& t, const std::string& read_of = {}) {
   auto shape = [&](const std::string& inner) { return "[" + groups + ", " + channels + ", " + inner + "]\n"; };

@@ -26,7 +26,7 @@ Problem squares(const std::string& t, const std::string& about) {
                           "\n%4 = const 0.03 : " + t + "\n%5 = mul %3, %4 : " + t + "\n%6 = sub %2, %5 : " + t +
                           "\n%7 = mul %6, %6 : " + t + "\n%8 = reduce.sum %7 : " + t + "\n store.row y[i0] = %8\n");
 }
-// Of the schedule with the fewest, of those that walk a row of these sizes.
+// The number of loops in the schedule with the fewest, of those that loop over a row of these sizes.
 int loops(const Problem& p) {
   int least = 100;
   auto take = [](const Schedule& s) { return s.kind == ScheduleKind::BlockLoop && s.traversal.online; };

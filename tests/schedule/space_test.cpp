@@ -222,7 +222,7 @@ TEST(Choice, FewPointsHaveAScheduleOfTheirOwn) {
   EXPECT_GT(apart, 0);
 }
 
-// Where the device differs, so does what is chosen.
+// The choice differs where the device does.
 TEST(Choice, FollowsTheDevice) {
   auto chosen = [](const Problem& p, const char* target) {
     auto domain = make_domain(p.graph, p.nest);

@@ -58,7 +58,7 @@ TEST(NestKey, BucketsEndAtPowersOfTwo) {
   is(1025, 1025, 2048, 1);
 }
 
-// What is measured first is the chosen kernel, and every other candidate is right as well.
+// The chosen kernel is measured first, and every other candidate is right as well.
 TEST(Candidates, EachOneMeansTheNest) {
   std::vector<Case> cases;
   cases.push_back({row_sums("n", "m"), {{"n", 5}, {"m", 72}}});
@@ -99,7 +99,7 @@ TEST(Candidates, EachOneMeansTheNest) {
   }
 }
 
-// Of the candidates that programs share, every `step`-th one means the nest and stands before one that needs none.
+// Every `step`-th of the candidates with cooperative blocks means the nest and stands before one that needs none.
 // Returns in how many ways rows are shared: a tile each, cached, by as many blocks as run at a time.
 std::set<std::string> expect_teams(const Case& c, size_t step, const Sizes& others) {
   const Problem& p = c.problem;

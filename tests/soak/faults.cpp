@@ -63,7 +63,7 @@ void Faults::work() {
   }
 }
 
-// Of any thread: a call is right or says that memory is exhausted, and so is a session that is opened.
+// Any thread's call is right or says that memory is exhausted, and so is a session that is opened.
 void Faults::failing_allocation() {
   findings_.expect_out_of_memory(true);
   for (int i = 0; i < 20 && !ends_; ++i) {

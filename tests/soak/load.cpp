@@ -12,7 +12,7 @@ Diagnostic error_of(const char* text) {
   return {memory ? ErrorCode::OutOfMemory : ErrorCode::Internal, text};
 }
 
-// Of std::bad_alloc, which this program itself meets while allocations fail.
+// Catches std::bad_alloc, which this program itself meets while allocations fail.
 template <class Body>
 void guarded_by(Findings& findings, const char* where, const Body& body) {
   try {
@@ -92,7 +92,7 @@ Result<std::vector<Tensor>> Context::run(const Inputs& inputs) {
   return out;
 }
 
-// What else a thread does with its context.
+// The other uses that a thread makes of its context.
 Status Context::between(const std::vector<tessera_tensor>& given) {
   const char* text = nullptr;
   tessera_metrics metrics{};

@@ -10,7 +10,7 @@
 
 namespace tessera::soak {
 
-// What went wrong, by any thread. Errors that an injected fault explains are counted apart.
+// The failures that any thread found. Errors that an injected fault explains are counted apart.
 class Findings {
 public:
   void wrong(const std::string& text);

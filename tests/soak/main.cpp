@@ -116,7 +116,7 @@ bool compile_elsewhere(std::vector<Model>& models, const Arguments& a, const std
   std::vector<char*> pointers;
   for (const auto& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
-  // What the thread sanitizer says of a process that compiles does not count.
+  // Reports of the thread sanitizer about a process that compiles do not count.
   std::vector<char*> environment;
   for (char** e = environ; *e; ++e)
     if (std::strncmp(*e, "TSAN_OPTIONS=", 13) != 0) environment.push_back(*e);

@@ -27,7 +27,7 @@ struct Model {
 [[nodiscard]] Result<std::vector<Model>> make_models(const std::string& folder, const std::string& device, int count,
                                                      uint64_t seed, bool one_variant);
 
-// What differs from the expected outputs by more than another order of summation explains; empty: nothing.
+// The first difference from the expected outputs that another order of summation does not explain; empty: none.
 [[nodiscard]] std::string difference(const Model& m, const Case& c, const std::vector<Tensor>& outputs);
 
 } // namespace tessera::soak

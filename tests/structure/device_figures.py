@@ -68,7 +68,7 @@ def found(path, lines):
             for m in LARGE.findall(code): yield number, "large", m
         comment = ""
 
-# What is found and what is not, checked before anything else is.
+# Lines that are found and lines that are not, checked before anything else is.
 EXAMPLES = [
     ("constexpr double kLaunch = 3.4; // us", "unit"), ("// Of an H200.\nconstexpr double kBusy = 0.9;", "unit"),
     ("constexpr double kBytesPerUs = 4.4e6;", "large"), ("const auto all = 132 * blocks;", "literal"),

@@ -206,7 +206,7 @@ TEST_F(ShapeEnvTest, BroadcastFollowsTheHints) {
   env.set_hint(six, 6);
   EXPECT_FALSE(env.broadcast(six, many, at).ok());
   EXPECT_EQ(env.hint(six * many), 42);
-  // What has to be 1 is 1 without a hint.
+  // A size that has to be 1 is 1 without a hint.
   SymExpr small = env.create_symbol("small", {1, 4});
   EXPECT_EQ(*env.broadcast(small, SymExpr(9), at), SymExpr(9));
   EXPECT_EQ(env.simplify(small), SymExpr(1));

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Of a value that no variable may have; those that take any text are left out.
+// Each variable refuses a value that it may not have; those that take any text are left out.
 TEST(Environment, AValueThatMayNotBeIsAnError) {
   size_t checked = 0;
   for (const EnvironmentVariable& v : environment_variables()) {

@@ -19,7 +19,8 @@ struct Tree {
   size_t symbol = 0; // Symbol: position in the generator's list
   std::vector<Tree> kids;
 
-  // As written; nullopt where a division by zero occurs anywhere (identities may remove one, none may add one).
+  // The value as written; nullopt where a division by zero occurs anywhere (identities may remove one, none may add
+  // one).
   [[nodiscard]] std::optional<int64_t> eval(const std::vector<int64_t>& values) const {
     std::vector<int64_t> k;
     for (const Tree& t : kids) {

@@ -136,7 +136,7 @@ TEST_F(Files, NothingRemainsOfAProcessThatIsKilled) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFSIGNALED(status));
-  // What file systems without files that have no name leave behind goes with the next new file.
+  // A file that was left behind, on file systems without files that have no name, goes with the next new file.
   ASSERT_TRUE(NewFile::create(path("file")).ok());
   EXPECT_EQ(entries(), 1u);
   EXPECT_EQ(read_file(path("file")).value(), "old");

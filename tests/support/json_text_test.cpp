@@ -26,7 +26,7 @@ TEST(JsonText, ReadsBackAsItWasWritten) {
                         {"nested", Json::array({Json::array(), Json::array({1}), Json::array({2, 3})})}}));
 }
 
-// Of any bytes the text is JSON; of UTF-8 it is the same text, of others it says so.
+// The text of any bytes is JSON; that of UTF-8 is the same text, that of others says so.
 TEST(JsonText, AnyBytesAreAString) {
   std::mt19937 random(1);
   for (int i = 0; i < 2000; ++i) {

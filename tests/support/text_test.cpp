@@ -49,7 +49,7 @@ TEST(Text, LinesStayLines) {
   EXPECT_LT(shown_lines("a\n" + std::string(1 << 20, 'b') + "\nc").size(), kMaxShownLine + 128);
 }
 
-// Of any bytes: the result has none that are escaped, is shown as it is the next time, and a quoted string reads back.
+// The result for any bytes has none that are escaped, is shown as it is the next time, and a quoted string reads back.
 TEST(Text, AnyBytes) {
   std::mt19937 rng(1);
   const std::string parts[] = {"a", "\\", "\"", "\n", "\x9b", "\xc2", "\xe2\x80", "\xae", "\xf0\x9f\x99\x82", "é"};

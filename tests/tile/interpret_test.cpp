@@ -1,4 +1,4 @@
-// What each operation means.
+// The meaning of each operation.
 #include "helpers.h"
 #include <cmath>
 

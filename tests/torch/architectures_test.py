@@ -39,7 +39,7 @@ def check(name: str) -> str:
                     torch._dynamo.mark_static(x[0], dim)
                 before = (c.graphs, c.compiles)
                 support.assert_close(model(*x), module(*x), rtol=1e-3, atol=1e-4)
-                # Where Dynamo itself specialised to a size it asks for another graph, which is not ours to count.
+                # Dynamo may specialise to a size and request another graph, which is not ours to count.
                 assert n == 0 or c.graphs > before[0] or c.compiles == before[1], f"compiled again for batch {batch}, tokens {tokens}"
         assert c.fallback_calls == 0, f"{c.fallback_calls} calls fell back to PyTorch"
         assert c.variants == c.compiles, f"{c.variants} variants of {c.compiles} programs: compiled again for a shape"

@@ -119,7 +119,7 @@ class TrainingOnGpus(unittest.TestCase):
 
 
 class Kept(unittest.TestCase):
-    """What of Dynamo's graph becomes an attention that reaches the importer whole."""
+    """Parts of Dynamo's graph that become an attention which reaches the importer whole."""
 
     def kept(self, device: str = "cuda", grad: bool = False, dropout: float = 0.0) -> bool:
         graph = torch.fx.Graph()

@@ -1,4 +1,4 @@
-"""What cannot be compiled runs in PyTorch by itself, and nothing raises where eager runs.
+"""Operators that cannot be compiled run in PyTorch by themselves, and nothing raises where eager runs.
 
     python tests/torch/backend_division_test.py [Class[.test] ...]
 """

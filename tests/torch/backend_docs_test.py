@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 
 def run(program: str) -> str:
-    """What a program prints, as the file net.py."""
+    """The output of a program, run as the file net.py."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "net.py").write_text(program, encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -95,7 +95,7 @@ class Shapes(unittest.TestCase):
 
 
 class Left(unittest.TestCase):
-    """What Tessera does not take runs in PyTorch, and is said once."""
+    """Operators that Tessera does not take run in PyTorch, which is said once."""
 
     def test_said_once(self):
         compiled = support.compiled(custom)
@@ -122,7 +122,7 @@ class Left(unittest.TestCase):
         self.assertIn("'device' is 'cuda'", logs.output[0])
 
     def test_host_operators(self):
-        """What a program on a GPU would compute on the host is left to PyTorch; shown on the CPU, as if it were one."""
+        """Operators that a program on a GPU would compute on the host are left to PyTorch; shown on the CPU, as if it were one."""
 
         def fn(x, i):
             y = (x.sin() * 0.01)[i]
@@ -176,7 +176,7 @@ class Left(unittest.TestCase):
         self.assertIn("the device is gone", logs.output[0])
 
     def test_no_memory(self):
-        """Where there is no memory, the error of PyTorch's allocator is the caller's, and that of the library costs one call."""
+        """The caller gets the error of PyTorch's allocator where it has no memory; that of the library costs one call."""
         errors = []
         with failing(lambda: errors.pop() if errors else None):
             compiled = support.compiled(lambda x: x.exp() + 1)

@@ -1,4 +1,5 @@
-"""What torch.compile(backend="tessera") means: results, effects, aliasing, strides, gradients and state as eager's.
+"""The meaning of torch.compile(backend="tessera"): results, effects, aliasing, strides, gradients and state as
+eager's.
 
     python tests/torch/backend_test.py [Class[.test] ...]
 """

@@ -32,7 +32,7 @@ class Net(torch.nn.Module):
 
 
 def line_of(text: str) -> int:
-    """Where this file has a line."""
+    """The number of a line of this file."""
     return next(i for i, line in enumerate(Path(__file__).read_text().splitlines(), 1) if line.strip() == text)
 
 

@@ -1,5 +1,5 @@
-"""What a module's `forward` may take, return and change, as exported programs through the command: results and new values as
-eager's, or one clear error.
+"""Forms that a module's `forward` may take, return and change, as exported programs through the command: results and new
+values as eager's, or one clear error.
 
     python tests/torch/export_forms_test.py [NAME ...]
 """
@@ -192,7 +192,7 @@ def _scan_of_cond(x: Tensor) -> Any:
 
 
 def _sizes(x: Tensor) -> Any:
-    """Of a batch of any size, also of 0 and 1, which the exporter takes for others."""
+    """Results of a batch of any size, also of 0 and 1, which the exporter takes for others."""
     return x.softmax(-1) + x.sum(0), x.reshape(-1, 3).t().contiguous(), x.unsqueeze(0).expand(2, -1, -1) * x.shape[0], x[:, None] @ x[..., None]
 
 

@@ -57,7 +57,7 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Counts:
-    """What one model was compiled to."""
+    """The steps that one model was compiled to."""
 
     kernels: int
     library_calls: int
@@ -65,7 +65,7 @@ class Counts:
 
 
 def tessera(*arguments: str) -> str:
-    """What the command prints. Raises AssertionError with its error."""
+    """The output of the command. Raises AssertionError with its error."""
     done = subprocess.run([COMMAND, *arguments, "--cache-dir", str(WORK / "cache")], cwd=WORK, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, f"tessera {' '.join(arguments)}: exit code {done.returncode}: {done.stderr}"
     return done.stdout

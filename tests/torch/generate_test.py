@@ -63,7 +63,7 @@ def tokens_of(model: torch.nn.Module, cache: str, count: int, compiles: Compiles
 
 
 def check(name: str, cache: str, options: argparse.Namespace) -> list[str]:
-    """What is wrong."""
+    """The errors that were found."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = MODELS[name]().eval().to(options.device, getattr(torch, options.dtype))

@@ -36,7 +36,7 @@ def graph_of(heads: tuple[int, int]) -> torch.fx.Graph:
 
 
 def sizes(graph: torch.fx.Graph) -> list[list[int | None]]:
-    """Of each input: sizes that are known; None for a symbol."""
+    """The sizes of each input that are known; None for a symbol."""
 
     def known(s: int | torch.SymInt) -> int | None:
         if isinstance(s, int):

@@ -113,7 +113,7 @@ class Case:
 
 @dataclasses.dataclass
 class Row:
-    """What became of one operator."""
+    """The outcome for one operator."""
 
     name: str
     dtypes: list[str] = dataclasses.field(default_factory=list)

@@ -74,7 +74,7 @@ class Recorded(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_sizes(self) -> None:
-        """Of outputs, as expressions over the inputs'; those that no input gives are data."""
+        """Sizes of outputs are expressions over the inputs'; those that no input gives are data."""
         graph = """(float[n, m] x, float[n, m] w) => (float[k, q] y, float[2, n, m] z, float[a, b] f) {
             y = Concat<axis = 0>(x, w)  zero = Constant<value_ints = [0]>()  a1 = Unsqueeze(x, zero)  b1 = Unsqueeze(w, zero)
             z = Concat<axis = 0>(a1, b1)  two = Constant<value_ints = [2]>()  one = Constant<value_ints = [1]>()

@@ -1,4 +1,4 @@
-"""What a training step saves between forward and backward: at most the bytes that Inductor's partition saves."""
+"""The bytes that a training step saves between forward and backward: at most those that Inductor's partition saves."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Donated(unittest.TestCase):
 
 
 class Kept(unittest.TestCase):
-    """What lives on behind a call."""
+    """Values that live on behind a call."""
 
     def test_the_first_calls_inputs_are_let_go(self) -> None:
         module = torch.nn.Linear(8, 8)

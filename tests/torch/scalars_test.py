@@ -284,7 +284,7 @@ class Indices(Case):
                     self.same(f, x, i, dynamic=dynamic, what=name, kind=False)
 
     def test_other_positions(self) -> None:
-        """Of pooling, bags and losses."""
+        """Positions of pooling, bags and losses."""
         x, i = torch.arange(4.0).reshape(1, 1, 2, 2), torch.tensor([0, 3])
         for k in (-1, 9, 15, 16):
             self.same(lambda x, j: F.max_unpool2d(x, j, 2), x, torch.tensor([[[[0, 2], [k, 10]]]]), what=f"unpool {k}", kind=False)

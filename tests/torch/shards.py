@@ -1,4 +1,4 @@
-"""Where the tests are, and which of their cases this process takes. Imports nothing of PyTorch or of the package."""
+"""The folder of the tests, and the cases that this process takes. Imports nothing of PyTorch or of the package."""
 
 from __future__ import annotations
 

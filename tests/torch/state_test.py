@@ -189,7 +189,7 @@ class AsTheModule(unittest.TestCase):
 
 
 class Interface(unittest.TestCase):
-    """What a caller does with states."""
+    """The uses that a caller makes of states."""
 
     def test_calls_count(self) -> None:
         with counting() as m:

@@ -1,4 +1,4 @@
-"""What the tests of the PyTorch backend share."""
+"""Helpers for the tests of the PyTorch backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ torch._dynamo.config.automatic_dynamic_shapes = False
 
 
 class Counted:
-    """What the backend counted inside: attributes of Statistics; variants, of the programs that were compiled inside."""
+    """The backend's counts inside of the block: attributes of Statistics; variants, of the programs that were compiled inside."""
 
     def __enter__(self) -> Counted:
         self._before = stats()

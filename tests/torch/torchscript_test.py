@@ -81,7 +81,7 @@ class Branch(torch.nn.Module):
 
 
 class Loop(torch.nn.Module):
-    """As many steps as a size says, a loop that ends by a value, and a list of results."""
+    """A module with as many steps as a size says, a loop that ends by a value, and a list of results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ def made(name: str) -> tuple[torch.nn.Module, Callable[[int], Tensors], bool, in
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """What the exporter writes of graphs that it refuses goes nowhere: C++ writes it to the file descriptor."""
+    """Discards the exporter's output about graphs that it refuses: C++ writes it to the file descriptor."""
     sys.stdout.flush()
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

@@ -38,7 +38,7 @@ class Text(torch.nn.Module):
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained, on which inputs, by which optimizer, and how many calls of operators PyTorch keeps for random numbers."""
+    """A module to train, its inputs and optimizer, and how many calls of operators PyTorch keeps for random numbers."""
 
     make: Callable[[], torch.nn.Module]
     inputs: Callable[[int], tuple[torch.Tensor, ...]]  # by seed

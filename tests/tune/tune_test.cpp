@@ -214,7 +214,7 @@ TEST(Tune, ARecordOfNonsenseDoesNotStopACompile) {
   }
 }
 
-// For real, on the host: what is measured runs, agrees, and what is recorded is taken by the next compile.
+// This test measures on the host: candidates run and agree, and the next compile takes the recorded one.
 TEST(Tune, TheHostMeasuresAndStaysRight) {
   TemporaryFolder folder;
   CompileOptions o = options(folder, "cpu");
@@ -230,7 +230,7 @@ TEST(Tune, TheHostMeasuresAndStaysRight) {
   EXPECT_TRUE(k.rejected.empty()) << k.rejected[0];
   for (const auto& m : k.measured) EXPECT_GT(m.us, 0) << print(m.schedule);
 
-  // As if one of the others had won.
+  // The records are edited as if one of the others had won.
   TunedRecords records(o.cache_dir, *tuned_target(o));
   std::vector<TunedRecord> won = records.all();
   ASSERT_EQ(won.size(), 1U);

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "models" / "small" / "mlp.onnx"
 LIMIT = 60_000_000  # bytes of the wheel
 
-# What an environment without NumPy and PyTorch can do.
+# The program of an environment without NumPy and PyTorch.
 ALONE = f"""
 import sys, json, tessera
 assert not {{"torch", "numpy", "onnx"}} & set(sys.modules), sorted(sys.modules)
