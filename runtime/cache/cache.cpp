@@ -23,7 +23,7 @@ std::string cache_directory(const std::string& given) {
   };
   if (const auto xdg = set("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/tessera";
   if (const auto home = set("HOME"); !home.empty()) return home + "/.cache/tessera";
-  // Of a service of systemd, which has no HOME; the first of several.
+  // systemd sets this for a service, which has no HOME; the first of several counts.
   if (const auto service = set("CACHE_DIRECTORY"); !service.empty())
     return service.substr(0, service.find(':')) + "/tessera";
   return "";
@@ -43,7 +43,7 @@ Cache::Cache(const std::string& directory, bool enabled)
   if (!limit.ok() && reads_) warn(limit.error().message);
 }
 
-// What was not counted is found by the next count of the whole folder.
+// Bytes that are not counted here are found by the next count of the whole folder.
 Cache::~Cache() {
   if (uncounted_ > 0)
     (void)guarded("bounding the cache", [&]() -> Status {

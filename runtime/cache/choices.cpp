@@ -61,7 +61,7 @@ std::string KeptChoices::read(Cache& cache) const {
   return bytes ? std::string(bytes->begin(), bytes->end()) : std::string();
 }
 
-// What is known already stays.
+// A choice that is known already stays.
 void KeptChoices::add(std::string_view payload) {
   for (std::string_view key, bytes; take(payload, key, bytes);)
     if (std::string k(key); !known_.contains(k)) known_.emplace(std::move(k), Known{record_of(key, bytes), ++calls_});

@@ -1,4 +1,4 @@
-// What libraries chose, kept for the next process: the algorithm of a product for a bucket of sizes, say. The cache
+// The choices of libraries, kept for the next process: the algorithm of a product for a bucket of sizes, say. The cache
 // knows neither the key's text nor the bytes. A choice counts for one device and one creator (library and driver with
 // their versions). All choices of these two are one entry, which is read once and written as a whole.
 //

@@ -25,7 +25,7 @@ enum class EntryKind : uint32_t {
 // "kernel"; empty for a number that is no kind.
 [[nodiscard]] std::string_view name(EntryKind kind);
 
-// What an entry says of itself, next to key and payload.
+// The origin of an entry, which it holds next to key and payload.
 struct EntryOrigin {
   std::string creator; // program or library that made it, with its version
   std::string device;  // that it is for; empty: any
@@ -43,7 +43,7 @@ struct Entry {
 };
 
 [[nodiscard]] std::string entry_file_name(EntryKind kind, const Hash128& key);
-// What a file of the folder of entries is by its name.
+// The kind of a file in the folder of entries, by its name.
 enum class EntryFile : uint8_t {
   Entry,       // of this format
   OtherFormat, // of another version of Tessera

@@ -43,7 +43,7 @@ public:
     bool folder = false;
     int64_t bytes = 0, used = 0; // used: time of the last access, seconds since 1970
   };
-  // What is in the folder, sorted by name.
+  // The folder's files, sorted by name.
   [[nodiscard]] Result<std::vector<Item>> items() const;
   // Removes a file; one that is gone already is removed.
   [[nodiscard]] Status remove(const std::string& name) const;

@@ -1,4 +1,4 @@
-// What lies in the cache folder, examined: for `tessera cache list` and `verify`.
+// Examines the files of the cache folder, for `tessera cache list` and `verify`.
 #pragma once
 #include "runtime/cache/entry.h"
 #include "runtime/cache/private_folder.h"

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Of the machine, swap included, in bytes.
+// The memory of the machine, swap included, in bytes.
 int64_t machine_memory() {
   struct sysinfo info {};
   if (::sysinfo(&info) != 0) return INT64_MAX;
@@ -274,7 +274,7 @@ public:
   }
 
 private:
-  // Of the arenas, a step may touch the temporaries that it uses; of scratch memory, what the plan requested.
+  // A step may touch the temporaries of the arenas that it uses, and the scratch memory that the plan requested.
   void arm(const Step& step) {
     zones_.clear();
     for (auto& arena : arenas_) zones_.close(arena.data(), arena.size());
@@ -372,7 +372,7 @@ private:
   std::vector<std::byte*> worker_pointers_;
   std::shared_ptr<const void> our_memory_ = std::make_shared<int>(0); // owner of views of executor memory
 
-  // Of the current run.
+  // The current run:
   const Variant* variant_ = nullptr;
   BufferTable* table_ = nullptr;
   RunStats* stats_ = nullptr;

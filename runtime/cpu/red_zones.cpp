@@ -22,7 +22,8 @@ void RedZones::allow(std::byte* begin, size_t bytes) {
 }
 
 void RedZones::arm() {
-  // Where a smaller buffer takes over a larger one's memory, the bytes behind it are still the larger one's.
+  // A zone behind a smaller buffer is left out where a larger one had the memory: the bytes there are still the larger
+  // one's.
   std::erase_if(zones_, [&](const std::byte* zone) {
     return std::any_of(allowed_.begin(), allowed_.end(),
                        [&](const Range& r) { return zone < r.begin + r.bytes && r.begin < zone + kBytes; });

@@ -10,8 +10,8 @@ namespace tessera::cuda {
 
 struct Cubin {
   std::vector<char> bytes;
-  // What the assembler says of the kernel, per thread (shared_bytes: static, per block); -1 where it does not report. Of
-  // several functions in one text: the largest number of registers, all spills together, the deepest stack.
+  // The assembler's report on the kernel, per thread (shared_bytes: static, per block); -1 where it does not report.
+  // For several functions in one text: the largest number of registers, all spills together, the deepest stack.
   int registers = -1, spill_bytes = -1, stack_bytes = -1, shared_bytes = -1;
   std::string log; // warnings and resource lines, as printed
 };

@@ -1,4 +1,4 @@
-// What ptxas prints, alone or inside of nvJitLink: resources of a kernel, errors with the lines they speak of.
+// Reads the output of ptxas, alone or inside of nvJitLink: resources of a kernel, errors with the lines they speak of.
 #pragma once
 #include "runtime/cuda/assembler.h"
 

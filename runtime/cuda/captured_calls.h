@@ -1,4 +1,4 @@
-// What CUDA graphs of the caller hold of ours.
+// Memory and code of ours that CUDA graphs of the caller hold.
 //
 // A call on a stream that the caller captures becomes a part of the caller's graph, which runs whenever the caller
 // likes: many times, on any stream, next to other graphs and to later calls. So its steps work in memory that no other
@@ -16,7 +16,7 @@
 
 namespace tessera::cuda {
 
-// Where a call gets memory that is its own.
+// The source of memory that only one call uses.
 class CallMemory {
 public:
   virtual ~CallMemory() = default;
@@ -34,10 +34,10 @@ public:
   CapturedCalls(const CapturedCalls&) = delete;
   CapturedCalls& operator=(const CapturedCalls&) = delete;
 
-  // What the calls of one executor on one stream of a capture hold. Used by one thread at a time.
+  // The memory and code that the calls of one executor on one stream of a capture hold. Used by one thread at a time.
   class Holding final : public CallMemory {
   public:
-    // Of another call: its memory is that of the calls before. The graph keeps what the call uses.
+    // Begins another call, which uses the memory of the calls before. The graph keeps the objects in `uses`.
     void begin(std::initializer_list<std::shared_ptr<const void>> uses);
     [[nodiscard]] Result<std::byte*> take(int64_t bytes, const char* what) override;
     void keep(std::shared_ptr<const void> what) { kept_.insert(std::move(what)); }

@@ -1,4 +1,4 @@
-// What Executable::objects holds for a kernel of an NVIDIA GPU: its PTX and, where an assembler was there when it was
+// The entry of Executable::objects for a kernel of an NVIDIA GPU: its PTX and, where an assembler was there when it was
 // compiled, a cubin for one architecture.
 //
 // A cubin runs on the GPU it was made for (and on later minor versions of that generation); PTX for "sm_90" is compiled

@@ -50,7 +50,7 @@ struct DeviceConstants::Placed {
 
 namespace {
 
-// What is on a GPU, by the host memory that it came from.
+// The constants on a GPU, by the host memory that they came from.
 class Store {
 public:
   using Key = std::pair<const std::byte*, size_t>;

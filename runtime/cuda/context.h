@@ -81,8 +81,8 @@ public:
   // Once nothing uses it.
   void release_unordered(CUdeviceptr address, int64_t bytes);
 
-  // What a stream is captured into: the graph, which lives until the capture ends, and a number that no other capture of
-  // the process has.
+  // The capture of a stream: the graph, which lives until the capture ends, and a number that no other capture of the
+  // process has.
   struct Capture {
     uint64_t id = 0;
     CUgraph graph = nullptr;
@@ -91,13 +91,13 @@ public:
   // capture has failed, or it is the default stream and one that waits for it is captured.
   [[nodiscard]] Result<std::optional<Capture>> capture_of(CUstream stream);
 
-  // For a grid that is larger than the GPU and whose blocks wait for neighbours (runtime.md, "Kernels whose programs
-  // meet"): of all streams one such launch runs at a time. Blocks of several could fill the GPU, all of them
+  // Launches a grid that is larger than the GPU and whose blocks wait for neighbours (runtime.md, "Kernels whose
+  // programs meet"): one such launch runs at a time over all streams. Blocks of several could fill the GPU, all of them
   // waiting for some that have not begun. `launch` puts it on `stream`, behind the one before. The context is current.
   [[nodiscard]] Status launch_alone(CUstream stream, const std::function<Status()>& launch);
 
-  // What a library or a cache keeps with the context, such as a handle of cuBLASLt: made by `make` (with the context
-  // current) at the first request of the name, destroyed before the context is let go.
+  // An object that a library or a cache keeps with the context, such as a handle of cuBLASLt: made by `make` (with the
+  // context current) at the first request of the name, destroyed before the context is let go.
   using MakeAttachment = std::function<Result<std::shared_ptr<void>>(Context&)>;
   [[nodiscard]] Result<std::shared_ptr<void>> attachment(const std::string& name, const MakeAttachment& make);
   // The same for a T that is made of the context alone.

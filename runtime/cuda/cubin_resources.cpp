@@ -30,7 +30,7 @@ std::optional<T> read(std::span<const char> bytes, uint64_t at) {
   return out;
 }
 
-// Of lines like ".local .align 4 .b8 __local_depot0[28];".
+// The bytes of lines like ".local .align 4 .b8 __local_depot0[28];".
 int declared_bytes(const std::string& ptx) {
   int64_t bytes = 0;
   for (size_t at = ptx.find(".local .align"); at != std::string::npos; at = ptx.find(".local .align", at + 1)) {

@@ -1,5 +1,5 @@
-// What a cubin, an ELF file, says about the kernels in it. Assemblers may report nothing: nvJitLink 13.0 takes the
-// option, and prints no line about resources.
+// Reads resources of kernels from a cubin, an ELF file. Assemblers may report nothing: nvJitLink 13.0 takes the option,
+// and prints no line about resources.
 #pragma once
 #include "runtime/cuda/assembler.h"
 

@@ -73,8 +73,8 @@ private:
   // where it has.
   Result<bool> load(const CublasLt::Algorithm& algorithm, bool fused, CUstream stream, Seen& seen) {
     if (!seen.insert(CublasLt::bytes_of(algorithm)).second) return false;
-    // What lies in the memory does not matter, so that one block is all of the operands; where it would be larger than a
-    // workspace, for fewer columns.
+    // The contents of the memory do not matter, so that one block is all of the operands; where it would be larger than
+    // a workspace, for fewer columns.
     const bool bias = fused && call_.fused && bias_, residual = fused && call_.fused && residual_;
     const GemmProblem problem = problem_;
     auto bytes = [&](int64_t columns) {
@@ -104,7 +104,7 @@ private:
     return true;
   }
 
-  // What the call needs of the library.
+  // Sets the library, types and problem of the call.
   Status open() {
     TESSERA_ASSIGN(library_, CublasLt::of(context_.context));
     const Operand &a = operands_[0], &b = operands_[1], &c = operands_[2];
@@ -225,8 +225,8 @@ private:
     return out;
   }
 
-  // Where nothing but the columns of the right matrix and of the result vary, as in activations times weights: whoever
-  // loads kernels of such products in the background.
+  // The background loader of kernels of such products, where nothing but the columns of the right matrix and of the
+  // result vary, as in activations times weights; null for any other.
   std::shared_ptr<FormKernels> kernels_of_form(bool fused, bool pointers) const;
 
   // For a product of varying sizes whose own answer is not known, the algorithm of its cell of the grid, which takes no

@@ -172,7 +172,7 @@ struct OperationGraph {
 struct ConvGraphOptions {
   DType dtype = DType::F32;
   const LibraryEpilogue* fused = nullptr; // of ConvCall; null: none
-  // What the call has not, because only the full form has a kernel: a residual that is y itself, times 0; a bias that
+  // Parts that the call lacks, but the only form with a kernel has: a residual that is y itself, times 0; a bias that
   // is bound to zeros.
   bool residual_is_result = false, zero_bias = false;
   int64_t alignment = 16; // bytes, of every tensor

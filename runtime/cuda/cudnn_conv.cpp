@@ -22,7 +22,7 @@ public:
     TESSERA_ASSIGN(size_t x, tensor(problem_.x, ConvRole::X));
     TESSERA_ASSIGN(size_t w, tensor(problem_.w, ConvRole::W));
     TESSERA_ASSIGN(size_t y, tensor(problem_.y, ConvRole::Y));
-    // What is between operations is in f32 and has the layout of y.
+    // Values between operations are in f32 and have the layout of y.
     size_t sum = y;
     if (follows) {
       TESSERA_ASSIGN(sum, sum_of_result());
@@ -322,7 +322,7 @@ private:
     std::optional<ConvChoice> choice;
     ConvSolution made; // where the library was asked in this call
   };
-  // What was chosen in this process or an earlier one.
+  // The choice that this process or an earlier one made.
   Result<Chosen> chosen(const ConvProblem& problem) const {
     TESSERA_ASSIGN(auto choices, LibraryChoices::of(context_.context));
     if (const auto kept = choices->of_library(library_->name())->find(key(problem)))

@@ -35,7 +35,7 @@ struct CudaVariant final : DeviceVariant {
   BufferTable& table;
   std::shared_ptr<LoadedExecutable> code;
   Reports reports;
-  // Of the first run on. Graphs of the caller keep them, too.
+  // These are set from the first run on. Graphs of the caller keep them, too.
   std::shared_ptr<DeviceConstants> constants;
   std::shared_ptr<IndexReport> report_memory;
 };
@@ -173,7 +173,7 @@ public:
       return place_inputs(call.inputs);
     }
     captured_calls_->free_unused();
-    // What was started before used the same memory. A call that waits anyway reports it first.
+    // Earlier calls used the same memory. A call that waits anyway reports their errors first.
     if (!call.on_device) TESSERA_TRY(pending_.wait());
     TESSERA_TRY(tell_earlier());
     TESSERA_TRY(attributed(pending_.follow(run_.stream)));

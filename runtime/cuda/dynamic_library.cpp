@@ -77,7 +77,7 @@ private:
   std::vector<std::string> paths_;
 };
 
-// Where Pythons are installed: a link is followed, too, since a virtual environment may use packages of its base.
+// The folders of installed Pythons: a link is followed, too, since a virtual environment may use packages of its base.
 std::vector<std::string> python_prefixes() {
   Folders prefixes;
   auto program = [&](const std::string& path) {

@@ -1,4 +1,4 @@
-// What control steps get from a GPU: memory in the order of the run's stream, and copies on it.
+// The GPU's services for control steps: memory in the order of the run's stream, and copies on it.
 #pragma once
 #include "runtime/cuda/captured_calls.h"
 #include "runtime/device.h"
@@ -23,8 +23,8 @@ public:
   [[nodiscard]] Status move(void* to, const void* from, int64_t bytes) override;
   [[nodiscard]] Status read(void* to, const void* from, int64_t bytes) override;
   [[nodiscard]] Status write(void* to, const void* from, int64_t bytes) override;
-  // Of each run. `own`: where memory comes from in a run that is captured, which then nothing is copied from the host in;
-  // else null.
+  // Begins a run. `own`: the source of memory in a run that is captured, in which nothing is copied from the host; else
+  // null.
   void begin(CallMemory* own) { own_ = own; }
   // Gives memory back whose owners are gone; what used it comes before on `stream`.
   void release(CUstream stream);

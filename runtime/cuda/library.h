@@ -1,5 +1,6 @@
-// What the executor and the library calls of an NVIDIA GPU agree on: like runtime/library/call.h, a call is planned
-// once per shape (algorithm, descriptors) and then put on a stream many times without a decision or an allocation.
+// The interface between the executor and the library calls of an NVIDIA GPU: like runtime/library/call.h, a call is
+// planned once per shape (algorithm, descriptors) and then put on a stream many times without a decision or an
+// allocation.
 #pragma once
 #include "runtime/cuda/context.h"
 #include "runtime/library/call.h"
@@ -18,7 +19,7 @@ public:
   // may be part of a CUDA graph (replay.h): memory of the host that it reads later stays as it is. `captured`: into a
   // graph of the caller, which outlives the plan. Does not synchronise. Errors: DeviceError, OutOfMemory.
   [[nodiscard]] virtual Status run(CUstream stream, void* const* pointers, void* workspace, bool captured) const = 0;
-  // What a graph of the caller that has the call in it needs as long as it can run; may be null.
+  // The objects that a graph of the caller with the call in it needs as long as it can run; may be null.
   [[nodiscard]] virtual std::shared_ptr<const void> used_by_graphs() const { return nullptr; }
 
   int64_t workspace_bytes = 0;
@@ -48,9 +49,9 @@ struct CudaPlanContext {
 };
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
 plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands);
-// Of products that are computed by the algorithms of sizes near theirs: `begin` asks the library for theirs, in the
-// background where there is one, which pays when calls have taken `ms`. False: not now. `outdated`: one is another, and
-// the plan is to be made again. Nothing where there are no such products.
+// The improvement of products that are computed by the algorithms of sizes near theirs: `begin` requests theirs from
+// the library, in the background where there is one, which pays when calls have taken `ms`. False: not now. `outdated`:
+// one is another, and the plan is to be made again. Nothing where there are no such products.
 struct ProductImprovement {
   std::function<bool()> begin, outdated;
   double ms = 0;

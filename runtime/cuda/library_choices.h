@@ -1,4 +1,4 @@
-// What NVIDIA's libraries chose on a GPU, kept in the cache folder for the next process (runtime/cache/choices.h).
+// The choices of NVIDIA's libraries on a GPU, kept in the cache folder for the next process (runtime/cache/choices.h).
 #pragma once
 #include "runtime/cache/choices.h"
 #include "runtime/cuda/context.h"

@@ -18,8 +18,8 @@ public:
   // At least `bytes` at data(), whose contents are lost if it has to grow; ordered on `stream`, as is what used it
   // before. Error OutOfMemory (Context::allocate): the block is then empty, and may be reserved again.
   [[nodiscard]] Status reserve(Context& context, int64_t bytes, CUstream stream, const std::string& what);
-  // What reserve() allocates for so many bytes: whole pages of the GPU, so that a shape that is a little larger than the
-  // last does not allocate again.
+  // The bytes that reserve() allocates for so many: whole pages of the GPU, so that a shape that is a little larger
+  // than the last does not allocate again.
   [[nodiscard]] static int64_t room_for(int64_t bytes) {
     constexpr int64_t kPage = 2 << 20;
     return bytes > kPage / 2 ? (bytes + kPage - 1) / kPage * kPage : bytes;
@@ -50,8 +50,7 @@ public:
   ~SharedBlock();
   SharedBlock(const SharedBlock&) = delete;
   SharedBlock& operator=(const SharedBlock&) = delete;
-  // What is put on `stream` from now on comes after what was put on the block's first stream before. Errors:
-  // DeviceError.
+  // Orders work that is put on `stream` from now on behind the work on the block's first stream. Errors: DeviceError.
   [[nodiscard]] Status wait_on(CUstream stream);
   [[nodiscard]] std::byte* data() const {
     return unordered_ ? reinterpret_cast<std::byte*>(unordered_) : block_.data();

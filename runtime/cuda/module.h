@@ -27,8 +27,8 @@ public:
   LoadedExecutable(const LoadedExecutable&) = delete;
   LoadedExecutable& operator=(const LoadedExecutable&) = delete;
 
-  // What is launched for `kernel`, allowed the shared memory that it wants. The cubin is taken where it runs and the
-  // driver accepts it, else the driver compiles the PTX (seconds, the first time; it keeps a cache of its own).
+  // The function to launch for `kernel`, allowed the shared memory that it needs. The cubin is taken where it runs and
+  // the driver accepts it, else the driver compiles the PTX (seconds, the first time; it keeps a cache of its own).
   // Thread-safe; the context is current. Errors: UnsupportedFeature (code for another GPU, a driver older than the PTX,
   // more shared memory or threads than the GPU has), CorruptFile (a damaged object, or one without the kernel),
   // CodegenError (the driver's compiler, with its log), OutOfMemory, DeviceError.

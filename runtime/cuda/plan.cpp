@@ -145,7 +145,7 @@ private:
       plan_.improvements.push_back(
           {std::move(better->begin), [ms = better->ms] { return ms; }, std::move(better->outdated)});
   }
-  // Of host steps and of strings the executor takes care.
+  // The executor itself runs host steps and copies strings.
   [[nodiscard]] bool is_copy_on_gpu(const Step& step) const {
     const auto* copy = std::get_if<CopyStep>(&step);
     return copy && has_bytes(variant_.exe->buffers[static_cast<size_t>(copy->source)].dtype);
@@ -265,7 +265,7 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
     if (attention && first_of_class) {
       TESSERA_ASSIGN(auto operands, concrete_operands(variant, variant.steps[s], call, plan));
       const bool by_a_kernel = l->instead_of == 1 && std::holds_alternative<KernelLaunch>(*variant.steps[s + 1].step);
-      // What compiling knew was begun when the model was opened, and is what every call takes.
+      // Plans for sizes that compiling knew were begun when the model was opened, and every call takes them.
       const bool known = sizes_are_known(*variant.exe, *l);
       choice = choose_attention(context, l->name, *attention, operands, by_a_kernel, wait || known);
     }

@@ -20,7 +20,8 @@ struct PreparedLaunch {
   bool dependent = false;
   std::vector<void*> params;
   std::vector<int64_t> sizes; // of an epilogue
-  // Of a kernel of cooperative blocks: where its workspaces lie in the step's scratch, and their addresses when it runs.
+  // A kernel of cooperative blocks has workspaces: their offsets in the step's scratch, and their addresses when it
+  // runs.
   std::vector<int64_t> workspaces;
   std::vector<void*> addresses;
   const KernelLaunch* kernel = nullptr;

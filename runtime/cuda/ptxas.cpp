@@ -101,7 +101,7 @@ private:
   std::string program_, version_;
 };
 
-// Where ptxas may lie, in order.
+// The places that ptxas may be in, in order.
 std::vector<std::string> candidates() {
   std::vector<std::string> out;
   for (const auto& root : toolkit_folders()) {

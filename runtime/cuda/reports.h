@@ -1,4 +1,4 @@
-// What the kernels of a variant report of bad indices: an IndexReport for each step whose kernel checks indices, so that
+// Reports of bad indices by the kernels of a variant: an IndexReport for each step whose kernel checks indices, so that
 // it is known which one reports; number 0 is for all others, which never write. They lie in host memory that kernels
 // write into: nothing is copied for what hardly ever happens. Complete when the stream has been waited for.
 #pragma once
@@ -47,7 +47,8 @@ private:
 // Reports of calls on the device, which later calls look at.
 class UnreadReports {
 public:
-  // Of a call of these sizes. `captured`: into a graph, which may report at any time from now on.
+  // Adds the reports of a call of these sizes. `captured`: the call is part of a graph, which may report at any time
+  // from now on.
   void note(Reports& reports, const Variant::CallState& call, bool captured);
   void forget(Reports& reports);      // which go
   void arrived() { calls_.clear(); }  // no call is in flight

@@ -13,8 +13,8 @@ public:
   void add_segments(size_t count); // so that there are at least as many
   void release(CUstream stream);
 
-  // Of each call, first. `own`: where its memory comes from, null for the blocks that are kept. `captured`: it is recorded
-  // into a graph of the caller.
+  // Begins a call. `own`: the source of its memory, null for the blocks that are kept. `captured`: it is recorded into
+  // a graph of the caller.
   void begin(CallMemory* own, bool captured);
   // At least so many bytes, ordered on `stream`; what they held may be lost. Error OutOfMemory, the account's too.
   [[nodiscard]] Result<std::byte*> outputs(int segment, int64_t bytes, CUstream stream);
@@ -29,7 +29,7 @@ public:
   [[nodiscard]] std::byte* scratch() const { return scratch_at_; }
   [[nodiscard]] RestingMemory& resting() { return resting_; }
 
-  // What a replay of launches depends on, behind the addresses of buffers, in this order.
+  // The addresses that a replay of launches depends on, behind those of buffers, in this order.
   enum : size_t { kScratch, kCounters, kBoxes };
   void append_addresses(std::vector<void*>& to) const;
 
@@ -44,7 +44,7 @@ private:
   std::vector<DeviceBlock> arenas_, outputs_; // per segment
   DeviceBlock scratch_, inputs_, counters_, boxes_;
   RestingMemory kept_resting_; // of counters_ and boxes_ once they are clear
-  // Of the present call:
+  // The current call:
   CallMemory* own_ = nullptr;
   bool captured_ = false;
   std::byte* scratch_at_ = nullptr;

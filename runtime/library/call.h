@@ -1,5 +1,5 @@
-// What the executor and the library calls agree on: a call is planned once per shape (block sizes, primitives, packed
-// weights) and then run many times without a decision or an allocation.
+// The interface between the executor and the library calls: a call is planned once per shape (block sizes, primitives,
+// packed weights) and then run many times without a decision or an allocation.
 #pragma once
 #include "runtime/executor.h"
 #include "runtime/library/packed_weights.h"
@@ -77,7 +77,7 @@ protected:
   }
 };
 
-// What a LibraryRun::failure means: OutOfMemory or DeviceError.
+// The error that a LibraryRun::failure means: OutOfMemory or DeviceError.
 [[nodiscard]] Diagnostic library_error(int failure, const std::string& step);
 
 struct PlanContext {

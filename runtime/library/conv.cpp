@@ -291,7 +291,8 @@ private:
   }
 
   Result<bool> cut() {
-    // What is cut: (image, rows of the first spatial dimension that the result has), or pixels.
+    // The dimensions that are divided into blocks: (image, rows of the first spatial dimension that the result has), or
+    // pixels.
     bool pixels = !call_.transposed && spatial_ >= 1;
     for (size_t d = 0; d < spatial_; ++d)
       pixels = pixels && w_.shape[d + 2] == 1 && call_.strides[d] == 1 && pads_begin_[d] == 0 && pads_end_[d] == 0 &&

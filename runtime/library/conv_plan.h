@@ -54,7 +54,7 @@ private:
   void pack(const float* x, float* to, int64_t begin, int64_t end) const;
   static void reorder_weights(const Primitive& p, const float* w, const LibraryRun& run);
   void compute(int64_t block, const LibraryRun& run, const float* x, float* y, int worker) const;
-  // Of the box that a block computes.
+  // The sizes of the part of y that a block computes.
   [[nodiscard]] std::span<const int64_t> count(int64_t block) const {
     return std::span(boxes).subspan(static_cast<size_t>(block * 2 + 1) * static_cast<size_t>(rank),
                                     static_cast<size_t>(rank));

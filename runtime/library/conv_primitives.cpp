@@ -35,7 +35,7 @@ void leave_cache_to_plans() {
   }();
 }
 
-// What oneDNN would do, before code is generated.
+// The description of a primitive by oneDNN, before code is generated.
 struct Described {
   ConvSizes sizes;
   std::optional<dnnl::convolution_forward::primitive_desc> forward;
@@ -122,7 +122,7 @@ Result<std::shared_ptr<const ConvPrimitive>> generate(const Described& described
   return std::shared_ptr<const ConvPrimitive>(std::move(out));
 }
 
-// What several plans use, found by a key for as long as one of them lives.
+// Objects that several plans use, found by a key for as long as one of them lives.
 template <class Key, class Value>
 class Shared {
 public:

@@ -35,7 +35,7 @@ private:
 class PackRequests {
 public:
   explicit PackRequests(std::shared_ptr<MemoryAccount> account) : account_(std::move(account)) {}
-  // What was not built has failed: nobody waits for it any longer.
+  // Packs that were not built have failed: nobody waits for them any longer.
   ~PackRequests();
   PackRequests(const PackRequests&) = delete;
   PackRequests& operator=(const PackRequests&) = delete;

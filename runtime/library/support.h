@@ -1,5 +1,5 @@
-// What the library calls can take: queried by the compile driver before it decides on a call, so that a refusal is
-// known, with its reason, at compile time.
+// Limits of the library calls: queried by the compile driver before it decides on a call, so that a refusal is known,
+// with its reason, at compile time.
 #pragma once
 #include "runtime/executable.h"
 
