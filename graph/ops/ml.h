@@ -51,7 +51,7 @@ enum class PostTransform : uint8_t { None, Softmax, Logistic, SoftmaxZero, Probi
 [[nodiscard]] ValueId transformed(B& b, ValueId scores, PostTransform transform);
 
 // ---- loops
-// What an iteration yields: whether there is another one (invalid: always), and the carried values.
+// The results of an iteration: whether there is another one (invalid: always), and the carried values.
 struct MlStep {
   ValueId goes_on;
   std::vector<ValueId> carried;

@@ -312,7 +312,7 @@ ValueId regress(B& b) {
 }
 
 // ---- TreeEnsembleClassifier
-// Of two columns, the first for those rows that have a score of the class.
+// Selects `yes` for the rows that have a score of the class, `no` for the others.
 ValueId where_scored(B& b, const Scored& scored, int64_t target, const std::function<ValueId()>& yes,
                      const std::function<ValueId()>& no) {
   if (!b.ok()) return {};

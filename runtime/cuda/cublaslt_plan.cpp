@@ -229,8 +229,8 @@ private:
   // result vary, as in activations times weights; null for any other.
   std::shared_ptr<FormKernels> kernels_of_form(bool fused, bool pointers) const;
 
-  // For a product of varying sizes whose own answer is not known, the algorithm of its cell of the grid, which takes no
-  // query; `out` then says how to ask.
+  // The algorithm of the product's cell of the grid, which takes no query, where its sizes vary and its own answer is
+  // not known; `out` then has the query for it.
   Result<std::optional<CublasLt::Algorithm>> choose(PreparedProduct& out, bool fused, bool pointers,
                                                     const std::string& doing) const {
     const Alignments aligned = alignments(fused, pointers);
@@ -268,8 +268,8 @@ private:
     return static_cast<int64_t>(found.workspaceSize);
   }
 
-  // What the library answered in this process or an earlier one. An answer of an earlier one that it does not take any
-  // more is replaced.
+  // The library's answer in this process or an earlier one. An answer of an earlier one that it does not take any more
+  // is replaced.
   Result<std::optional<CublasLt::Algorithm>> chosen(const std::string& its_key, const ProductDescriptors& d,
                                                     const Alignments& aligned, const std::string& doing) const {
     if (const auto kept = choices_->find(its_key)) {

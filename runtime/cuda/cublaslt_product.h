@@ -53,7 +53,7 @@ private:
       return (library).error(tessera_s_, #function, doing);                                                            \
   } while (0)
 
-// What the products of a class share in one plan.
+// The parts that products of a class share in one plan.
 struct PreparedProduct {
   std::shared_ptr<CublasLt> library;
   ProductTypes types{};

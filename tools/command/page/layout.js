@@ -68,7 +68,8 @@ function shows(tree, stepId, operatorId) {
   return n;
 }
 
-// What flows where: by the edges of operators where they say it, by the values that steps read and write where they do not.
+// The flow between steps: by the edges of operators where they give it, by the values that steps read and write where
+// they do not.
 function* flows(tree) {
   const seen = new Set();
   const folded = (a, b) => { // another instance of a folded layer
