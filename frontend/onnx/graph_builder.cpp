@@ -8,7 +8,7 @@
 
 namespace tessera::onnx {
 
-std::string GraphUnderWay::unique(std::string name) {
+std::string PartialGraph::unique(std::string name) {
   if (name.empty() || names.insert(name).second) return name;
   for (int i = 1;; ++i) {
     std::string candidate = name + "_" + std::to_string(i);
@@ -54,7 +54,7 @@ Status GraphBuilder::build() {
   in_file_ = count_nodes(model.graph().node());
   for (const auto& f : model.functions()) in_file_ += count_nodes(f.node());
 
-  GraphUnderWay main{out_.graph, {}, {}};
+  PartialGraph main{out_.graph, {}, {}};
   Scope scope{main, nullptr, &opsets_, nullptr, ""};
   for (const auto& v : model.graph().value_info()) scope.declared.emplace(v.name(), &v);
   TESSERA_TRY(build_inputs(scope));

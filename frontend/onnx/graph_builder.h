@@ -25,7 +25,7 @@ inline constexpr int kMaxNesting = 100;
 inline constexpr int64_t kMaxInlined = 100'000;
 
 // A Graph under construction. Its values have unique names.
-struct GraphUnderWay {
+struct PartialGraph {
   Graph& graph;
   std::unordered_set<std::string> names;
   std::vector<ValueId> captured; // values of the outer graph, one for each input after the subgraph's own
@@ -49,7 +49,7 @@ struct Nesting {
 
 // A scope maps names to values of the graph `into`.
 struct Scope {
-  GraphUnderWay& into;
+  PartialGraph& into;
   const Scope* outer = nullptr; // lexically around it
   const Opsets* opsets = nullptr;
   const std::map<std::string_view, BoundAttribute>* function = nullptr; // attributes of the call being inlined

@@ -177,7 +177,7 @@ Result<std::shared_ptr<Graph>> GraphBuilder::subgraph(const Scope& around, std::
   TESSERA_TRY(enter(where));
   Nesting nesting(nesting_);
   auto out = std::make_shared<Graph>(identifier(graph.name().empty() ? "body" : graph.name()), std::move(env));
-  GraphUnderWay inner{*out, {}, {}};
+  PartialGraph inner{*out, {}, {}};
   Scope body{inner, &around, around.opsets, around.function, prefix};
   std::unordered_set<std::string_view> weights;
   for (const auto& t : graph.initializer()) weights.insert(t.name());

@@ -170,7 +170,7 @@ Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, A
     if (!v.contents) v.contents = infer_contents(*this, added, v.type, static_cast<int>(r));
     if (!v.contents) v.contents = constant_contents(*this, added.results[r]);
   }
-  settle_constant_node(*this, id);
+  bind_constant_node(*this, id);
   return id;
 }
 

@@ -60,7 +60,7 @@ OpDef iota_record() {
     TESSERA_ASSIGN(Tensor y, Tensor::create(DType::I64, dims));
     int64_t axis = c.node.attributes.i("axis");
     if (axis < 0) axis += static_cast<int64_t>(dims.size());
-    for (Walk w(dims); !w.done(); w.next()) y.set_i64(w.i(), w[static_cast<size_t>(axis)]);
+    for (MultiIndex w(dims); !w.done(); w.next()) y.set_i64(w.i(), w[static_cast<size_t>(axis)]);
     c.results = {y};
     return {};
   };
@@ -387,7 +387,7 @@ OpDef eye_like() {
     const Dims& dims = c.operands[0].dims();
     auto* to = c.node.attributes.get<DType>("dtype");
     TESSERA_ASSIGN(Tensor y, Tensor::create(to ? *to : c.operands[0].dtype(), dims, true));
-    for (Walk w(dims); !w.done(); w.next())
+    for (MultiIndex w(dims); !w.done(); w.next())
       if (w[1] - w[0] == c.node.attributes.i("k", 0)) y.set_f64(w.i(), 1);
     c.results = {y};
     return {};

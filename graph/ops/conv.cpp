@@ -77,10 +77,10 @@ Status convolve(ReferenceContext& c) {
   int64_t image = 1, taps = 1;
   for (int64_t d : xs) image *= d;
   for (int64_t d : ks) taps *= d;
-  for (Walk o(dims); !o.done(); o.next()) {
+  for (MultiIndex o(dims); !o.done(); o.next()) {
     int64_t n = o[0], f = o[1], first = f / std::max<int64_t>(filters / groups, 1) * channels;
     V sum = 0;
-    for (Walk k(ks); !k.done(); k.next()) {
+    for (MultiIndex k(ks); !k.done(); k.next()) {
       int64_t at = 0;
       bool inside = true;
       for (size_t i = 0; i < ks.size() && inside; ++i) {
@@ -204,9 +204,9 @@ Status convolve_transposed(ReferenceContext& c) {
   for (int64_t d : os) image *= d;
   for (int64_t d : ks) taps *= d;
   // Every input element adds its multiple of the kernel to the output.
-  for (Walk i(x.dims()); !i.done(); i.next()) {
+  for (MultiIndex i(x.dims()); !i.done(); i.next()) {
     int64_t channel = i[1], group = channel / std::max<int64_t>(x.dims()[1] / groups, 1);
-    for (Walk k(ks); !k.done(); k.next()) {
+    for (MultiIndex k(ks); !k.done(); k.next()) {
       int64_t at = 0;
       bool inside = true;
       for (size_t d = 0; d < ks.size() && inside; ++d) {

@@ -53,7 +53,7 @@ Status reference_deform_conv(ReferenceContext& c) {
     return i < 0 || j < 0 || i >= height || j >= width ? 0.0 : x.get_f64((plane * height + i) * width + j);
   };
   TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), {batch, filters, oh, ow}));
-  Walk at(out.dims());
+  MultiIndex at(out.dims());
   for (; !at.done(); at.next()) {
     int64_t n = at[0], f = at[1], g = f / std::max<int64_t>(filters / group, 1);
     double sum = given(c, 3) ? c.operands[3].get_f64(f) : 0;

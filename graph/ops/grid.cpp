@@ -376,7 +376,7 @@ OpDef affine_grid_record() {
     TESSERA_ASSIGN(Tensor out, Tensor::create(theta.dtype(), dims));
     int64_t at = 0;
     for (int64_t n = 0; n < dims[0]; ++n)
-      for (Walk w(places); !w.done(); w.next())
+      for (MultiIndex w(places); !w.done(); w.next())
         for (int64_t row = 0; row < rank; ++row) {
           double sum = theta.get_f64((n * rank + row) * (rank + 1) + rank);
           for (int64_t k = 0; k < rank; ++k) { // x belongs to the last dimension

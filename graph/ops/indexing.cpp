@@ -393,7 +393,7 @@ Status concat_strings(ReferenceContext& c, const Dims& dims, size_t axis) {
   const Dims stride = strides_of(dims);
   int64_t begin = 0;
   for (const Tensor& t : c.operands) {
-    for (Walk w(t.dims()); !w.done(); w.next())
+    for (MultiIndex w(t.dims()); !w.done(); w.next())
       out[static_cast<size_t>(offset(w.at(), stride) + begin * stride[axis])] =
           t.string_values()[static_cast<size_t>(w.i())];
     begin += t.dims()[axis];
@@ -462,7 +462,7 @@ OpDef concat() {
     Dims stride = strides_of(dims);
     int64_t begin = 0;
     for (const Tensor& t : c.operands) {
-      for (Walk w(t.dims()); !w.done(); w.next()) {
+      for (MultiIndex w(t.dims()); !w.done(); w.next()) {
         int64_t to = offset(w.at(), stride) + begin * stride[axis];
         if (is_float(t.dtype()))
           y.set_f64(to, t.get_f64(w.i()));

@@ -142,7 +142,7 @@ OpDef gather_elements() {
         return c.error(ErrorCode::BadInput, "indices reach outside of data in dimension " + std::to_string(k));
     Dims stride = strides_of(x.dims());
     std::vector<int64_t> from;
-    for (Walk w(indices.dims()); !w.done(); w.next()) {
+    for (MultiIndex w(indices.dims()); !w.done(); w.next()) {
       Dims at = w.at();
       TESSERA_ASSIGN(at[axis], position(c, indices.get_i64(w.i()), x.dims()[axis]));
       from.push_back(offset(at, stride));
@@ -221,7 +221,7 @@ OpDef gather_nd() {
     int64_t inner = 1;
     for (int64_t t : tail) inner *= t;
     std::vector<int64_t> base;
-    for (Walk w(lead); !w.done(); w.next()) {
+    for (MultiIndex w(lead); !w.done(); w.next()) {
       int64_t o = 0;
       for (size_t k = 0; k < batch; ++k) o += w[k] * stride[k];
       for (size_t k = 0; k < m; ++k) {
@@ -317,7 +317,7 @@ OpDef gather_at() {
     for (size_t k = 1; k < c.operands.size(); ++k) positions.push_back(&c.operands[k]);
     TESSERA_ASSIGN(Dims dims, broadcast_dims(positions));
     std::vector<int64_t> from;
-    for (Walk w(dims); !w.done(); w.next()) {
+    for (MultiIndex w(dims); !w.done(); w.next()) {
       int64_t o = 0;
       bool inside = true;
       for (size_t k = 0; k < strides.size(); ++k) {

@@ -96,7 +96,7 @@ Result<Tensor> pad_plain(const Tensor& x, const Dims& begin, const Dims& end, Pa
     if (dims[k] < 0) return Diagnostic(ErrorCode::ShapeMismatch, "padding leaves a negative size");
   }
   TESSERA_ASSIGN(Tensor y, Tensor::create(x.dtype(), dims, true));
-  for (Walk w(dims); !w.done(); w.next()) {
+  for (MultiIndex w(dims); !w.done(); w.next()) {
     int64_t from = 0;
     for (size_t k = 0; k < dims.size() && from >= 0; ++k) {
       int64_t i = source_index(w[k] - begin[k], x.dims()[k], mode);

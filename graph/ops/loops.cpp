@@ -38,11 +38,11 @@ Dims strides_of(const Dims& dims) {
   return s;
 }
 
-Walk::Walk(Dims dims) : dims_(std::move(dims)), at_(dims_.size(), 0) {
+MultiIndex::MultiIndex(Dims dims) : dims_(std::move(dims)), at_(dims_.size(), 0) {
   for (int64_t d : dims_) count_ *= d;
 }
 
-void Walk::next() {
+void MultiIndex::next() {
   ++i_;
   for (size_t k = dims_.size(); k-- > 0;) {
     if (++at_[k] < dims_[k]) return;

@@ -47,10 +47,10 @@ decltype(auto) by_kind(DType dtype, F&& f) {
 
 // ---- indices
 [[nodiscard]] Dims strides_of(const Dims& dims);
-// An odometer over dims, row-major: for (Walk w(dims); !w.done(); w.next()) use w.at(), w.i().
-class Walk {
+// An odometer over dims, row-major: for (MultiIndex w(dims); !w.done(); w.next()) use w.at(), w.i().
+class MultiIndex {
 public:
-  explicit Walk(Dims dims);
+  explicit MultiIndex(Dims dims);
   [[nodiscard]] bool done() const { return i_ >= count_; }
   [[nodiscard]] const Dims& at() const { return at_; }
   [[nodiscard]] int64_t operator[](size_t axis) const { return at_[axis]; }
@@ -78,7 +78,7 @@ template <class V, class F, class... Ts>
   TESSERA_ASSIGN(Dims dims, broadcast_dims(all));
   TESSERA_ASSIGN(Tensor result, Tensor::create(out, dims));
   std::array<Dims, sizeof...(Ts)> strides = {broadcast_strides(ts.dims(), dims)...};
-  for (Walk w(dims); !w.done(); w.next()) {
+  for (MultiIndex w(dims); !w.done(); w.next()) {
     size_t k = 0;
     std::array<V, sizeof...(Ts)> v = {get<V>(ts, offset(w.at(), strides[k++]))...};
     std::apply([&](auto... x) { set(result, w.i(), f(x...)); }, v);
@@ -127,7 +127,7 @@ template <class From>
 // The same where the source element is found from the index: from(at) gives its flat position.
 template <class From>
 [[nodiscard]] Result<Tensor> take_at(const Tensor& source, const Dims& dims, From from) {
-  Walk w(dims);
+  MultiIndex w(dims);
   return take(source, dims, [&](int64_t) {
     int64_t s = from(w.at());
     w.next();

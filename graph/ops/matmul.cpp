@@ -54,7 +54,7 @@ Status multiply(ReferenceContext& c, const Tensor& a, const Tensor& b) {
   std::vector<V> va(static_cast<size_t>(a.count())), vb(static_cast<size_t>(b.count())), row(static_cast<size_t>(n));
   for (int64_t i = 0; i < a.count(); ++i) va[static_cast<size_t>(i)] = get<V>(a, i);
   for (int64_t i = 0; i < b.count(); ++i) vb[static_cast<size_t>(i)] = get<V>(b, i);
-  for (Walk w(lead); !w.done(); w.next()) {
+  for (MultiIndex w(lead); !w.done(); w.next()) {
     const V* pa = va.data() + offset(w.at(), sa) * m * k;
     const V* pb = vb.data() + offset(w.at(), sb) * k * n;
     for (int64_t i = 0; i < m; ++i) {

@@ -26,10 +26,10 @@ Tensor table(DType dtype, const std::vector<int64_t>& values) {
   return Tensor::of<int64_t>(dtype, {static_cast<int64_t>(values.size())}, values);
 }
 
-// ---- walking
-class TreeWalk {
+// ---- traversal
+class TreeTraversal {
 public:
-  TreeWalk(B& b, const Forest& forest, DType dtype) : b_(b), forest_(forest) {
+  TreeTraversal(B& b, const Forest& forest, DType dtype) : b_(b), forest_(forest) {
     if (!b.ok()) return;
     feature_ = b.constant(table(DType::I32, forest.feature));
     next_ = b.constant(table(DType::I32, forest.next));
@@ -94,14 +94,14 @@ ValueId walk(B& b, ValueId x, const Forest& forest, const std::vector<int64_t>& 
   if (!b.ok()) return {};
   const DType dtype = b.dtype(x);
   if (forest.depth <= kUnrolledLevels) {
-    TreeWalk w(b, forest, dtype);
+    TreeTraversal w(b, forest, dtype);
     for (int64_t i = 0; i < forest.depth; ++i) at = w.step(x, at);
     return at;
   }
   const int64_t trips = (forest.depth + kUnrolledLevels - 1) / kUnrolledLevels;
   return ml_repeat(b, trips, {at}, {x},
                    [&](B& s, ValueId, std::vector<ValueId> state, std::vector<ValueId> around) -> MlStep {
-                     TreeWalk w(s, forest, dtype);
+                     TreeTraversal w(s, forest, dtype);
                      for (int64_t i = 0; i < kUnrolledLevels; ++i) state[0] = w.step(around[0], state[0]);
                      return {{}, state};
                    })[0];

@@ -105,7 +105,7 @@ OpDef layer_norm() {
     Dims ss = broadcast_strides(scale.dims(), x.dims()), sb;
     bool biased = c.operands.size() > 2 && c.operands[2].defined();
     if (biased) sb = broadcast_strides(c.operands[2].dims(), x.dims());
-    Walk w(x.dims());
+    MultiIndex w(x.dims());
     for (int64_t r = 0; r < rows && n > 0; ++r) {
       Moments m = moments(x, row(r, n));
       double inv = 1 / std::sqrt(m.variance + c.node.attributes.f("epsilon", 1e-5));
@@ -172,7 +172,7 @@ OpDef rms_norm() {
     for (int64_t a = axis; a < rank; ++a) n *= x.dims()[static_cast<size_t>(a)];
     TESSERA_ASSIGN(Tensor y, Tensor::create(scale.dtype(), x.dims()));
     Dims ss = broadcast_strides(scale.dims(), x.dims());
-    for (Walk w(x.dims()); !w.done();) {
+    for (MultiIndex w(x.dims()); !w.done();) {
       double squares = 0;
       for (int64_t i = 0; i < n; ++i) squares += std::pow(x.get_f64(w.i() + i), 2);
       double rms = std::sqrt(squares / static_cast<double>(n) + c.node.attributes.f("epsilon", 1e-5));
@@ -465,7 +465,8 @@ OpDef mean_variance_norm() {
     Dims stride = broadcast_strides(stat, x.dims());
     TESSERA_ASSIGN(int64_t groups, element_count(stat));
     std::vector<std::vector<int64_t>> members(static_cast<size_t>(groups));
-    for (Walk w(x.dims()); !w.done(); w.next()) members[static_cast<size_t>(offset(w.at(), stride))].push_back(w.i());
+    for (MultiIndex w(x.dims()); !w.done(); w.next())
+      members[static_cast<size_t>(offset(w.at(), stride))].push_back(w.i());
     TESSERA_ASSIGN(Tensor y, Tensor::create(x.dtype(), x.dims()));
     for (const auto& group : members) {
       Moments m = moments(x, group);

@@ -448,7 +448,7 @@ void register_choice(OpTable& table) {
     Dims sp = broadcast_strides(p.dims(), dims), sa = broadcast_strides(a.dims(), dims),
          sb = broadcast_strides(b.dims(), dims);
     TESSERA_ASSIGN(Tensor y, Tensor::create(a.dtype(), dims));
-    for (Walk w(dims); !w.done(); w.next()) {
+    for (MultiIndex w(dims); !w.done(); w.next()) {
       bool first = p.get_i64(offset(w.at(), sp)) != 0;
       const Tensor& from = first ? a : b;
       int64_t i = first ? offset(w.at(), sa) : offset(w.at(), sb);

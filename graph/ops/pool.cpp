@@ -48,9 +48,9 @@ Result<Dims> pooled_dims(const ReferenceContext& c, const Dims& x, const Ints& k
 
 // Calls f(flat position in x) for the elements that a window covers, in order.
 template <class F>
-void each_covered(const Dims& x, const Dims& stride, const Walk& o, const Ints& kernel, const Window& w, F f) {
+void each_covered(const Dims& x, const Dims& stride, const MultiIndex& o, const Ints& kernel, const Window& w, F f) {
   int64_t base = o[0] * stride[0] + o[1] * stride[1];
-  for (Walk k(kernel); !k.done(); k.next()) {
+  for (MultiIndex k(kernel); !k.done(); k.next()) {
     int64_t at = base;
     bool inside = true;
     for (size_t i = 0; i < kernel.size() && inside; ++i) {
@@ -83,7 +83,7 @@ Status reference_pool(ReferenceContext& c) {
   if (mode == "max") {
     by_kind(x.dtype(), [&](auto zero) {
       using V = decltype(zero);
-      for (Walk o(dims); !o.done(); o.next()) {
+      for (MultiIndex o(dims); !o.done(); o.next()) {
         V best = lowest_of<V>(x.dtype());
         each_covered(x.dims(), stride, o, kernel, w, [&](int64_t at) {
           V v = get<V>(x, at);
@@ -93,7 +93,7 @@ Status reference_pool(ReferenceContext& c) {
       }
     });
   } else {
-    for (Walk o(dims); !o.done(); o.next()) {
+    for (MultiIndex o(dims); !o.done(); o.next()) {
       double sum = 0, count = 0;
       each_covered(x.dims(), stride, o, kernel, w, [&](int64_t at) {
         sum += x.get_f64(at);

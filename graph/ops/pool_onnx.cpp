@@ -21,7 +21,7 @@ const std::vector<AttrDef>& onnx_attributes() {
 
 // A pooling as a node specifies it: where the window is, and what must be padded explicitly because it depends on
 // symbolic sizes. `begin`, `end` are pads of all dimensions.
-struct Plan {
+struct Pooling {
   Ints kernel;
   Window window;
   SymShape begin, end;
@@ -39,11 +39,11 @@ struct Plan {
   }
 };
 
-Result<Plan> plan_pool(B& b) {
+Result<Pooling> plan_pool(B& b) {
   SymShape x = b.shape(b.in(0));
   if (x.size() < 3)
     return Diagnostic(ErrorCode::ShapeMismatch, b.node().location, "pooling takes [N, C, spatial...], not " + str(x));
-  Plan p;
+  Pooling p;
   p.kernel = b.attr().ints("kernel_shape");
   if (p.kernel.size() != x.size() - 2)
     return Diagnostic(ErrorCode::BadAttribute, b.node().location,
@@ -83,7 +83,7 @@ ValueId lowest(B& b, DType d) {
 
 // The position in x of each window's maximum: row-major, or spatial dimensions column-major. Windows are the last
 // dimensions of a tensor of elements, over which the first maximum is searched.
-ValueId positions(B& b, ValueId x, const Plan& p, const SymShape& out) {
+ValueId positions(B& b, ValueId x, const Pooling& p, const SymShape& out) {
   const SymShape shape = b.shape(x);
   const size_t rank = p.kernel.size(), total = 2 * rank + 2;
   auto literal = [&](const SymExpr& e) { return b.size(e, DType::I64); };
@@ -126,7 +126,7 @@ ValueId positions(B& b, ValueId x, const Plan& p, const SymShape& out) {
 
 Result<std::vector<ValueId>> decompose_max_pool(Graph& g, const Node& n, int result_count) {
   B b(g, n);
-  TESSERA_ASSIGN(Plan p, plan_pool(b));
+  TESSERA_ASSIGN(Pooling p, plan_pool(b));
   ValueId x = b.in(0);
   ValueId y =
       b.op("pool", {p.explicit_pads() ? pad(b, x, p.begin, p.end, lowest(b, b.dtype(x))) : x}, p.attributes("max"));
@@ -136,7 +136,7 @@ Result<std::vector<ValueId>> decompose_max_pool(Graph& g, const Node& n, int res
 
 // Mean over each window. A mean that leaves padding out is, where padding must be explicit, the mean with it divided by
 // the share of elements that are not padding.
-ValueId average(B& b, ValueId x, Plan p, bool include_pad) {
+ValueId average(B& b, ValueId x, Pooling p, bool include_pad) {
   if (!p.explicit_pads()) {
     bool ceil = std::any_of(p.ceil_pads.begin(), p.ceil_pads.end(), [](int64_t v) { return v > 0; });
     if (!include_pad) return b.op("pool", {x}, p.attributes("average"));
@@ -220,9 +220,9 @@ Status reference_max_pool(ReferenceContext& c) {
   TESSERA_ASSIGN(Tensor where, Tensor::create(DType::I64, dims, true));
   by_kind(x.dtype(), [&](auto zero) {
     using V = decltype(zero);
-    for (Walk o(dims); !o.done(); o.next()) {
+    for (MultiIndex o(dims); !o.done(); o.next()) {
       int64_t best = -1;
-      for (Walk k(kernel); !k.done(); k.next()) {
+      for (MultiIndex k(kernel); !k.done(); k.next()) {
         int64_t at = o[0] * stride[0] + o[1] * stride[1], position = at;
         bool inside = true;
         for (size_t i = 0; i < kernel.size(); ++i) {
@@ -275,7 +275,7 @@ OpDef average_pool_record() {
   def.attributes.push_back({"count_include_pad", AttrKind::Int, false, int64_t{0}});
   def.meaning = Decomposition{[](Graph& g, const Node& n, int) -> Result<std::vector<ValueId>> {
     B b(g, n);
-    TESSERA_ASSIGN(Plan p, plan_pool(b));
+    TESSERA_ASSIGN(Pooling p, plan_pool(b));
     return b.done(average(b, b.in(0), std::move(p), b.attr().i("count_include_pad") != 0));
   }};
   def.samples = [] {
@@ -313,7 +313,7 @@ OpDef lp_pool_record() {
     B b(g, n);
     int64_t p = b.attr().i("p", 2);
     if (!check_p(b)) return b.done(ValueId{});
-    TESSERA_ASSIGN(Plan plan, plan_pool(b));
+    TESSERA_ASSIGN(Pooling plan, plan_pool(b));
     double taps = 1;
     for (int64_t k : plan.kernel) taps *= static_cast<double>(k);
     ValueId x = widen(b, b.in(0));

@@ -18,10 +18,10 @@ void for_groups(const Dims& dims, const Ints& axes, Visit visit) {
     (reduced ? inner_stride : outer_stride).push_back(stride[k]);
   }
   std::vector<int64_t> members;
-  for (Walk o(outer); !o.done(); o.next()) {
+  for (MultiIndex o(outer); !o.done(); o.next()) {
     members.clear();
     int64_t base = offset(o.at(), outer_stride);
-    for (Walk i(inner); !i.done(); i.next()) members.push_back(base + offset(i.at(), inner_stride));
+    for (MultiIndex i(inner); !i.done(); i.next()) members.push_back(base + offset(i.at(), inner_stride));
     visit(o.i(), members);
   }
 }

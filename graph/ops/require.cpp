@@ -62,7 +62,7 @@ OpDef require_record() {
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor &x = c.operands[0], &condition = c.operands[1];
     const Dims strides = broadcast_strides(condition.dims(), x.dims());
-    for (Walk w(x.dims()); !w.done(); w.next())
+    for (MultiIndex w(x.dims()); !w.done(); w.next())
       if (condition.get_i64(offset(w.at(), strides)) == 0)
         return c.error(ErrorCode::BadInput, c.node.attributes.s("message", ""));
     c.results = {x};

@@ -232,7 +232,7 @@ Status reference_resize(ReferenceContext& c) {
       all.push_back(taps(s, a, at));
     }
     std::vector<double> sampled(static_cast<size_t>(n));
-    for (Walk w(next); !w.done() && count > 0; w.next()) {
+    for (MultiIndex w(next); !w.done() && count > 0; w.next()) {
       Dims at = w.at();
       at[d] = 0;
       int64_t base = offset(at, from);
@@ -245,7 +245,7 @@ Status reference_resize(ReferenceContext& c) {
     shape = next;
   }
   TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), dims));
-  for (Walk w(dims); !w.done(); w.next()) {
+  for (MultiIndex w(dims); !w.done(); w.next()) {
     double v = values[static_cast<size_t>(w.i())];
     for (size_t d = 0; d < dims.size(); ++d)
       if (outside[d][static_cast<size_t>(w[d])]) v = s.extrapolation;

@@ -121,7 +121,7 @@ Status reference_scatter_elements(ReferenceContext& c) {
   std::string reduction = c.node.attributes.s("reduction", "none");
   TESSERA_ASSIGN(Tensor out, copy_of(data));
   Dims strides = strides_of(data.dims());
-  for (Walk w(indices.dims()); !w.done(); w.next()) {
+  for (MultiIndex w(indices.dims()); !w.done(); w.next()) {
     Dims at = w.at();
     TESSERA_ASSIGN(at[a], position(c, indices.get_i64(w.i()), data.dims()[a]));
     for (size_t i = 0; i < at.size(); ++i)
@@ -309,7 +309,7 @@ Status reference_tensor_scatter(ReferenceContext& c) {
   bool circular = c.node.attributes.s("mode", "linear") == "circular", placed = given(c, 2);
   TESSERA_ASSIGN(Tensor out, copy_of(cache));
   Dims strides = strides_of(cache.dims());
-  for (Walk w(step.dims()); !w.done(); w.next()) {
+  for (MultiIndex w(step.dims()); !w.done(); w.next()) {
     Dims at = w.at();
     at[a] += placed ? c.operands[2].get_i64(at[0]) : 0;
     if (circular && cache.dims()[a] > 0) at[a] = ((at[a] % cache.dims()[a]) + cache.dims()[a]) % cache.dims()[a];

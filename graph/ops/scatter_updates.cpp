@@ -93,7 +93,7 @@ Status reference_scatter(ReferenceContext& c) {
   const bool each = targets.dims().size() == 3;
   const std::string reduction = c.node.attributes.s("reduction", "none");
   TESSERA_ASSIGN(Tensor out, take(data, data.dims(), [](int64_t i) { return i; }));
-  for (Walk w(from); !w.done(); w.next()) {
+  for (MultiIndex w(from); !w.done(); w.next()) {
     const int64_t target = targets.get_i64(each ? w.i() : w.i() / slices);
     if (target >= size)
       return c.error(ErrorCode::BadInput,

@@ -272,7 +272,7 @@ Status reference_unique(ReferenceContext& c) {
   int64_t size = dims[axis], stride = strides[axis];
   rest[axis] = 1;
   std::vector<int64_t> base;
-  for (Walk w(rest); !w.done(); w.next()) base.push_back(offset(w.at(), strides));
+  for (MultiIndex w(rest); !w.done(); w.next()) base.push_back(offset(w.at(), strides));
   auto compare = [&](int64_t p, int64_t q) {
     int r = 0;
     by_kind(x.dtype(), [&](auto zero) {

@@ -137,7 +137,7 @@ Status reference_dft(ReferenceContext& c) {
   TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), dims));
   lines[a] = lines.back() = 1;
   Dims from = strides_of(x.dims()), to = strides_of(dims);
-  for (Walk w(lines); !w.done(); w.next()) {
+  for (MultiIndex w(lines); !w.done(); w.next()) {
     int64_t source = offset(w.at(), from), target = offset(w.at(), to);
     std::vector<Complex> line(static_cast<size_t>(std::min(size, length)));
     for (size_t i = 0; i < line.size(); ++i) {

@@ -25,7 +25,7 @@ void each_line(const Dims& dims, size_t axis, F f) {
   Dims strides = strides_of(dims), others = dims;
   if (dims[axis] == 0) return;
   others[axis] = 1;
-  for (Walk w(others); !w.done(); w.next()) f(offset(w.at(), strides));
+  for (MultiIndex w(others); !w.done(); w.next()) f(offset(w.at(), strides));
 }
 
 // ---- scan
@@ -253,7 +253,7 @@ Status reference_topk(ReferenceContext& c) {
     using V = decltype(zero);
     // NaN counts as larger than any number, as in a sort; equal elements keep their order.
     auto less = [](V p, V q) { return p != p ? false : q != q ? true : p < q; };
-    for (Walk w(lines); !w.done(); w.next()) {
+    for (MultiIndex w(lines); !w.done(); w.next()) {
       int64_t base = offset(w.at(), from), target = offset(w.at(), to);
       std::iota(order.begin(), order.end(), int64_t{0});
       std::stable_sort(order.begin(), order.end(), [&](int64_t p, int64_t q) {

@@ -36,7 +36,7 @@ Result<Dims> for_pairs(const ReferenceContext& c, const Each& each) {
   const Tensor* all[] = {&x, &y};
   TESSERA_ASSIGN(Dims dims, broadcast_dims(all));
   const Dims sx = broadcast_strides(x.dims(), dims), sy = broadcast_strides(y.dims(), dims);
-  for (Walk w(dims); !w.done(); w.next())
+  for (MultiIndex w(dims); !w.done(); w.next())
     each(x.string_values()[static_cast<size_t>(offset(w.at(), sx))],
          y.string_values()[static_cast<size_t>(offset(w.at(), sy))]);
   return dims;
@@ -119,7 +119,7 @@ OpDef string_where() {
     const Dims sp = broadcast_strides(p.dims(), dims), sx = broadcast_strides(x.dims(), dims),
                sy = broadcast_strides(y.dims(), dims);
     std::vector<std::string> out;
-    for (Walk w(dims); !w.done(); w.next()) {
+    for (MultiIndex w(dims); !w.done(); w.next()) {
       const bool first = p.get_i64(offset(w.at(), sp)) != 0;
       out.push_back((first ? x : y).string_values()[static_cast<size_t>(offset(w.at(), first ? sx : sy))]);
     }

@@ -222,8 +222,8 @@ OpDef col2im_record() {
     int64_t pixels = 1;
     for (int64_t d : image) pixels *= d;
     for (int64_t plane = 0; plane < dims[0] * channels; ++plane)
-      for (Walk k(block); !k.done(); k.next())
-        for (Walk b(blocks); !b.done(); b.next()) {
+      for (MultiIndex k(block); !k.done(); k.next())
+        for (MultiIndex b(blocks); !b.done(); b.next()) {
           int64_t at = 0;
           bool inside = true;
           for (size_t i = 0; i < image.size() && inside; ++i) {

@@ -81,7 +81,7 @@ Result<bool> fold(Graph& graph, const PassOptions& options) {
       return std::vector<ValueId>{};
     }
     std::vector<Tensor>& results = *evaluated;
-    if (!settle_sizes(graph, node, results)) return std::vector<ValueId>{};
+    if (!bind_read_sizes(graph, node, results)) return std::vector<ValueId>{};
     std::vector<ValueId> values;
     for (size_t r = 0; r < node.results.size(); ++r) {
       values.emplace_back();

@@ -104,7 +104,7 @@ std::optional<std::vector<SymExpr>> constant_contents(const Graph& graph, ValueI
   return contents_of(*t);
 }
 
-bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
+bool bind_read_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
   std::vector<std::pair<SymExpr, int64_t>> known;
   for (const DefinedSize& d : defined_sizes(graph, node)) {
     const Tensor& t = results[static_cast<size_t>(d.result)];
@@ -117,11 +117,11 @@ bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& res
   return true;
 }
 
-void settle_constant_node(Graph& graph, NodeId id) {
+void bind_constant_node(Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   if (!node.op->data_dependent_shape) return;
   const auto results = Computation(graph).results(node);
-  if (!results || results->size() < node.results.size() || !settle_sizes(graph, node, *results)) return;
+  if (!results || results->size() < node.results.size() || !bind_read_sizes(graph, node, *results)) return;
   for (size_t r = 0; r < node.results.size(); ++r) {
     if (!node.results[r].valid()) continue;
     Value& v = graph.value(node.results[r]);
