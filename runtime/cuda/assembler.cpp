@@ -13,15 +13,15 @@ Result<std::shared_ptr<Assembler>> Assembler::find(Kind kind) {
 
 Result<std::shared_ptr<Assembler>> Assembler::find() {
   const char* variable = environment("TESSERA_ASSEMBLER");
-  std::string asked = variable ? variable : "";
-  if (asked == "none")
+  std::string requested = variable ? variable : "";
+  if (requested == "none")
     return Diagnostic(ErrorCode::UnsupportedFeature, "no assembler: TESSERA_ASSEMBLER is 'none'")
         .note("kernels stay PTX, which the driver assembles each time it loads them");
-  if (asked == "nvjitlink") return open_nvjitlink();
-  if (asked == "ptxas") return open_ptxas();
-  if (asked.find('/') != std::string::npos) return open_ptxas(asked);
-  if (!asked.empty())
-    return Diagnostic(ErrorCode::Usage, "TESSERA_ASSEMBLER is '" + asked +
+  if (requested == "nvjitlink") return open_nvjitlink();
+  if (requested == "ptxas") return open_ptxas();
+  if (requested.find('/') != std::string::npos) return open_ptxas(requested);
+  if (!requested.empty())
+    return Diagnostic(ErrorCode::Usage, "TESSERA_ASSEMBLER is '" + requested +
                                             "'; it can be nvjitlink, ptxas, the path of a ptxas program, or none");
   auto library = open_nvjitlink();
   if (library) return library;

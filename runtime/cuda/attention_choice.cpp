@@ -96,10 +96,10 @@ AttentionChoice choose_attention(Context& context, const std::string& name, cons
   using State = AttentionEngines::Entry::State;
   auto entry = (*engines)->known_or_made(*problem, wait);
   if (!entry) {
-    auto asked = std::make_shared<std::shared_ptr<const AttentionEngines::Entry>>();
-    out.make = [engines = *engines, problem = std::move(*problem), asked] { *asked = engines->engine(problem, false); };
+    auto begun = std::make_shared<std::shared_ptr<const AttentionEngines::Entry>>();
+    out.make = [engines = *engines, problem = std::move(*problem), begun] { *begun = engines->engine(problem, false); };
     out.make_ms = [engines = *engines] { return engines->mean_ms(); };
-    out.made = [asked] { return *asked && (*asked)->state != State::Making; };
+    out.made = [begun] { return *begun && (*begun)->state != State::Making; };
     return out;
   }
   switch (entry->state.load()) {

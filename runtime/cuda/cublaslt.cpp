@@ -65,12 +65,12 @@ CublasLt::~CublasLt() {
 }
 
 Result<std::optional<CublasLt::Algorithm>>
-CublasLt::algorithm(const std::string& key, const std::function<Result<std::optional<Algorithm>>()>& ask) {
+CublasLt::algorithm(const std::string& key, const std::function<Result<std::optional<Algorithm>>()>& query) {
   {
     std::lock_guard lock(mutex_);
     if (auto it = algorithms_.find(key); it != algorithms_.end()) return it->second;
   }
-  TESSERA_ASSIGN(auto found, ask());
+  TESSERA_ASSIGN(auto found, query());
   std::lock_guard lock(mutex_);
   if (algorithms_.size() >= kMostAlgorithms) algorithms_.clear();
   return algorithms_.emplace(key, found).first->second;

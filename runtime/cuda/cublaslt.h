@@ -76,8 +76,8 @@ public:
     int64_t workspace_bytes = 0;
   };
   [[nodiscard]] Result<std::optional<Algorithm>>
-  algorithm(const std::string& key, const std::function<Result<std::optional<Algorithm>>()>& ask);
-  [[nodiscard]] bool knows(const std::string& key) const; // algorithm() asks nobody
+  algorithm(const std::string& key, const std::function<Result<std::optional<Algorithm>>()>& query);
+  [[nodiscard]] bool knows(const std::string& key) const; // algorithm() needs no query
   void took(double ms);                                   // a query
   [[nodiscard]] double mean_ms() const;                   // of a query; 0 before the first
   // An answer of the heuristics as the bytes that LibraryChoices keeps, and back: nothing where the bytes are no answer.

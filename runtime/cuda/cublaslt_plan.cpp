@@ -53,15 +53,15 @@ public:
   }
 
   // The library's answer for the very sizes of a product, which others find under the key once its kernel is loaded.
-  Result<std::optional<CublasLt::Algorithm>> ask_exactly(const std::string& its_key, const GemmProblem& problem,
-                                                         bool fused, CUstream stream, Seen& seen) {
+  Result<std::optional<CublasLt::Algorithm>> query_exactly(const std::string& its_key, const GemmProblem& problem,
+                                                           bool fused, CUstream stream, Seen& seen) {
     TESSERA_TRY(open());
     problem_ = problem;
     return library_->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
-      const std::string doing = "asking for '" + context_.name + "'";
+      const std::string doing = "querying '" + context_.name + "'";
       TESSERA_ASSIGN(const auto descriptors, describe(problem, fused, false, doing));
       if (!descriptors) return std::optional<CublasLt::Algorithm>();
-      TESSERA_ASSIGN(auto answer, ask(*library_, *descriptors, alignments(fused, false), doing));
+      TESSERA_ASSIGN(auto answer, query(*library_, *descriptors, alignments(fused, false), doing));
       if (answer) TESSERA_TRY(load(*answer, fused, stream, seen));
       choices_->put(its_key, CublasLt::bytes_of(answer));
       return answer;
@@ -245,8 +245,8 @@ private:
         }));
         if (near)
           if (const auto bytes = workspace_of(near->algo, *out.descriptors); bytes && *bytes <= kWorkspace) {
-            out.ask_exactly = asking(out, its_key, aligned, doing, std::move(form));
-            out.ask_ms = library_->mean_ms();
+            out.query_exactly = exact_query(out, its_key, aligned, doing, std::move(form));
+            out.query_ms = library_->mean_ms();
             return std::optional(CublasLt::Algorithm{near->algo, *bytes});
           }
       }
@@ -254,9 +254,9 @@ private:
     return library_->algorithm(its_key, [&] { return chosen(its_key, *out.descriptors, aligned, doing); });
   }
 
-  std::function<bool(CUstream)> asking(const PreparedProduct& product, const std::string& its_key,
-                                       const Alignments& aligned, const std::string& doing,
-                                       std::shared_ptr<FormKernels> form) const;
+  std::function<bool(CUstream)> exact_query(const PreparedProduct& product, const std::string& its_key,
+                                            const Alignments& aligned, const std::string& doing,
+                                            std::shared_ptr<FormKernels> form) const;
 
   // Bytes of workspace that an algorithm takes for a product; nothing where the library does not take it there.
   [[nodiscard]] std::optional<int64_t> workspace_of(const cublasLtMatmulAlgo_t& algo,
@@ -279,13 +279,13 @@ private:
         if (const auto bytes = workspace_of((*answer)->algo, d); bytes && *bytes <= (*answer)->workspace_bytes)
           return *answer;
     }
-    TESSERA_ASSIGN(auto answer, ask(*library_, d, aligned, doing));
+    TESSERA_ASSIGN(auto answer, query(*library_, d, aligned, doing));
     choices_->put(its_key, CublasLt::bytes_of(answer));
     return answer;
   }
 
-  static Result<std::optional<CublasLt::Algorithm>> ask(CublasLt& lt, const ProductDescriptors& d,
-                                                        const Alignments& aligned, const std::string& doing) {
+  static Result<std::optional<CublasLt::Algorithm>> query(CublasLt& lt, const ProductDescriptors& d,
+                                                          const Alignments& aligned, const std::string& doing) {
     struct Preference {
       const CublasLt& lt;
       cublasLtMatmulPreference_t handle = nullptr;
@@ -333,9 +333,9 @@ public:
   Result<std::optional<bool>> make_ready(int64_t columns, CUstream stream) override {
     return MatmulPlanner(place_, call_, operands_).make_ready(with_columns(problem_, columns), fused_, stream, seen_);
   }
-  Result<std::optional<CublasLt::Algorithm>> ask_exactly(const std::string& key, int64_t columns, CUstream stream) {
+  Result<std::optional<CublasLt::Algorithm>> query_exactly(const std::string& key, int64_t columns, CUstream stream) {
     return MatmulPlanner(place_, call_, operands_)
-        .ask_exactly(key, with_columns(problem_, columns), fused_, stream, seen_);
+        .query_exactly(key, with_columns(problem_, columns), fused_, stream, seen_);
   }
 
 private:
@@ -359,15 +359,15 @@ std::shared_ptr<FormKernels> MatmulPlanner::kernels_of_form(bool fused, bool poi
       }));
 }
 
-std::function<bool(CUstream)> MatmulPlanner::asking(const PreparedProduct& product, const std::string& its_key,
-                                                    const Alignments& aligned, const std::string& doing,
-                                                    std::shared_ptr<FormKernels> form) const {
+std::function<bool(CUstream)> MatmulPlanner::exact_query(const PreparedProduct& product, const std::string& its_key,
+                                                         const Alignments& aligned, const std::string& doing,
+                                                         std::shared_ptr<FormKernels> form) const {
   return [library = library_, choices = choices_, &product, its_key, aligned, doing,
           form = std::move(form)](CUstream stream) {
-    auto found = form ? form->ask_exactly(its_key, product.problem.n, stream)
+    auto found = form ? form->query_exactly(its_key, product.problem.n, stream)
                       : library->algorithm(its_key, [&]() -> Result<std::optional<CublasLt::Algorithm>> {
                           std::lock_guard lock(product.mutex);
-                          TESSERA_ASSIGN(auto answer, ask(*library, *product.descriptors, aligned, doing));
+                          TESSERA_ASSIGN(auto answer, query(*library, *product.descriptors, aligned, doing));
                           choices->put(its_key, CublasLt::bytes_of(answer));
                           return answer;
                         });
@@ -380,34 +380,34 @@ std::function<bool(CUstream)> MatmulPlanner::asking(const PreparedProduct& produ
 } // namespace
 
 std::optional<ProductImprovement> improvement_of(const PreparedProducts& products, ProductKernels* kernels) {
-  struct Question {
+  struct Queries {
     PreparedProducts products;
-    size_t asked = 0; // of them
+    size_t done = 0; // of them
     bool any = false;
     std::atomic<bool> others = false;
-    bool ask_next(CUstream stream) {
-      any = products[asked++]->ask_exactly(stream) || any;
-      if (asked < products.size()) return true;
+    bool next(CUstream stream) {
+      any = products[done++]->query_exactly(stream) || any;
+      if (done < products.size()) return true;
       others = any;
       return false;
     }
   };
-  auto question = std::make_shared<Question>();
+  auto queries = std::make_shared<Queries>();
   ProductImprovement out;
   for (const auto& product : products)
-    if (product && product->ask_exactly) {
-      question->products.push_back(product);
-      out.ms += product->ask_ms;
+    if (product && product->query_exactly) {
+      queries->products.push_back(product);
+      out.ms += product->query_ms;
     }
-  if (question->products.empty()) return std::nullopt;
+  if (queries->products.empty()) return std::nullopt;
   out.ms *= kSizeParts; // an algorithm for sizes that are larger by a part costs about so much more
-  out.begin = [question, kernels] {
-    if (kernels) return kernels->ask([question](CUstream stream) { return question->ask_next(stream); });
-    while (question->ask_next(nullptr)) {
+  out.begin = [queries, kernels] {
+    if (kernels) return kernels->add_query([queries](CUstream stream) { return queries->next(stream); });
+    while (queries->next(nullptr)) {
     }
     return true;
   };
-  out.outdated = [question] { return question->others.load(); };
+  out.outdated = [queries] { return queries->others.load(); };
   return out;
 }
 

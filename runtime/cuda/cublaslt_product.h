@@ -70,8 +70,8 @@ struct PreparedProduct {
   mutable std::mutex mutex; // of the descriptor's bias, which a run changes
   // The algorithm is that of sizes near these: queries that for these; true if it is another one. Its kernel is then
   // loaded on the stream, where ProductKernels loads those of such products.
-  std::function<bool(CUstream)> ask_exactly;
-  double ask_ms = 0; // what that takes, by those before
+  std::function<bool(CUstream)> query_exactly;
+  double query_ms = 0; // duration of such a query, by those before
 };
 
 class MatmulPlan final : public CudaLibraryPlan {

@@ -227,9 +227,9 @@ std::shared_ptr<const AttentionEngines::Entry> AttentionEngines::engine(const At
   }
   Kept& kept = entries_[key];
   kept.used = ++requests_;
-  auto asked = kept.entry;
-  if (waits(wait)) done_.wait(lock, [&] { return asked->state != Entry::State::Making; });
-  return asked;
+  auto entry = kept.entry;
+  if (waits(wait)) done_.wait(lock, [&] { return entry->state != Entry::State::Making; });
+  return entry;
 }
 
 double AttentionEngines::mean_ms() const {

@@ -54,7 +54,7 @@ private:
     AttentionProblem problem;
     std::shared_ptr<Entry> entry;
   };
-  [[nodiscard]] bool waits(bool asked) const { return asked || library_->wait_for_plans; }
+  [[nodiscard]] bool waits(bool requested) const { return requested || library_->wait_for_plans; }
   void work();
   void make(const Job& job, cudnnHandle_t handle) const;
 

@@ -314,23 +314,23 @@ private:
     if (exact.made.engine || !exact.choice) return exact.made;
     TESSERA_ASSIGN(ConvSolution made, make(exact.choice));
     if (made.engine) return made;
-    TESSERA_ASSIGN(exact, ask(problem_)); // an earlier process's choice that does not do any more
+    TESSERA_ASSIGN(exact, query(problem_)); // an earlier process's choice that does not do any more
     return exact.made;
   }
 
   struct Chosen {
     std::optional<ConvChoice> choice;
-    ConvSolution made; // where the library was asked in this call
+    ConvSolution made; // where this call queried the library
   };
   // The choice that this process or an earlier one made.
   Result<Chosen> chosen(const ConvProblem& problem) const {
     TESSERA_ASSIGN(auto choices, LibraryChoices::of(context_.context));
     if (const auto kept = choices->of_library(library_->name())->find(key(problem)))
       if (auto choice = parse_conv_choice(*kept)) return Chosen{std::move(*choice), {}};
-    return ask(problem);
+    return query(problem);
   }
 
-  Result<Chosen> ask(const ConvProblem& problem) const {
+  Result<Chosen> query(const ConvProblem& problem) const {
     Chosen out;
     for (const ConvForm& form : forms()) {
       auto graph = this->graph(problem, form);

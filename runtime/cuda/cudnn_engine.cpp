@@ -82,7 +82,7 @@ private:
     TESSERA_TRY(plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));
     if (!plan.finalize()) return std::shared_ptr<const ConvEngine>();
     int64_t bytes = 0, one = 0;
-    TESSERA_CUDNN_TRY(library_, "asking for the workspace", cudnnBackendGetAttribute, plan.handle(),
+    TESSERA_CUDNN_TRY(library_, "querying the workspace", cudnnBackendGetAttribute, plan.handle(),
                       CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &one, &bytes);
     if (bytes > kMostWorkspace) return std::shared_ptr<const ConvEngine>();
     return std::make_shared<const ConvEngine>(ConvEngine{std::move(plan), bytes, std::move(choice)});
@@ -97,7 +97,7 @@ private:
       configs.push_back(std::move(config));
     }
     int64_t count = 0;
-    TESSERA_CUDNN_TRY(library_, "asking for engines", cudnnBackendGetAttribute, heuristics.handle(),
+    TESSERA_CUDNN_TRY(library_, "querying engines", cudnnBackendGetAttribute, heuristics.handle(),
                       CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, kMostEngines, &count,
                       handles.data());
     for (int64_t i = 0; i < std::min(count, kMostEngines); ++i) {
@@ -116,7 +116,7 @@ private:
     TESSERA_ASSIGN(Descriptor engine, Descriptor::create(library_, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
     auto handle = engine.handle();
     int64_t one = 0;
-    TESSERA_CUDNN_TRY(library_, "asking for an engine", cudnnBackendGetAttribute, config.handle(),
+    TESSERA_CUDNN_TRY(library_, "querying an engine", cudnnBackendGetAttribute, config.handle(),
                       CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one, &handle);
     return engine;
   }
@@ -157,7 +157,7 @@ private:
   Result<bool> will_do(const Descriptor& engine) const {
     cudnnBackendNumericalNote_t numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t count = 0;
-    TESSERA_CUDNN_TRY(library_, "asking for an engine's notes", cudnnBackendGetAttribute, engine.handle(),
+    TESSERA_CUDNN_TRY(library_, "querying an engine's notes", cudnnBackendGetAttribute, engine.handle(),
                       CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
                       &count, numerical);
     for (int64_t i = 0; i < count; ++i) switch (numerical[i]) {
@@ -172,7 +172,7 @@ private:
       }
     if (options_.compiled) return true;
     cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
-    TESSERA_CUDNN_TRY(library_, "asking for an engine's notes", cudnnBackendGetAttribute, engine.handle(),
+    TESSERA_CUDNN_TRY(library_, "querying an engine's notes", cudnnBackendGetAttribute, engine.handle(),
                       CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count,
                       behaviour);
     return std::find(behaviour, behaviour + count, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) == behaviour + count;

@@ -334,7 +334,7 @@ public:
     if (!times_.empty()) TESSERA_TRY(times_.mark(run_.stream));
     TESSERA_TRY(synchronize("waiting for the results"));
     const double ended_ms = host_clock_ms();
-    pending_.settled();
+    pending_.mark_done();
     TESSERA_TRY(violation(l.reports));
     if (!run_.changes.empty()) {
       TESSERA_TRY(attributed(kept_.change(run_.changes, run_.stream)));
@@ -408,7 +408,7 @@ private:
   // Nothing of this executor runs on the GPU any more; errors have been reported or never will be.
   void quiesce() {
     (void)pending_.wait();
-    pending_.settled();
+    pending_.mark_done();
     if (own_stream_) (void)driver().cuStreamSynchronize(own_stream_->handle());
   }
 

@@ -111,10 +111,10 @@ void add_installed(Folders& folders, const std::vector<std::string>& packages) {
         folders.add_all(literal(prefix) + "/lib/python3*/" + kind + "/nvidia/" + package + "/lib");
 }
 
-std::string resolved(void* handle, const std::string& asked) {
+std::string resolved(void* handle, const std::string& requested) {
   ::link_map* map = nullptr;
   if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && *map->l_name) return map->l_name;
-  return asked;
+  return requested;
 }
 
 constexpr const char* kWithoutVariable = "TESSERA_CUDA_WITHOUT";

@@ -13,8 +13,8 @@ public:
   [[nodiscard]] Status leave(CUstream stream);
   // `stream` goes on behind it.
   [[nodiscard]] Status follow(CUstream stream);
-  [[nodiscard]] Status wait();         // errors of its steps come out here
-  void settled() { pending_ = false; } // its stream has been waited for
+  [[nodiscard]] Status wait();           // errors of its steps come out here
+  void mark_done() { pending_ = false; } // its stream has been waited for
 
 private:
   std::shared_ptr<Context> context_;

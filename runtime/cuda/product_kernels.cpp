@@ -34,9 +34,9 @@ void ProductKernels::enter() {
 void ProductKernels::leave() {
   std::unique_lock lock(mutex_);
   if (--users_ > 0) return;
-  questions_.clear();
-  for (const Walk& walk : walks_) forms_.erase(walk.name);
-  walks_.clear();
+  queries_.clear();
+  for (const Preload& preload : preloads_) forms_.erase(preload.name);
+  preloads_.clear();
   gap_.notify_all();
   done_.wait(lock, [&] { return !busy_; });
 }
@@ -45,27 +45,27 @@ std::shared_ptr<ProductKernels::Form> ProductKernels::form(const std::string& na
                                                            const std::function<std::shared_ptr<Form>()>& make) {
   std::lock_guard lock(mutex_);
   if (const auto found = forms_.find(name); found != forms_.end()) return found->second;
-  std::list<Walk> walk;
-  walk.push_back({name, make(), near, size_below(near, kSizeParts)});
+  std::list<Preload> preload;
+  preload.push_back({name, make(), near, size_below(near, kSizeParts)});
   start_thread();
-  const auto& form = forms_.emplace(name, walk.front().form).first->second;
-  walks_.splice(walks_.end(), walk);
+  const auto& form = forms_.emplace(name, preload.front().form).first->second;
+  preloads_.splice(preloads_.end(), preload);
   more_.notify_one();
   return form;
 }
 
-bool ProductKernels::ask(Question question) {
+bool ProductKernels::add_query(Query query) {
   std::lock_guard lock(mutex_);
-  if (questions_.size() >= kMostQuestions) return false;
+  if (queries_.size() >= kMaxQueries) return false;
   start_thread();
-  questions_.push_back(std::move(question));
+  queries_.push_back(std::move(query));
   more_.notify_one();
   return true;
 }
 
 void ProductKernels::wait() {
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [&] { return walks_.empty() && questions_.empty() && !busy_; });
+  done_.wait(lock, [&] { return preloads_.empty() && queries_.empty() && !busy_; });
 }
 
 void ProductKernels::start_thread() {
@@ -76,32 +76,32 @@ void ProductKernels::work() {
   Context::Current current(context_);
   std::unique_lock lock(mutex_);
   while (true) {
-    more_.wait(lock, [&] { return stop_ || !walks_.empty() || !questions_.empty(); });
+    more_.wait(lock, [&] { return stop_ || !preloads_.empty() || !queries_.empty(); });
     await_gap(lock);
     if (stop_) break;
-    if (walks_.empty() && questions_.empty()) continue;
+    if (preloads_.empty() && queries_.empty()) continue;
     busy_ = true;
     const Stopwatch watch;
-    if (walks_.empty()) {
-      Question question = std::move(questions_.front());
-      questions_.pop_front();
+    if (preloads_.empty()) {
+      Query query = std::move(queries_.front());
+      queries_.pop_front();
       lock.unlock();
-      const bool more = answer(question);
-      if (!more) question = nullptr; // what it holds goes before the one that waits for it
+      const bool more = run_query(query);
+      if (!more) query = nullptr; // what it holds goes before the one that waits for it
       lock.lock();
-      if (more && users_ > 0) questions_.push_front(std::move(question));
+      if (more && users_ > 0) queries_.push_front(std::move(query));
     } else {
-      std::list<Walk> walk;
-      walk.splice(walk.end(), walks_, walks_.begin());
+      std::list<Preload> preload;
+      preload.splice(preload.end(), preloads_, preloads_.begin());
       lock.unlock();
-      const bool goes_on = step(walk.front());
+      const bool goes_on = load_next(preload.front());
       lock.lock();
       if (goes_on && users_ > 0)
-        walks_.splice(walks_.end(), walk);
+        preloads_.splice(preloads_.end(), preload);
       else if (goes_on)
-        forms_.erase(walk.front().name);
+        forms_.erase(preload.front().name);
     }
-    disturbed_ms_ = watch.ms();
+    last_work_ms_ = watch.ms();
     busy_ = false;
     done_.notify_all();
   }
@@ -109,9 +109,9 @@ void ProductKernels::work() {
 }
 
 void ProductKernels::await_gap(std::unique_lock<std::mutex>& lock) {
-  const auto longest = std::chrono::duration<double, std::milli>(patience_ * disturbed_ms_);
+  const auto longest = std::chrono::duration<double, std::milli>(pause_ratio_ * last_work_ms_);
   awaits_gap_ = true;
-  gap_.wait_for(lock, longest, [&] { return stop_ || submissions_ == 0 || (walks_.empty() && questions_.empty()); });
+  gap_.wait_for(lock, longest, [&] { return stop_ || submissions_ == 0 || (preloads_.empty() && queries_.empty()); });
   awaits_gap_ = false;
 }
 
@@ -122,35 +122,35 @@ Status ProductKernels::make_stream() {
   return {};
 }
 
-bool ProductKernels::answer(const Question& question) {
-  const auto more = guarded("asking for products", [&]() -> Result<bool> {
+bool ProductKernels::run_query(const Query& query) {
+  const auto more = guarded("querying products", [&]() -> Result<bool> {
     TESSERA_TRY(make_stream());
-    return question(stream_);
+    return query(stream_);
   });
   if (!more.ok())
     TESSERA_LOGF(LogChannel::Perf, "products keep the algorithms of sizes near theirs: " + more.error().str());
   return more.ok() && *more;
 }
 
-bool ProductKernels::step(Walk& walk) {
-  if (walk.up == 0 || walk.down == 0) walk.upwards = walk.up != 0;
-  const int64_t columns = walk.upwards ? walk.up : walk.down;
+bool ProductKernels::load_next(Preload& preload) {
+  if (preload.up == 0 || preload.down == 0) preload.upwards = preload.up != 0;
+  const int64_t columns = preload.upwards ? preload.up : preload.down;
   auto done = guarded("loading kernels of products", [&]() -> Result<std::optional<bool>> {
     TESSERA_TRY(make_stream());
-    return walk.form->make_ready(columns, stream_);
+    return preload.form->make_ready(columns, stream_);
   });
   if (!done.ok()) {
-    TESSERA_LOGF(LogChannel::Perf, "kernels of " + walk.name + " are not loaded beforehand: " + done.error().str());
+    TESSERA_LOGF(LogChannel::Perf, "kernels of " + preload.name + " are not loaded beforehand: " + done.error().str());
     return false;
   }
-  if (walk.upwards) {
-    walk.nothing_new = done->value_or(false) ? 0 : walk.nothing_new + 1;
-    walk.up = *done && walk.nothing_new < kSizeParts ? rounded_size(columns + 1, kSizeParts) : 0;
+  if (preload.upwards) {
+    preload.nothing_new = done->value_or(false) ? 0 : preload.nothing_new + 1;
+    preload.up = *done && preload.nothing_new < kSizeParts ? rounded_size(columns + 1, kSizeParts) : 0;
   } else {
-    walk.down = size_below(columns, kSizeParts);
+    preload.down = size_below(columns, kSizeParts);
   }
-  walk.upwards = !walk.upwards;
-  return walk.up != 0 || walk.down != 0;
+  preload.upwards = !preload.upwards;
+  return preload.up != 0 || preload.down != 0;
 }
 
 } // namespace tessera::cuda

@@ -483,7 +483,7 @@ protected:
       return Result<void*>(reinterpret_cast<void*>(p.y));
     };
     const ScratchAllocator scratch = [&](int64_t bytes) -> Result<void*> {
-      asked.push_back(bytes);
+      requested.push_back(bytes);
       return give(bytes);
     };
     const std::vector<DeviceTensor> in{device(p.x, p.n)};
@@ -492,7 +492,7 @@ protected:
   std::function<void*(int64_t)> give = [this](int64_t bytes) {
     return reinterpret_cast<void*>(gpu.allocate(static_cast<size_t>(bytes)));
   };
-  std::vector<int64_t> asked;
+  std::vector<int64_t> requested;
   int calls = 0;
 };
 
@@ -502,11 +502,11 @@ TEST_F(Scratch, AllTemporariesLieInIt) {
   for (int64_t n : {64, 300000, 64}) {
     const auto p = place(n);
     fill(p, 2);
-    asked.clear();
+    requested.clear();
     gpu.launches.clear();
     ASSERT_TRUE(call_in(*e, p, kStream).ok() && e->wait().ok());
     EXPECT_EQ(at_address(p.y, n), expected(ramp(n, 2)));
-    EXPECT_EQ(asked, std::vector<int64_t>{(4 * n + 255) / 256 * 256}) << "once a call";
+    EXPECT_EQ(requested, std::vector<int64_t>{(4 * n + 255) / 256 * 256}) << "once a call";
     EXPECT_EQ(options.memory->held(MemoryAccount::Where::Device), before) << "nothing is held";
   }
   // A call without it afterwards has memory of the executor's.
@@ -539,10 +539,10 @@ TEST_F(Scratch, ACapturedCallTakesItFromTheCapturesPool) {
   const auto p = place(64);
   fill(p, 1);
   ASSERT_TRUE(call_in(*e, p, kStream).ok() && e->wait().ok());
-  asked.clear();
+  requested.clear();
   auto* graph = capture([&] { ASSERT_TRUE(call_in(*e, p, kStream).ok()); });
   EXPECT_EQ(gpu.calls["cuMemAlloc"], 0);
-  EXPECT_EQ(asked.size(), 1u);
+  EXPECT_EQ(requested.size(), 1u);
   for (float from : {4.0f, 5.0f}) {
     check(graph, p, from);
     ASSERT_TRUE(call_in(*e, p, kOther).ok() && e->wait().ok());

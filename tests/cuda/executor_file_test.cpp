@@ -17,7 +17,7 @@ TEST_F(OnGpu, VariantsOfOneExecutorAreForOneDevice) {
 }
 
 TEST_F(OnGpu, AssumedGuardsCompileAnotherVariantThatSharesTheArena) {
-  int asked = 0;
+  int requested = 0;
   auto b = builder();
   auto s = b.symbol("s");
   b.exe->env->add_guard({sym_eq(mod(s, 8), 0), GuardClass::Assumed, "wide accesses", {}});
@@ -25,7 +25,7 @@ TEST_F(OnGpu, AssumedGuardsCompileAnotherVariantThatSharesTheArena) {
   kernel(b, "twice", x, t, s);
   kernel(b, "twice", t, y, s);
   auto e = executor(b.done(), [&](const GuardMiss&) {
-    ++asked;
+    ++requested;
     return Result<std::shared_ptr<const Executable>>(chain());
   });
   for (int64_t n : {8, 9, 16, 11}) {
@@ -33,7 +33,7 @@ TEST_F(OnGpu, AssumedGuardsCompileAnotherVariantThatSharesTheArena) {
     ASSERT_TRUE(r.ok()) << r.error().str();
     EXPECT_EQ(values((*r)[0]), expected(ramp(n)));
   }
-  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(requested, 1);
   EXPECT_EQ(e->variants().size(), 2u);
 }
 
@@ -61,9 +61,9 @@ TEST_F(OnGpu, FilesKeepEverything) {
   auto exe = b.done();
   auto path = std::filesystem::temp_directory_path() / ("tessera_gpu_" + std::to_string(::getpid()) + ".exe");
   ASSERT_TRUE(save_executable(*exe, path.string(), true).ok());
-  // A link function is for the host's machine code: it is not asked.
+  // A link function is for the host's machine code: it is not requested.
   auto loaded = load_executable(path.string(), [](const Executable&) -> Result<LinkedCode> {
-    return Diagnostic(ErrorCode::Internal, "asked to link");
+    return Diagnostic(ErrorCode::Internal, "requested to link");
   });
   ASSERT_TRUE(loaded.ok()) << loaded.error().str();
   const auto& got = std::get<KernelLaunch>((*loaded)->steps[0]);

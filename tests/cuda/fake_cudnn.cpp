@@ -125,7 +125,7 @@ Machine::Machine(const std::shared_ptr<Cache>& cache, size_t version) {
     if (of(d)->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) return finalize_plan(d);
     if (of(d)->type != CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) return CUDNN_STATUS_SUCCESS;
     size_t operations = of(d)->attributes[CUDNN_ATTR_OPERATIONGRAPH_OPS].size() / sizeof(void*);
-    library->asked.push_back(operations);
+    library->requested.push_back(operations);
     return library->takes.contains(operations) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN;
   };
   t.cudnnBackendGetAttribute = [](cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,

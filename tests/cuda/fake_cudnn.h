@@ -13,7 +13,7 @@ struct Library {
   std::vector<cudnnBackendBehaviorNote_t> behaviour;
   int64_t engine = 7, knob = 3; // what the heuristics propose: the engine's index, the value of its first knob
   std::set<std::pair<int64_t, int64_t>> refused; // engine, batch of x: there is no such plan
-  std::vector<size_t> asked;                     // operations of the graphs, in order
+  std::vector<size_t> requested;                 // operations of the graphs, in order
   int heuristics = 0;                            // queries
   std::vector<std::string> plans;                // finalized: "engine 7 knobs 2=3 14=1 x 2,8,5,5"
   std::vector<int64_t> ids;                      // of the last run

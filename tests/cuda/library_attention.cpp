@@ -212,10 +212,10 @@ protected:
 };
 
 TEST_F(GpuAttention, LengthsMasksAndSharedHeads) {
-  int taken = 0, asked = 0;
+  int taken = 0, requested = 0;
   auto one = [&](const Heads& h, DType dtype, bool causal, const std::optional<std::pair<DType, Dims>>& bias,
                  const char* what) {
-    ++asked;
+    ++requested;
     taken += check(make(h, dtype, causal, bias), std::string(what) + " " + std::to_string(h.queries) + "x" +
                                                      std::to_string(h.keys) + " " + std::string(name(dtype)))
                  ? 1
@@ -233,8 +233,8 @@ TEST_F(GpuAttention, LengthsMasksAndSharedHeads) {
   one({{3, 2}, 1, 1, 100, 64, 64}, DType::F16, false, {}, "one query");
   one({{3, 2}, 1, 20, 1, 64, 64}, DType::F16, false, {}, "one key");
   one({{1, 1}, 1, 40, 40, 8, 24}, DType::F16, false, {}, "narrow");
-  EXPECT_GE(taken, asked / 2);
-  std::printf("%d of %d taken by cuDNN %zu\n", taken, asked, (*Cudnn::of(gpu_->context()))->version);
+  EXPECT_GE(taken, requested / 2);
+  std::printf("%d of %d taken by cuDNN %zu\n", taken, requested, (*Cudnn::of(gpu_->context()))->version);
 }
 
 TEST_F(GpuAttention, RowsOfNothingAreZeros) {

@@ -160,10 +160,10 @@ TEST_F(CublasLtChoices, AnExecutorWritesThemAtItsEnd) {
   };
   run(97);
   ASSERT_TRUE((*executor)->wait().ok()); // kernels of other sizes are loaded
-  const int asked = machine.state.heuristics;
-  EXPECT_GT(asked, 1);
+  const int requested = machine.state.heuristics;
+  EXPECT_GT(requested, 1);
   for (int64_t size : {98, 17}) run(size);
-  EXPECT_EQ(machine.state.heuristics, asked) << "of the grid";
+  EXPECT_EQ(machine.state.heuristics, requested) << "of the grid";
   executor->reset();
   EXPECT_EQ(files().size(), 1u);
 }
@@ -249,7 +249,7 @@ TEST_F(CudnnChoices, ALaterProcessQueriesNoHeuristics) {
     c.batch_varies = true;
     c.call.fused.emplace().activation = LibraryEpilogue::Activation::Relu;
     ASSERT_TRUE(fused(machine, c).ok());
-    EXPECT_EQ(machine.state.asked, (std::vector<size_t>{2, 3, 4, 4}));
+    EXPECT_EQ(machine.state.requested, (std::vector<size_t>{2, 3, 4, 4}));
   }
   EXPECT_EQ(files().size(), 1u);
   fake_cudnn::Machine machine(cache());
@@ -262,7 +262,7 @@ TEST_F(CudnnChoices, ALaterProcessQueriesNoHeuristics) {
     ASSERT_TRUE(fused(machine, c).ok());
   }
   EXPECT_EQ(machine.state.heuristics, 0);
-  EXPECT_EQ(machine.state.asked, (std::vector<size_t>{4, 4})) << "the form that was found";
+  EXPECT_EQ(machine.state.requested, (std::vector<size_t>{4, 4})) << "the form that was found";
   EXPECT_EQ(machine.state.plans, (std::vector<std::string>{plan(20), plan(21)}));
   EXPECT_EQ(machine.state.ids.size(), 5u) << "with bias and residual";
 }
@@ -274,7 +274,7 @@ TEST_F(CudnnChoices, ThatThereIsNoEngineIsKept) {
     auto done = convolve(machine, 20);
     ASSERT_FALSE(done.ok());
     EXPECT_EQ(done.error().code, ErrorCode::UnsupportedFeature);
-    EXPECT_EQ(machine.state.asked.empty(), process == 1);
+    EXPECT_EQ(machine.state.requested.empty(), process == 1);
   }
 }
 

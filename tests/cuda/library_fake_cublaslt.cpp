@@ -108,10 +108,10 @@ TEST(CublasLtPlans, SizesThatVaryAskForAGridOfSizes) {
   EXPECT_EQ(machine.state.heuristics + machine.state.checks, 3 + checks) << "whose answer is known";
   machine.state.has_the_algorithm_of_others = false;
   run(106);
-  EXPECT_EQ(machine.state.heuristics, 4) << "the library does not take it: asked for these sizes";
+  EXPECT_EQ(machine.state.heuristics, 4) << "the library does not take it: queried for these sizes";
 }
 
-// A plan that is used again improves by asking for its own sizes.
+// A plan that is used again improves by querying its own sizes.
 TEST(CublasLtPlans, SizesThatComeAgainAreAskedFor) {
   Machine machine;
   Context::Current current(machine.gpu->context());

@@ -1,4 +1,4 @@
-// Plans of convolutions with a cuDNN that only takes notes: which graphs it is asked for, in which order, and what is
+// Plans of convolutions with a cuDNN that only takes notes: which graphs are requested, in which order, and what is
 // bound to them.
 #include "graph/support/temporary_folder.h"
 #include "runtime/cache/cache.h"
@@ -30,11 +30,11 @@ TEST(CudnnPlans, TheEpilogueIsAskedForAsItIsFirst) {
   auto done = fused(machine, c);
   ASSERT_TRUE(done.ok()) << done.error().str();
   EXPECT_TRUE(*done);
-  EXPECT_EQ(machine.state.asked, (std::vector<size_t>{3}));
+  EXPECT_EQ(machine.state.requested, (std::vector<size_t>{3}));
   EXPECT_EQ(machine.state.ids, (std::vector<int64_t>{kX, kW, kY, kBias}));
   EXPECT_EQ(machine.state.runs, 2);
   fused(machine, c).value();
-  EXPECT_EQ(machine.state.asked.size(), 1u) << "the same problem is asked once";
+  EXPECT_EQ(machine.state.requested.size(), 1u) << "the same problem is queried once";
 }
 
 TEST(CudnnPlans, TheFullFormStandsInForWhatHasNoKernel) {
@@ -45,7 +45,7 @@ TEST(CudnnPlans, TheFullFormStandsInForWhatHasNoKernel) {
   auto done = fused(machine, c);
   ASSERT_TRUE(done.ok()) << done.error().str();
   EXPECT_TRUE(*done);
-  EXPECT_EQ(machine.state.asked, (std::vector<size_t>{2, 3, 4}));
+  EXPECT_EQ(machine.state.requested, (std::vector<size_t>{2, 3, 4}));
   ASSERT_EQ(machine.state.ids, (std::vector<int64_t>{kX, kW, kY, kBias, kResidual}));
   EXPECT_EQ(machine.state.data[4], machine.state.data[2]) << "y itself, times 0";
   auto address = reinterpret_cast<uint64_t>(machine.state.data[3]);
@@ -79,7 +79,7 @@ TEST(CudnnPlans, EnginesAreChosenByTheirNotes) {
     Convolution c;
     for (auto* o : {&c.x, &c.w, &c.y}) *o = filled(dtype, o->view.shape, o->view.strides, 1);
     bool ok = fused(machine, c).ok();
-    if (attempts) *attempts = machine.state.asked.size();
+    if (attempts) *attempts = machine.state.requested.size();
     return ok;
   };
   EXPECT_TRUE(planned(DType::F16, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, {}));
@@ -167,7 +167,7 @@ TEST(CudnnAttention, SizesThatCompilingKnowsAreDecidedWhenTheModelIsOpened) {
   {
     AttentionRun run(false, {kOperations}, 5);
     for (int call = 0; call < 3; ++call) EXPECT_EQ(run.call(5), std::pair(0, 1));
-    EXPECT_EQ(run.machine.state.asked, (std::vector<size_t>{kOperations}));
+    EXPECT_EQ(run.machine.state.requested, (std::vector<size_t>{kOperations}));
   }
   {
     AttentionRun refused(false, {}, 5);
@@ -175,17 +175,17 @@ TEST(CudnnAttention, SizesThatCompilingKnowsAreDecidedWhenTheModelIsOpened) {
   }
   AttentionRun empty(false, {kOperations}, 0);
   EXPECT_EQ(empty.call(0), std::pair(0, 0));
-  EXPECT_TRUE(empty.machine.state.asked.empty());
+  EXPECT_TRUE(empty.machine.state.requested.empty());
 }
 
 TEST(CudnnAttention, AModelThatIsNotRunWaitsForItsPlan) {
   AttentionRun run(false, {kOperations}, 5);
   run.executor.reset();
-  const size_t asked = run.machine.state.asked.size();
+  const size_t requested = run.machine.state.requested.size();
   auto engines = AttentionEngines::of(run.machine.gpu->context());
   ASSERT_TRUE(engines.ok());
   engines->reset();
-  EXPECT_EQ(run.machine.state.asked.size(), asked);
+  EXPECT_EQ(run.machine.state.requested.size(), requested);
 }
 
 // Calls whose time nobody measures: the second shape's plan comes, too, although the first one took long.
@@ -202,7 +202,7 @@ TEST(CudnnAttention, PlansComeAfterManyCallsOnTheDevice) {
     ASSERT_TRUE(run.executor->wait().ok());
     EXPECT_EQ(run.call_on_device(size), std::pair(0, 1)) << size;
   }
-  EXPECT_EQ(run.machine.state.asked.size(), 3u);
+  EXPECT_EQ(run.machine.state.requested.size(), 3u);
 }
 
 TEST(CudnnAttention, ALaterProcessTakesTheEngineThatWasChosen) {
@@ -222,15 +222,15 @@ TEST(CudnnAttention, StepsUntilThePlanIsMade) {
   AttentionRun run(false);
   for (int64_t size : {4, 5, 6}) EXPECT_EQ(run.call(size), std::pair(2, 0));
   ASSERT_TRUE(run.executor->wait().ok());
-  EXPECT_TRUE(run.machine.state.asked.empty()) << "sizes that came once";
+  EXPECT_TRUE(run.machine.state.requested.empty()) << "sizes that came once";
   auto [launched, ran] = run.call(5);
   EXPECT_EQ(launched + 2 * ran, 2) << "one or the other";
   ASSERT_TRUE(run.executor->wait().ok());
   EXPECT_EQ(run.call(5), std::pair(0, 1));
   EXPECT_EQ(run.arena, 1024) << "the workspace, and no room for what only the steps use";
-  EXPECT_EQ(run.machine.state.asked, (std::vector<size_t>{kOperations}));
+  EXPECT_EQ(run.machine.state.requested, (std::vector<size_t>{kOperations}));
   EXPECT_EQ(run.call(5), std::pair(0, 1));
-  EXPECT_EQ(run.machine.state.asked.size(), 1u);
+  EXPECT_EQ(run.machine.state.requested.size(), 1u);
 }
 
 TEST(CudnnAttention, AnExecutorThatGoesLeavesNoPlanBeingMade) {
@@ -241,10 +241,10 @@ TEST(CudnnAttention, AnExecutorThatGoesLeavesNoPlanBeingMade) {
   auto engines = AttentionEngines::of(run.machine.gpu->context());
   ASSERT_TRUE(engines.ok());
   (*engines)->wait(); // nothing is left to wait for
-  size_t asked = run.machine.state.asked.size();
-  EXPECT_LE(asked, 19u);
+  size_t requested = run.machine.state.requested.size();
+  EXPECT_LE(requested, 19u);
   engines->reset();
-  EXPECT_EQ(run.machine.state.asked.size(), asked);
+  EXPECT_EQ(run.machine.state.requested.size(), requested);
 }
 
 // A process that ends then must not do so while the library loads its files.
@@ -279,7 +279,7 @@ TEST(CudnnAttention, WhatTheLibraryRefusesIsDoneInSteps) {
   AttentionRun run(true, {});
   EXPECT_EQ(run.call(5), std::pair(2, 0));
   EXPECT_EQ(run.call(5), std::pair(2, 0));
-  EXPECT_GE(run.machine.state.asked.size(), 1u);
+  EXPECT_GE(run.machine.state.requested.size(), 1u);
 }
 
 } // namespace

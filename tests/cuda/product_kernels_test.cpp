@@ -59,7 +59,7 @@ TEST(ProductKernels, AreLoadedForSizesAroundTheFirst) {
   EXPECT_EQ(heuristics, static_cast<int>(cells.size())) << "a doubling more that brings nothing new, and no further";
   for (int64_t n = 1; n <= 512; ++n) ASSERT_TRUE(plan_rows(machine, n, kernels.get()).ok());
   kernels->wait();
-  EXPECT_EQ(machine.state.heuristics, heuristics) << "calls find what was asked for";
+  EXPECT_EQ(machine.state.heuristics, heuristics) << "calls find what was queried";
   EXPECT_EQ(machine.state.algorithms.size(), loaded.size()) << "a form is walked around once";
   kernels->leave();
   EXPECT_EQ(machine.gpu->context().held_bytes(), 0);
@@ -88,11 +88,11 @@ TEST(ProductKernels, OnlyWhereColumnsAloneVary) {
   kernels->leave();
 }
 
-// Kernels are loaded while no call is submitted, and without such a moment only as far as patience goes.
+// Kernels are loaded while no call is submitted, and without such a moment only at the rate that pause_ratio allows.
 TEST(ProductKernels, AreLoadedInGapsOfCalls) {
-  for (const double patience : {0.0, 1e9}) {
+  for (const double pause_ratio : {0.0, 1e9}) {
     Machine machine;
-    ProductKernels kernels(machine.gpu->context(), patience);
+    ProductKernels kernels(machine.gpu->context(), pause_ratio);
     std::atomic<int> steps = 0;
     kernels.enter();
     {
@@ -105,7 +105,7 @@ TEST(ProductKernels, AreLoadedInGapsOfCalls) {
         });
       });
       while (steps == 0) std::this_thread::yield();
-      if (patience == 0) {
+      if (pause_ratio == 0) {
         kernels.wait();
       } else {
         const ProductKernels::Submission another(kernels);
@@ -137,8 +137,8 @@ TEST(ProductKernels, TheLastUserGivesUpWhatIsLeft) {
   kernels->enter();
   kernels->form("a form", 8, slow);
   while (calls == 0) std::this_thread::yield();
-  bool asked = false;
-  EXPECT_TRUE(kernels->ask([&](CUstream) { return asked = true, false; }));
+  bool requested = false;
+  EXPECT_TRUE(kernels->add_query([&](CUstream) { return requested = true, false; }));
   kernels->leave(); // another one is there
   std::thread release([&] { hold.set_value(); });
   kernels->leave();
@@ -147,14 +147,14 @@ TEST(ProductKernels, TheLastUserGivesUpWhatIsLeft) {
   EXPECT_GE(done, 1);
   kernels->wait();
   EXPECT_EQ(calls, done) << "nothing after it";
-  EXPECT_FALSE(asked);
+  EXPECT_FALSE(requested);
   kernels->enter();
   kernels->form("a form", 8, [] { return std::make_shared<Form>([] { return std::optional<bool>(); }); });
   kernels->wait(); // begun anew: the first answer ends it upwards
   kernels->leave();
 }
 
-// A plan that is used again asks for its own sizes, away from calls, and what calls then find is loaded.
+// A plan that is used again queries its own sizes, away from calls, and what calls then find is loaded.
 TEST(ProductKernels, AnswersForSizesThatComeAgainAreLoaded) {
   Machine machine;
   const auto kernels = kernels_of(machine);
@@ -168,7 +168,7 @@ TEST(ProductKernels, AnswersForSizesThatComeAgainAreLoaded) {
   auto better = improvement_of(products, kernels.get());
   ASSERT_TRUE(better.has_value());
   std::promise<void> hold;
-  ASSERT_TRUE(kernels->ask([released = hold.get_future().share()](CUstream) { return released.wait(), false; }));
+  ASSERT_TRUE(kernels->add_query([released = hold.get_future().share()](CUstream) { return released.wait(), false; }));
   ASSERT_TRUE(better->begin());
   EXPECT_FALSE(better->outdated());
   EXPECT_EQ(machine.state.heuristics, heuristics) << "not in the call";
@@ -190,31 +190,32 @@ TEST(ProductKernels, AnswersForSizesThatComeAgainAreLoaded) {
   EXPECT_EQ(machine.gpu->context().held_bytes(), 0);
 }
 
-TEST(ProductKernels, QuestionsAreBounded) {
+TEST(ProductKernels, QueriesAreBounded) {
   Machine machine;
   const auto kernels = kernels_of(machine);
   kernels->enter();
   std::promise<void> hold;
   std::atomic<bool> waits = false;
-  ASSERT_TRUE(kernels->ask([&](CUstream) {
+  ASSERT_TRUE(kernels->add_query([&](CUstream) {
     waits = true;
     hold.get_future().wait();
     return false;
   }));
   while (!waits) std::this_thread::yield();
   std::atomic<int> answered = 0;
-  for (size_t i = 0; i < ProductKernels::kMostQuestions; ++i)
-    EXPECT_TRUE(kernels->ask([&](CUstream) { return ++answered, false; }));
-  EXPECT_FALSE(kernels->ask([&](CUstream) { return ++answered, false; }));
+  for (size_t i = 0; i < ProductKernels::kMaxQueries; ++i)
+    EXPECT_TRUE(kernels->add_query([&](CUstream) { return ++answered, false; }));
+  EXPECT_FALSE(kernels->add_query([&](CUstream) { return ++answered, false; }));
   hold.set_value();
   kernels->wait();
-  EXPECT_EQ(answered, ProductKernels::kMostQuestions);
+  EXPECT_EQ(answered, ProductKernels::kMaxQueries);
   std::vector<int> order; // the second one waits for all parts of the first
   for (int i = 0; i < 2; ++i)
-    EXPECT_TRUE(kernels->ask([&order, i, parts = 3](CUstream) mutable { return order.push_back(i), --parts > 0; }));
+    EXPECT_TRUE(
+        kernels->add_query([&order, i, parts = 3](CUstream) mutable { return order.push_back(i), --parts > 0; }));
   kernels->wait();
   EXPECT_EQ(order, (std::vector<int>{0, 0, 0, 1, 1, 1}));
-  EXPECT_TRUE(kernels->ask([](CUstream) -> bool { throw std::bad_alloc(); })) << "which ends no thread";
+  EXPECT_TRUE(kernels->add_query([](CUstream) -> bool { throw std::bad_alloc(); })) << "which ends no thread";
   kernels->wait();
   kernels->leave();
 }

@@ -77,20 +77,20 @@ protected:
 
 TEST_F(RefusedCalls, AreReplacedAllAtOnceAndForGood) {
   auto exe = products();
-  std::vector<GuardMiss> asked;
+  std::vector<GuardMiss> requested;
   auto e = executor(exe, [&](const GuardMiss& miss) {
-    asked.push_back(miss);
+    requested.push_back(miss);
     return Result<std::shared_ptr<const Executable>>(loops());
   });
   expect_twice(*e, 5, 1);
-  ASSERT_EQ(asked.size(), 1u);
-  EXPECT_EQ(asked[0].refused, (std::vector<std::string>{"first product", "second product"}));
-  EXPECT_EQ(asked[0].refused_in, exe);
-  EXPECT_EQ(asked[0].sizes.at("s"), 5);
-  EXPECT_NE(asked[0].reason.find("cuBLASLt is left out"), std::string::npos) << asked[0].reason;
+  ASSERT_EQ(requested.size(), 1u);
+  EXPECT_EQ(requested[0].refused, (std::vector<std::string>{"first product", "second product"}));
+  EXPECT_EQ(requested[0].refused_in, exe);
+  EXPECT_EQ(requested[0].sizes.at("s"), 5);
+  EXPECT_NE(requested[0].reason.find("cuBLASLt is left out"), std::string::npos) << requested[0].reason;
   expect_twice(*e, 5, 0);
   expect_twice(*e, 9, 0);
-  EXPECT_EQ(asked.size(), 1u);
+  EXPECT_EQ(requested.size(), 1u);
   EXPECT_EQ(e->variants().size(), 2u);
 }
 
@@ -105,16 +105,16 @@ TEST_F(RefusedCalls, AreAnErrorWhereNobodyCompiles) {
 }
 
 TEST_F(RefusedCalls, OfTheReplacementEndInTheErrorOfTheFirst) {
-  int asked = 0;
+  int requested = 0;
   auto e = executor(products(), [&](const GuardMiss&) {
-    ++asked;
+    ++requested;
     return Result<std::shared_ptr<const Executable>>(products());
   });
   auto r = e->run({{"x", random_tensor({5, 4}, 3)}});
   ASSERT_FALSE(r.ok());
   EXPECT_EQ(r.error().code, ErrorCode::UnsupportedFeature);
-  EXPECT_GE(asked, 1);
-  EXPECT_LE(asked, 4);
+  EXPECT_GE(requested, 1);
+  EXPECT_LE(requested, 4);
 }
 
 } // namespace
