@@ -126,7 +126,7 @@ bool make_output(Lane& lane, const Maker& maker, size_t o, int32_t dtype, int32_
 
 // The call of tessera_call_with() whose memory the library requests. It may do so on a thread of its own, whose Python
 // error is kept for the caller.
-struct Asked {
+struct CallMemory {
   Lane& lane;
   const Maker& maker;
   PyObject* make_scratch;
@@ -134,20 +134,20 @@ struct Asked {
   // Scratch memory that was made before the lock was released.
   void* ahead = nullptr;
   size_t ahead_bytes = 0;
-  bool asked_scratch = false;
+  bool scratch_requested = false;
 };
 
 void* allocate(void* context, int32_t output, int32_t dtype, int32_t rank, const int64_t* dims) {
-  Asked& asked = *static_cast<Asked*>(context);
+  CallMemory& memory = *static_cast<CallMemory*>(context);
   const auto o = static_cast<size_t>(output);
-  Lane& lane = asked.lane;
+  Lane& lane = memory.lane;
   if (lane.made[o]) { // before the lock was released
     const auto& known = lane.output_dims[o];
     if (std::equal(known.begin(), known.end(), dims, dims + rank)) return lane.outputs[o].data;
   }
   PyGILState_STATE state = PyGILState_Ensure();
-  const bool made = protect(false, [&] { return make_output(lane, asked.maker, o, dtype, rank, dims); });
-  if (!made) asked.error.take();
+  const bool made = protect(false, [&] { return make_output(lane, memory.maker, o, dtype, rank, dims); });
+  if (!made) memory.error.take();
   PyGILState_Release(state);
   return made ? lane.outputs[o].data : nullptr;
 }
@@ -166,12 +166,12 @@ void* make_scratch(Lane& lane, PyObject* make, size_t bytes) {
 }
 
 void* allocate_scratch(void* context, size_t bytes) {
-  Asked& asked = *static_cast<Asked*>(context);
-  if (!std::exchange(asked.asked_scratch, true)) asked.lane.scratch_bytes = bytes;
-  if (bytes <= std::exchange(asked.ahead_bytes, 0)) return asked.ahead;
+  CallMemory& memory = *static_cast<CallMemory*>(context);
+  if (!std::exchange(memory.scratch_requested, true)) memory.lane.scratch_bytes = bytes;
+  if (bytes <= std::exchange(memory.ahead_bytes, 0)) return memory.ahead;
   PyGILState_STATE state = PyGILState_Ensure();
-  void* data = protect<void*>(nullptr, [&] { return make_scratch(asked.lane, asked.make_scratch, bytes); });
-  if (!data) asked.error.take();
+  void* data = protect<void*>(nullptr, [&] { return make_scratch(memory.lane, memory.make_scratch, bytes); });
+  if (!data) memory.error.take();
   PyGILState_Release(state);
   return data;
 }
@@ -196,22 +196,22 @@ bool compute_there(const Model& model, Lane& lane, const Maker& maker, void* str
       if (!make_output(lane, maker, o, model.outputs[o].dtype, static_cast<int32_t>(dims.size()), dims.data()))
         return false;
     }
-  Asked asked{lane, maker, scratch, {}};
+  CallMemory memory{lane, maker, scratch, {}};
   if (scratch && foreseen && lane.scratch_bytes > 0) {
-    asked.ahead = make_scratch(lane, scratch, lane.scratch_bytes);
-    if (!asked.ahead) return false;
-    asked.ahead_bytes = lane.scratch_bytes;
+    memory.ahead = make_scratch(lane, scratch, lane.scratch_bytes);
+    if (!memory.ahead) return false;
+    memory.ahead_bytes = lane.scratch_bytes;
   }
   int32_t overwritten = 0;
-  const tessera_call_options options{sizeof options, allocate,    scratch ? allocate_scratch : nullptr, &asked, stream,
+  const tessera_call_options options{sizeof options, allocate,    scratch ? allocate_scratch : nullptr, &memory, stream,
                                      lane.donated,   &overwritten};
   const char* error = nullptr;
   {
     WithoutLock others;
     error = tessera_call_with(lane.session, lane.inputs.data(), static_cast<int32_t>(lane.inputs.size()), &options);
   }
-  if (!asked.asked_scratch) lane.scratch_bytes = 0;
-  if (asked.error.give_back()) return false;
+  if (!memory.scratch_requested) lane.scratch_bytes = 0;
+  if (memory.error.give_back()) return false;
   if (error) {
     raise_last_error(error);
     if (overwritten != 0) tell_overwritten();

@@ -132,7 +132,7 @@ struct Lane {
   std::vector<Ref> held;                         // what keeps the memory of this call's inputs
   std::vector<Ref> made;                         // the outputs of this call
   std::vector<Ref> scratch;                      // what keeps the memory of its intermediate results
-  size_t scratch_bytes = 0;                      // that the last call asked for first
+  size_t scratch_bytes = 0;                      // that the last call requested first
   const uint8_t* donated = nullptr;              // of this call: tessera_call_options.donated
   size_t index = 0;                              // in Model::lanes
 

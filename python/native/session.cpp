@@ -113,7 +113,7 @@ PyObject* report(PyObject* self, PyObject*) {
   });
 }
 
-// ---- what a server asks for
+// ---- a server's queries
 bool put(PyObject* dict, const char* name, PyObject* owned) {
   Ref value(owned);
   return value && PyDict_SetItemString(dict, name, value.get()) == 0;

@@ -160,9 +160,9 @@ TEST(Policy, AdaptiveCompilesInTheBackgroundWhatRecurs) {
 
 TEST(Policy, AdaptiveCompilesNothingThatDoesNotPay) {
   auto o = eager();
-  std::atomic<int> asked{0};
+  std::atomic<int> requested{0};
   o.predicted_loss_us = [&](const std::map<std::string, int64_t>& sizes) {
-    ++asked;
+    ++requested;
     return sizes.at("s") == 7 ? 0.0 : 1e-9; // nothing; less than ever pays here
   };
   auto session = open(rows(), o);
@@ -170,7 +170,7 @@ TEST(Policy, AdaptiveCompilesNothingThatDoesNotPay) {
   for (int i = 0; i < 60; ++i)
     for (int64_t s : {7, 8}) expect_right(rows(), sized(4, s), session->run(sized(4, s)));
   session->settle_tuning();
-  EXPECT_GT(asked, 0);
+  EXPECT_GT(requested, 0);
   EXPECT_EQ(session->compile_totals().compiles, 1);
 }
 

@@ -121,9 +121,9 @@ TEST_F(Steering, APlanOfAGpuIsRepeated) {
   const std::string gpu = " --device cuda --arch sm_90a --target h200 ";
   expect(0, "explain m.onnx --format json -o r.json --save-plan plan.json --no-fuse act last" + gpu);
   // Other figures would choose other schedules.
-  const Json asked = explained(gpu + "--no-fuse act last"),
+  const Json requested = explained(gpu + "--no-fuse act last"),
              repeated = explained(gpu + "--plan plan.json --plan-strict");
-  EXPECT_EQ(plan_of(asked), plan_of(repeated));
+  EXPECT_EQ(plan_of(requested), plan_of(repeated));
 }
 
 TEST_F(Steering, BodiesOfControlFlowHaveTheirPart) {

@@ -61,9 +61,9 @@ TEST_F(OnGpu, FilesKeepEverything) {
   auto exe = b.done();
   auto path = std::filesystem::temp_directory_path() / ("tessera_gpu_" + std::to_string(::getpid()) + ".exe");
   ASSERT_TRUE(save_executable(*exe, path.string(), true).ok());
-  // A link function is for the host's machine code: it is not requested.
+  // A link function is for the host's machine code: it is not called.
   auto loaded = load_executable(path.string(), [](const Executable&) -> Result<LinkedCode> {
-    return Diagnostic(ErrorCode::Internal, "requested to link");
+    return Diagnostic(ErrorCode::Internal, "called to link");
   });
   ASSERT_TRUE(loaded.ok()) << loaded.error().str();
   const auto& got = std::get<KernelLaunch>((*loaded)->steps[0]);

@@ -30,9 +30,9 @@ void splits(const std::string& text, const Sizes& sizes, const std::string& a, c
   Graph whole = parsed(text);
   const auto before = check_plan(whole, sizes, options);
   ASSERT_TRUE(info(edge(whole, before, a, b).reason).fused) << print(whole, before);
-  for (const FusionOptions& asked : {apart(a, b, options), apart(b, a, options), broken(a, options)}) {
+  for (const FusionOptions& requested : {apart(a, b, options), apart(b, a, options), broken(a, options)}) {
     Graph g = parsed(text);
-    const auto plan = check_plan(g, sizes, asked);
+    const auto plan = check_plan(g, sizes, requested);
     EXPECT_FALSE(together(g, plan, a, b)) << print(g, plan);
     EXPECT_EQ(edge(g, plan, a, b).reason, FusionReason::KeptApart) << print(g, plan);
     EXPECT_TRUE(edge(g, plan, a, b).bytes_saved.is_const(0));

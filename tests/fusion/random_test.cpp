@@ -56,21 +56,21 @@ TEST(RandomPlan, RequestsHoldAndPinnedPlansAreRepeated) {
     FusionOptions options = generated();
     if (seed % 3 == 1) options.launch_us = 2, options.bytes_per_us = 4e6;
     if (seed % 3 == 2) options.generated_epilogues = false, options.fixed_epilogues = options.scaled_operands = true;
-    FusionOptions asked = options;
+    FusionOptions requested = options;
     for (int i = 0; i < 4; ++i)
-      if (const std::string a = any(), b = any(); a != b) asked.constraints.apart.emplace_back(a, b);
-    if (seed % 2 == 0) asked.constraints.breaks.push_back(any());
-    const FusionPlan plan = check_plan(g, sizes, asked, 2e-4);
-    for (const auto& [a, b] : asked.constraints.apart) EXPECT_FALSE(together(g, plan, a, b)) << a << " " << b;
+      if (const std::string a = any(), b = any(); a != b) requested.constraints.apart.emplace_back(a, b);
+    if (seed % 2 == 0) requested.constraints.breaks.push_back(any());
+    const FusionPlan plan = check_plan(g, sizes, requested, 2e-4);
+    for (const auto& [a, b] : requested.constraints.apart) EXPECT_FALSE(together(g, plan, a, b)) << a << " " << b;
     for (const auto& e : plan.ledger)
-      for (const std::string& name : asked.constraints.breaks)
+      for (const std::string& name : requested.constraints.breaks)
         EXPECT_FALSE(is_of(g.node(e.producer).location, name) &&
                      together(g, plan, name, g.node(e.consumer).location.node))
             << name << "\n"
             << print(g, plan);
 
     Graph again = make();
-    options.constraints = asked.constraints; // a plan file has them, too
+    options.constraints = requested.constraints; // a plan file has them, too
     options.constraints.groups = pinned(g, plan);
     pinned_groups += static_cast<uint32_t>(options.constraints.groups.size());
     const FusionPlan repeated = check_plan(again, sizes, options, 2e-4);

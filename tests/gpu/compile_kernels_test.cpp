@@ -139,9 +139,9 @@ TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
   EXPECT_LE(made->reports[0].spill_bytes, kFewSpilled);
 
   // The kernel as a launch names its values as arguments.
-  std::vector<ValueId> asked;
+  std::vector<ValueId> requested;
   auto launch = gpu_launch("softmax", made->kernels[0], [&](ValueId v) {
-    asked.push_back(v);
+    requested.push_back(v);
     return static_cast<BufferId>(v.index);
   });
   EXPECT_EQ(launch.symbol, variants.back().symbol);

@@ -84,9 +84,9 @@ TEST(Search, WithoutTheRulesChoiceThereIsNothingToCompareWith) {
 TEST(Search, EndsWhenItsTimeIsUp) {
   for (int allowed = 0; allowed < 12; ++allowed) {
     FakeMeasurer m({40, 30, 20, 10});
-    int asked = 0;
+    int requested = 0;
     SearchOptions o;
-    o.expired = [&] { return asked++ >= allowed; };
+    o.expired = [&] { return requested++ >= allowed; };
     SearchResult r = found(m, o);
     if (allowed < 10) {
       EXPECT_FALSE(r.complete) << allowed;

@@ -25,7 +25,7 @@ struct ExplainOptions {
   std::vector<std::string> why_not;
   bool guards = false, memory = false;
 
-  [[nodiscard]] bool asks() const {
+  [[nodiscard]] bool has_query() const {
     return !kernel.empty() || !op.empty() || !ir.empty() || !why_not.empty() || guards || memory;
   }
   [[nodiscard]] bool stored() const { return is_stored_report(model.model); }
@@ -100,7 +100,7 @@ Result<std::string> render(const ExplainOptions& o, const std::string& format, c
   try {
     if (format == "json") return json_text(json);
     if (format == "html") return explain_html(json);
-    if (o.asks()) return answers(o, json);
+    if (o.has_query()) return answers(o, json);
     const bool color = o.color == "always" || (o.color == "auto" && o.output.empty() && ::isatty(STDOUT_FILENO) != 0 &&
                                                std::getenv("NO_COLOR") == nullptr);
     std::string text = o.full ? report::full(json) : report::overview(json, color);

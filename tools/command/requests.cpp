@@ -13,8 +13,8 @@
 namespace tessera::command {
 namespace {
 
-constexpr int kFirst = 100, kSettled = 500; // requests after which nothing may be slow, and memory may not grow
-constexpr size_t kSlowest = 5;              // new shapes after kFirst that are named
+constexpr int kFirst = 100, kEarly = 500; // requests after which nothing may be slow, and memory may not grow
+constexpr size_t kSlowest = 5;            // new shapes after kFirst that are named
 
 int64_t resident_bytes() {
   int64_t mapped = 0, resident = 0;
@@ -80,11 +80,11 @@ public:
     TESSERA_ASSIGN(options_, session_options(model_, fixed_));
     options_.executor.memory = std::make_shared<MemoryAccount>(options_.executor.memory_limit);
     TESSERA_ASSIGN(session_, open_session(model_, options_));
-    Memory settled;
+    Memory early;
     Progress progress;
     for (int r = 0; r < o_.requests; ++r) {
       TESSERA_TRY(request(r));
-      if (r + 1 == std::min(kSettled, o_.requests)) settled = memory();
+      if (r + 1 == std::min(kEarly, o_.requests)) early = memory();
       if (r % 16 == 0) progress.show(std::to_string(r) + " requests");
     }
     const Memory at_the_end = memory();
@@ -94,7 +94,7 @@ public:
       progress.show(std::to_string(errors_.size()) + " of " + std::to_string(checked_.size()) + " results checked");
     }
     progress.clear();
-    return report(settled, at_the_end);
+    return report(early, at_the_end);
   }
 
 private:
@@ -155,7 +155,7 @@ private:
     return {};
   }
 
-  Json report(const Memory& settled, const Memory& at_the_end) const {
+  Json report(const Memory& early, const Memory& at_the_end) const {
     Json j;
     j["model"] = model_.model;
     j["device"] = session_->variants().front()->executable->target;
@@ -197,9 +197,9 @@ private:
                                         {"first_us", n->first_us},
                                         {"second_us", n->second_us},
                                         {"plan_us", n->plan_us}});
-    j["settled_after"] = std::min(kSettled, o_.requests);
-    j["host_bytes"] = {{"settled", settled.host}, {"at_the_end", at_the_end.host}};
-    j["device_bytes"] = {{"settled", settled.device}, {"at_the_end", at_the_end.device}};
+    j["settled_after"] = std::min(kEarly, o_.requests);
+    j["host_bytes"] = {{"settled", early.host}, {"at_the_end", at_the_end.host}};
+    j["device_bytes"] = {{"settled", early.device}, {"at_the_end", at_the_end.device}};
     j["checked"] = errors_.size();
     j["other_bits"] = other_bits_;
     j["largest_error"] = errors_.empty() ? Json(nullptr) : summary(errors_)["max"];

@@ -119,7 +119,7 @@ std::string steps_text(const View& v, const Paint& paint) {
 }
 
 // "FUS-041 operand-of-library x73, FUS-042 ..." of the groups that no change fuses.
-std::string settled_text(const std::vector<MissedFusions>& groups) {
+std::string unfixable_text(const std::vector<MissedFusions>& groups) {
   std::vector<std::pair<std::string, int>> codes;
   double us = 0;
   int edges = 0;
@@ -167,7 +167,7 @@ std::string missed_text(const View& v, const Paint& paint) {
     if (!why.empty()) out += paint.dim(wrapped(clipped(why, 180), "      "));
   }
   if (left > 0) out += "  " + std::to_string(left) + " more kinds with --full\n";
-  return out + paint.dim(wrapped(settled_text(groups), "  "));
+  return out + paint.dim(wrapped(unfixable_text(groups), "  "));
 }
 
 std::string breaks_text(const Json& j, const Paint& paint) {
