@@ -104,7 +104,7 @@ def many_sizes() -> None:
 
 
 class TorchModel(Subject):
-    """A model in f16 beside TorchInductor with CUDA graphs."""
+    """A model in f16 against TorchInductor with CUDA graphs."""
 
     section = "torch-models"
 
@@ -134,7 +134,7 @@ class TorchModel(Subject):
 
 
 class Training(Subject):
-    """Forward and backward pass of a model in f32 under autocast to bf16, beside TorchInductor: the mean of squares as the loss."""
+    """Forward and backward pass of a model in f32 under autocast to bf16, against TorchInductor: the mean of squares as the loss."""
 
     section = "gpu-training"
 
@@ -244,7 +244,7 @@ def product_cases() -> list[Computation]:
 
 
 class Computations(Subject):
-    """Single computations through torch.compile beside TorchInductor and eager PyTorch; time of the GPU alone."""
+    """Single computations through torch.compile against TorchInductor and eager PyTorch; time of the GPU alone."""
 
     clock = staticmethod(gpu_alone)
 
@@ -289,7 +289,7 @@ class Computations(Subject):
 
 
 class OnnxModel(Subject):
-    """A model in f16 from ONNX beside the module that it was exported from: eager, and at the first shape TorchInductor with CUDA graphs."""
+    """A model in f16 from ONNX against the module that it was exported from: eager, and at the first shape TorchInductor with CUDA graphs."""
 
     section = "gpu-models"
 
@@ -327,7 +327,7 @@ class OnnxModel(Subject):
 
         with torch.no_grad():
             rows = super().__call__(keys)
-        # The other section has the same calls beside TorchInductor alone.
+        # The other section has the same calls against TorchInductor alone.
         beside = [{**r, "section": "gpu-graphs", "us": {n: us for n, us in r["us"].items() if n != "eager"}} for r in rows if "graphs" in r["us"]]
         return rows + beside
 

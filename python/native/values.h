@@ -1,4 +1,4 @@
-// Arrays as arguments and results: what Session.run() takes beside what Session.call() does.
+// Arrays as arguments and results: Session.run() takes these and what Session.call() takes.
 #pragma once
 #include "dlpack.h"
 #include "native.h"

@@ -16,7 +16,7 @@ from ._subgraph import Subgraph
 
 Node = torch.fx.Node
 
-# Calls in compiles that fail, at most, by the number of calls of the graph and beside it: what is spent on finding those at fault.
+# Calls in compiles that fail, at most, by the number of calls of the graph, and a constant added to it: what is spent on finding those at fault.
 _WORK_PER_CALL, _WORK = 12, 256
 
 

@@ -182,7 +182,7 @@ class Subgraph:
         donated, the error is raised.
         """
         if getattr(error, "inputs_overwritten", False) or (isinstance(error, Error) and error.name == "earlier-call"):
-            raise error  # of an earlier call: nobody else would tell, and this one can be made again
+            raise error  # of an earlier call: nobody else would raise it, and this one can be made again
         self._may_run_eager(error)
         result = self._run_eager(args)  # an error of the inputs, such as an index out of range, is raised here
         of_this_call = isinstance(error, Error) and error.name in _OF_ONE_CALL

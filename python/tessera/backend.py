@@ -383,7 +383,7 @@ class _GraphCompiler:
         return run
 
     def donate(self, parts: Sequence[Subgraph]) -> None:
-        """Tells each subgraph which of its inputs it reads alone."""
+        """Marks, for each subgraph, the inputs that it reads alone."""
         made = {o for s in parts for o in s.outputs}
         for s in parts:
             inside = set(s.nodes)

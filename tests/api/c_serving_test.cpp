@@ -23,7 +23,7 @@ tessera_metrics metrics_of(const tessera_session* session) {
 }
 
 // z = x[n, 4] + y[k, 4]: the first variant takes n and k for equal.
-Maker meeting() {
+Maker broadcasting() {
   Maker m;
   m.input("x", {"n", 4}).input("y", {"k", 4}).add("Add", {"x", "y"}, {"t"}).add("Relu", {"t"}, {"z"}).output("z");
   return m;
@@ -37,18 +37,18 @@ Maker product() {
   return m;
 }
 
-// The tensors of a call of meeting().
-struct Meeting {
+// The tensors of a call of broadcasting().
+struct Broadcasting {
   std::vector<float> x, y, z;
   int64_t x_dims[2], y_dims[2], z_dims[2];
   tessera_tensor in[2], out;
-  Meeting(int64_t n, int64_t k)
+  Broadcasting(int64_t n, int64_t k)
       : x(static_cast<size_t>(n * 4), 1.5F), y(static_cast<size_t>(k * 4), 2),
         z(static_cast<size_t>(std::max(n, k) * 4)), x_dims{n, 4}, y_dims{k, 4}, z_dims{std::max(n, k), 4},
         in{{"x", kFloat, 2, x_dims, x.data()}, {"y", kFloat, 2, y_dims, y.data()}}, out{nullptr, kFloat, 2, z_dims,
                                                                                         z.data()} {}
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
+  Broadcasting(const Broadcasting&) = delete;
+  Broadcasting& operator=(const Broadcasting&) = delete;
   const char* run(tessera_session* s) { return tessera_run(s, in, 2, &out, 1); }
 };
 
@@ -67,7 +67,7 @@ struct Later { // than the library's
 };
 
 TEST(CServing, StructsOfOtherVersions) {
-  const std::string path = write(meeting());
+  const std::string path = write(broadcasting());
   tessera_session* session = nullptr;
   tessera_options options = on_cpu();
   for (size_t size : {size_t{0}, size_t{8}, offsetof(tessera_options, policy) - 1, size_t{1} << 20, SIZE_MAX}) {
@@ -115,8 +115,8 @@ TEST(CServing, StructsOfOtherVersions) {
 }
 
 TEST(CServing, ACallWithOptions) {
-  Opened s(meeting());
-  Meeting m(3, 3);
+  Opened s(broadcasting());
+  Broadcasting m(3, 3);
   says(tessera_call_with(s.session, m.in, 2, nullptr), "the options of the call are null");
   Later<tessera_call_options> options{};
   says(tessera_call_with(s.session, m.in, 2, &options.known), "tessera_call_options: struct_size is 0");
@@ -124,7 +124,7 @@ TEST(CServing, ACallWithOptions) {
   says(tessera_call_with(s.session, m.in, 2, &options.known), "memory for outputs is null");
   options.known.allocate = [](void* context, int32_t output, int32_t, int32_t, const int64_t*) {
     EXPECT_EQ(output, 0);
-    return static_cast<Meeting*>(context)->out.data;
+    return static_cast<Broadcasting*>(context)->out.data;
   };
   options.known.scratch = [](void*, size_t) -> void* {
     ADD_FAILURE() << "a session on the host has memory of its own";
@@ -143,10 +143,10 @@ TEST(CServing, ACallWithOptions) {
 
 // ---- bound memory
 TEST(CServing, BoundMemoryIsRunWithItsPresentValues) {
-  Opened s(meeting());
+  Opened s(broadcasting());
   says(tessera_run_bound(nullptr, nullptr), "the session is null");
   says(tessera_run_bound(s.session, nullptr), "nothing is bound");
-  Meeting m(3, 3);
+  Broadcasting m(3, 3);
   const char* error = tessera_bind(s.session, m.in, 2, &m.out, 1);
   ASSERT_EQ(error, nullptr) << error;
   for (float value : {1.F, 5.F}) {
@@ -160,8 +160,8 @@ TEST(CServing, BoundMemoryIsRunWithItsPresentValues) {
 }
 
 TEST(CServing, WhatCannotBeBoundIsAnError) {
-  Opened s(meeting());
-  Meeting m(3, 3);
+  Opened s(broadcasting());
+  Broadcasting m(3, 3);
   ASSERT_EQ(tessera_bind(s.session, m.in, 2, &m.out, 1), nullptr);
   says(tessera_bind(nullptr, m.in, 2, &m.out, 1), "the session is null");
   says(tessera_bind(s.session, m.in, 1, &m.out, 1), "input 'y' was not given");
@@ -199,8 +199,8 @@ TEST(CServing, BoundOutputsWhoseSizesAreDataHaveThoseOfTheRun) {
 
 // ---- warm-up and metrics
 TEST(CServing, AfterAWarmUpACallCompilesAndPlansNothing) {
-  Opened s(meeting());
-  Meeting m(4, 1); // the first variant does not fit it
+  Opened s(broadcasting());
+  Broadcasting m(4, 1); // the first variant does not fit it
   tessera_tensor shapes[] = {m.in[0], m.in[1]};
   shapes[0].data = shapes[1].data = nullptr;
   const auto before = metrics_of(s.session);
@@ -235,13 +235,13 @@ TEST(CServing, AfterAWarmUpACallCompilesAndPlansNothing) {
 TEST(CServing, RangesAreReadyBeforeCallsCome) {
   tessera_options options = on_cpu();
   options.ranges = "n=1..4..9,k=1..4..9";
-  Opened opened(meeting(), options), later(meeting());
+  Opened opened(broadcasting(), options), later(broadcasting());
   ASSERT_EQ(tessera_warmup_ranges(later.session, options.ranges, nullptr, 0), nullptr);
   EXPECT_EQ(metrics_of(later.session).warmups, 1u);
   for (tessera_session* s : {opened.session, later.session}) {
     EXPECT_EQ(metrics_of(s).variants, 3u);
     for (auto [n, k] : {std::pair{4, 4}, {4, 1}, {1, 7}}) {
-      Meeting m(n, k);
+      Broadcasting m(n, k);
       ASSERT_EQ(m.run(s), nullptr);
     }
     EXPECT_EQ(metrics_of(s).variants, 3u);
@@ -300,8 +300,8 @@ TEST(CServing, AWarmUpTakesValuesWhereTheyHaveToBeValid) {
 }
 
 TEST(CServing, MetricsCountWhatHappens) {
-  Opened s(meeting());
-  Meeting equal(2, 2), other(4, 1), wrong(4, 3);
+  Opened s(broadcasting());
+  Broadcasting equal(2, 2), other(4, 1), wrong(4, 3);
   const char* text = "";
   ASSERT_EQ(tessera_last_miss(s.session, &text), nullptr);
   EXPECT_EQ(text, nullptr);
@@ -331,7 +331,7 @@ TEST(CServing, MetricsCountWhatHappens) {
   EXPECT_EQ(m.threads, 2u);
   tessera_options all = on_cpu();
   all.threads = 0;
-  EXPECT_EQ(metrics_of(Opened(meeting(), all).session).threads, static_cast<uint64_t>(usable_processors()));
+  EXPECT_EQ(metrics_of(Opened(broadcasting(), all).session).threads, static_cast<uint64_t>(usable_processors()));
 
   // Contexts count for their session, those that are closed, too.
   tessera_session* clone = nullptr;
@@ -351,11 +351,11 @@ TEST(CServing, MetricsCountWhatHappens) {
 }
 
 TEST(CServing, AContextOutlivesWhatWasOpened) {
-  auto first = std::make_unique<Opened>(meeting());
+  auto first = std::make_unique<Opened>(broadcasting());
   tessera_session* clone = nullptr;
   ASSERT_EQ(tessera_clone(first->session, &clone), nullptr);
   first.reset();
-  Meeting equal(2, 2);
+  Broadcasting equal(2, 2);
   EXPECT_EQ(equal.run(clone), nullptr);
   const auto m = metrics_of(clone);
   EXPECT_EQ(m.calls, 1u);
@@ -399,18 +399,18 @@ TEST(CServing, OutputsAndContextsCountForTheMemoryLimit) {
   // An addition has no intermediate results: outputs alone are counted.
   tessera_options options = on_cpu();
   options.memory_limit = 64 << 10;
-  Opened s(meeting(), options);
-  Meeting whole(4096, 4096), part(2048, 2048); // 64 and 32 KiB of outputs
+  Opened s(broadcasting(), options);
+  Broadcasting whole(4096, 4096), part(2048, 2048); // 64 and 32 KiB of outputs
   const tessera_tensor* out = nullptr;
   int32_t count = 0;
-  says(tessera_run_fresh(s.session, Meeting(8192, 8192).in, 2, &out, &count), "131072 for outputs");
+  says(tessera_run_fresh(s.session, Broadcasting(8192, 8192).in, 2, &out, &count), "131072 for outputs");
   ASSERT_EQ(tessera_run_fresh(s.session, part.in, 2, &out, &count), nullptr);
   EXPECT_GE(metrics_of(s.session).host_bytes, 32u << 10);
   tessera_session* clone = nullptr;
   ASSERT_EQ(tessera_clone(s.session, &clone), nullptr);
   const char* error = tessera_run_fresh(clone, whole.in, 2, &out, &count);
   says(error, "are held already");
-  EXPECT_EQ(tessera_run_fresh(s.session, Meeting(1, 1).in, 2, &out, &count), nullptr); // its results before are gone
+  EXPECT_EQ(tessera_run_fresh(s.session, Broadcasting(1, 1).in, 2, &out, &count), nullptr); // its results before are gone
   EXPECT_LT(metrics_of(s.session).host_bytes, 32u << 10);
   tessera_close(clone);
   EXPECT_EQ(whole.run(s.session), nullptr) << "the caller's memory is not counted";
@@ -497,7 +497,7 @@ struct Lines {
 };
 
 TEST(CServing, TheLogGoesToTheCaller) {
-  Maker model = meeting();
+  Maker model = broadcasting();
   model.output("t", {"n", 5}); // and it is of 4
   Lines lines;
   tessera_logger logger{sizeof logger, TESSERA_LOG_WARNING, nullptr, Lines::write, &lines};
@@ -505,7 +505,7 @@ TEST(CServing, TheLogGoesToTheCaller) {
   Opened s(model);
   EXPECT_TRUE(lines.has(TESSERA_LOG_WARNING, "is declared as"));
   auto run = [&](int64_t n, int64_t k) {
-    Meeting m(n, k);
+    Broadcasting m(n, k);
     const tessera_tensor* out = nullptr;
     int32_t count = 0;
     EXPECT_EQ(tessera_run_fresh(s.session, m.in, 2, &out, &count), nullptr);
@@ -546,7 +546,7 @@ TEST(CServing, ContextsOfEightThreadsRunAtTheSameTime) {
   constexpr int kThreads = 8, kCalls = 40;
   tessera_options options = on_cpu();
   options.memory_limit = 64 << 20;
-  Opened s(meeting(), options);
+  Opened s(broadcasting(), options);
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   std::atomic<bool> done{false};
@@ -566,7 +566,7 @@ TEST(CServing, ContextsOfEightThreadsRunAtTheSameTime) {
       for (int i = 0; i < kCalls; ++i) {
         // Equal sizes, and from some call on others, which every thread asks a variant for.
         const int64_t n = 1 + (t + i) % 5;
-        Meeting m(n, i > kCalls / 2 ? 1 : n);
+        Broadcasting m(n, i > kCalls / 2 ? 1 : n);
         const tessera_tensor* out = nullptr;
         int32_t count = 0;
         const char* miss = nullptr;

@@ -384,7 +384,7 @@ TEST(C, ASecondThreadIsAnError) {
   tessera_tensor in[] = {{"x", kFloat, 2, dims, x}, {"y", kFloat, 2, dims, x}};
   tessera_tensor out{nullptr, kFloat, 2, dims, z}, second{nullptr, kFloat, 2, dims, other};
   for (bool run : {true, false}) {
-    dims[0] = run ? 2 : 1; // a new shape is told in the log
+    dims[0] = run ? 2 : 1; // the log reports a new shape
     SecondCall within([&] {
       const tessera_tensor* sizes = nullptr;
       int32_t count = 0;

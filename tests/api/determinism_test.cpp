@@ -7,7 +7,7 @@ namespace tessera::api_test {
 namespace {
 
 // y = softmax(a[n, d] + b[k, d]), z = the sum of a + b over n: where n and k meet, open() takes them for equal.
-Maker meeting() {
+Maker broadcasting() {
   Maker m;
   m.input("a", {"n", "d"})
       .input("b", {"k", "d"})
@@ -75,7 +75,7 @@ TEST(Determinism, RandomSequencesOfCallsHaveTheSameBits) {
         o.policy = policy;
         o.deterministic = deterministic;
         o.max_variants = 3; // some are evicted
-        auto session = open(meeting(), o);
+        auto session = open(broadcasting(), o);
         ASSERT_TRUE(session);
         auto other = session->new_executor();
         ASSERT_TRUE(other.ok());
@@ -97,7 +97,7 @@ TEST(Determinism, RandomSequencesOfCallsHaveTheSameBits) {
 }
 
 TEST(Determinism, TheOldestVariantThatFitsAnswers) {
-  auto session = open(meeting());
+  auto session = open(broadcasting());
   ASSERT_TRUE(session);
   auto other = session->new_executor();
   ASSERT_TRUE(other.ok());
@@ -174,7 +174,7 @@ TEST(Determinism, OfGuessedValuesTheLatestIsTriedFirst) {
 
 TEST(Determinism, ThreadsThatMissTogether) {
   const std::vector<Inputs> all = requests();
-  auto session = open(meeting());
+  auto session = open(broadcasting());
   ASSERT_TRUE(session);
   std::vector<std::vector<std::pair<size_t, std::vector<std::byte>>>> done(3);
   std::vector<std::thread> threads;
@@ -206,7 +206,7 @@ TEST(Determinism, SessionsAgreeWhereThatIsPromised) {
   const std::vector<Inputs> all = requests();
   const auto answers_of = [&](SessionOptions o, std::vector<size_t> order) {
     o.deterministic = true;
-    auto session = open(meeting(), o);
+    auto session = open(broadcasting(), o);
     std::map<size_t, std::vector<std::byte>> out;
     for (size_t which : order) {
       auto answer = session->run(all[which]);

@@ -1,12 +1,12 @@
 // Guards through the session: assumptions that a call violates, contracts of the model, specialization, and what is
-// told about them.
+// reported about them.
 #include "harness.h"
 
 namespace tessera::api_test {
 namespace {
 
 // y = relu(x[n, d] + m[k, d]): where n meets k, open() takes them for equal.
-Maker meeting() {
+Maker broadcasting() {
   Maker m;
   m.input("x", {"n", "d"}).input("m", {"k", "d"}).add("Add", {"x", "m"}, {"t"}).add("Relu", {"t"}, {"y"}).output("y");
   return m;
@@ -14,7 +14,7 @@ Maker meeting() {
 Inputs meet(int64_t n, int64_t k) { return {{"x", numbers({n, 6})}, {"m", numbers({k, 6}, 1)}}; }
 
 TEST(Assumptions, AViolatedBroadcastCompilesAnotherVariant) {
-  auto model = meeting();
+  auto model = broadcasting();
   auto session = open(model);
   ASSERT_TRUE(session);
   EXPECT_EQ(str(session->inputs()[0].shape), "[n, d]");
@@ -48,7 +48,7 @@ TEST(Assumptions, AViolatedBroadcastCompilesAnotherVariant) {
 }
 
 TEST(Assumptions, SizesThatCannotMeetAreAnErrorWithTheReason) {
-  auto model = meeting();
+  auto model = broadcasting();
   auto session = open(model);
   ASSERT_TRUE(session);
   for (int i = 0; i < 2; ++i)
@@ -59,7 +59,7 @@ TEST(Assumptions, SizesThatCannotMeetAreAnErrorWithTheReason) {
 }
 
 TEST(Assumptions, ZeroSizesMeet) {
-  auto model = meeting();
+  auto model = broadcasting();
   auto session = open(model);
   ASSERT_TRUE(session);
   for (auto [n, k] : {std::pair{0, 0}, std::pair{0, 1}, std::pair{1, 0}}) {
@@ -266,7 +266,7 @@ TEST(Specialize, WrongInputsCompileNothing) {
 }
 
 TEST(Specialize, AnAssumptionInsideOfASpecializedVariantStillRecompiles) {
-  auto model = meeting();
+  auto model = broadcasting();
   auto o = options();
   o.specialize = {{"d", divisible(2)}};
   auto session = open(model, o);
@@ -283,11 +283,11 @@ TEST(Specialize, AnAssumptionInsideOfASpecializedVariantStillRecompiles) {
 // ---- what the log says
 
 TEST(Log, SaysWhichGuardMissedForWhichSizesAndWhatItCost) {
-  auto session = open(meeting());
+  auto session = open(broadcasting());
   ASSERT_TRUE(session);
   LogCapture log("guards,recompiles");
   ASSERT_TRUE(session->run(meet(4, 4)).ok());
-  EXPECT_EQ(log.text(), "") << "nothing to tell";
+  EXPECT_EQ(log.text(), "") << "nothing to report";
   ASSERT_TRUE(session->run(meet(4, 1)).ok());
   const std::string& text = log.text();
   auto guards = text.find("guards: variant 0 missed: "), recompiles = text.find("recompiles: ");

@@ -22,7 +22,7 @@ Maker rows() {
 Inputs sized(int64_t b, int64_t s, int seed = 0) { return {{"x", numbers({b, s}, seed)}}; }
 
 // y = relu(x[n, d] + m[k, d]): open() takes n and k for equal.
-Maker meeting() {
+Maker broadcasting() {
   Maker m;
   m.input("x", {"n", "d"}).input("m", {"k", "d"}).add("Add", {"x", "m"}, {"t"}).add("Relu", {"t"}, {"y"}).output("y");
   return m;
@@ -279,7 +279,7 @@ struct Held {
 };
 
 TEST(Policy, ACallThatAVariantFitsWaitsForNoCompile) {
-  const auto model = meeting();
+  const auto model = broadcasting();
   Held held;
   auto o = options();
   o.compile.cache = false;

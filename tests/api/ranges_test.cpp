@@ -4,7 +4,7 @@
 namespace tessera::api_test {
 namespace {
 
-Maker meeting() {
+Maker broadcasting() {
   Maker m;
   m.input("x", {"n", "d"}).input("m", {"k", "d"}).add("Add", {"x", "m"}, {"t"}).add("Relu", {"t"}, {"y"}).output("y");
   return m;
@@ -70,7 +70,7 @@ TEST(Specializations, Parse) {
 }
 
 TEST(WarmUp, NoCallWithinTheRangesCompiles) {
-  const auto model = meeting();
+  const auto model = broadcasting();
   for (const bool at_opening : {true, false}) {
     SessionOptions o = options();
     const SizeRanges ranges{{"n", {1, 4, 9}}, {"k", {1, 4, 9}}, {"d", {2, 6, 8}}};
@@ -134,11 +134,11 @@ TEST(WarmUp, OnlyTheRanges) {
 TEST(WarmUp, WhatNoCallOfTheRangesNeedsIsNotCompiled) {
   SessionOptions o = options();
   o.ranges = {{"n", {4, 4, 4}}, {"k", {4, 4, 4}}, {"d", {2, 6, 8}}};
-  auto session = open(meeting(), o);
+  auto session = open(broadcasting(), o);
   ASSERT_TRUE(session);
   EXPECT_EQ(session->variants().size(), 1u);
   o.ranges = {{"n", {2, 4, 8}}, {"k", {1, 1, 1}}, {"d", {2, 6, 8}}};
-  session = open(meeting(), o);
+  session = open(broadcasting(), o);
   ASSERT_TRUE(session);
   EXPECT_EQ(session->variants().size(), 2u);
 }
@@ -195,16 +195,16 @@ TEST(WarmUp, MakesTheVariantsOfThePolicyForTypicalSizes) {
 }
 
 TEST(WarmUp, OfAnotherExecutor) {
-  auto session = open(meeting());
+  auto session = open(broadcasting());
   ASSERT_TRUE(session);
   auto other = session->new_executor();
   ASSERT_TRUE(other.ok());
   const SizeRanges ranges{{"n", {1, 4, 9}}, {"k", {1, 4, 9}}, {"d", {2, 6, 8}}};
   ASSERT_TRUE(session->warm_up_ranges(ranges, {}, other->get()).ok());
   RunStats stats;
-  expect_right(meeting(), meet(4, 4), (*other)->run(meet(4, 4), &stats));
+  expect_right(broadcasting(), meet(4, 4), (*other)->run(meet(4, 4), &stats));
   EXPECT_FALSE(stats.new_shape);
-  expect_right(meeting(), meet(4, 1), session->run(meet(4, 1), &stats));
+  expect_right(broadcasting(), meet(4, 1), session->run(meet(4, 1), &stats));
   EXPECT_EQ(stats.recompiles, 0);
 }
 

@@ -24,7 +24,7 @@ TEST(RefusedCalls, AreCompiledAsLoopsOnce) {
     EXPECT_TRUE(std::holds_alternative<LibraryStep>(session->variants()[0]->compiled->executable->steps[0]));
     Inputs in = {{"x", numbers({2, 3})}, {"w", numbers({3, 4}, 1)}};
     RunStats stats;
-    auto unknown = session->run(in, &stats); // the fake GPU has not been told of the new kernel
+    auto unknown = session->run(in, &stats); // the fake GPU does not have the new kernel
     EXPECT_FALSE(unknown.ok());
     EXPECT_EQ(stats.recompiles, 1);
     ASSERT_EQ(stats.misses.size(), 1u);

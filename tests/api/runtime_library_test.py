@@ -125,9 +125,9 @@ def main():
             if pages != []: problems.append(f"{file} runs with pages that are writable and executable: {pages}")
         # Other files, and damaged ones.
         for model in models[:1] + [relu]:
-            told = child(runtime, model).get("error", "")
+            output = child(runtime, model).get("error", "")
             for part in (os.path.basename(model), "an ONNX model", "runs compiled files alone", "tessera compile MODEL -o FILE"):
-                if part not in told: problems.append(f"opening a model says {told!r}, expected is {part!r}")
+                if part not in output: problems.append(f"opening a model says {output!r}, expected is {part!r}")
         if compiled:
             good = open(compiled, "rb").read()
             rng = random.Random(1)
@@ -136,8 +136,8 @@ def main():
                 bad = bytearray(good)
                 bad[rng.randrange(64, len(bad) // 2)] ^= 1 << rng.randrange(8)
                 open(bad_file, "wb").write(rng.choice([bad, good[: rng.randrange(len(good))]]))
-                told = child(runtime, bad_file)
-                if "error" not in told: problems.append(f"a damaged file: {str(told)[:300]}")
+                output = child(runtime, bad_file)
+                if "error" not in output: problems.append(f"a damaged file: {str(output)[:300]}")
     print("\n".join(problems) or f"{compared} compiled files run in both libraries with the same results")
     sys.exit(1 if problems else 0)
 

@@ -1,5 +1,5 @@
-// A session that tunes beside its calls: what wins runs with the next call and is known to whoever comes later, and
-// nothing that goes wrong reaches a call. Times are made up; kernels are compiled and swapped for real.
+// A session that tunes during its calls: what wins runs with the next call and is known to whoever comes later, and
+// nothing that goes wrong reaches a call. Times are invented; kernels are compiled and swapped for real.
 #include "codegen/tune/background.h"
 #include "codegen/tune/records.h"
 #include "harness.h"

@@ -47,7 +47,7 @@ def check_judge():
 
 
 def run_main(work, rows, *options):
-    """main() with a GPU that is not there and a suite that gives `rows` once, then the same for the keys that are asked for again."""
+    """main() with a GPU that is not there and a suite that gives `rows` once, then the same for the keys that are requested again."""
     recorded = os.path.join(work, "recorded.json")
     page.write_data(recorded, RECORDED)
     assert json.load(open(recorded)) == RECORDED

@@ -51,7 +51,7 @@ protected:
     std::ofstream(path("tokens.onnx"), std::ios::binary) << token_model().bytes();
     fs::copy_file(Command::model("mlp"), path("floats.onnx"));
   }
-  // `shapes` are told to the compile, too: they decide which code is chosen.
+  // `shapes` are given to the compile, too: they decide which code is chosen.
   void same_reports(const std::string& name, const std::string& shapes, const std::string& options = "") {
     SCOPED_TRACE(name + " " + shapes + " " + options);
     expect(0, "compile " + name + ".onnx -o " + name + ".tsr " + shapes + " " + options);

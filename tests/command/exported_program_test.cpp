@@ -41,7 +41,7 @@ protected:
 TEST_F(ExportedProgram, Runs) {
   const std::string inputs = " --input x=x.npy --input k=k.npy --input n=n.npy";
   Outcome o = expect(0, "run m.pt2 --output-dir out --json r.json" + inputs, {"count", "f32[2, 3]", "f32[16]"});
-  EXPECT_EQ(o.err.find("not given"), std::string::npos) << o.err; // k tells t
+  EXPECT_EQ(o.err.find("not given"), std::string::npos) << o.err; // k gives t
   EXPECT_EQ(array("out/y.npy"), "f32[2, 3]{16.0, 64.0, 112.0, 32.0, 208.0, 384.0}");
   EXPECT_EQ(array("out/count.npy"), "i64[]{0}");
   EXPECT_EQ(json("r.json")["host_steps"], 0);
@@ -51,7 +51,7 @@ TEST_F(ExportedProgram, Runs) {
   expect(0, "compile m.pt2 -o gpu.tsr --device cuda --arch sm_90", {"for cuda sm_90"});
   expect(0, "bench m.pt2 --seconds 0 --min-runs 2 --shape x=4x4", {"median"});
   expect(0, "opt m.pt2 --passes dce", {"graph @main", "// body.0.h"});
-  // The format is told by the file's bytes, not by its name.
+  // The format is recognised by the file's bytes, not by its name.
   fs::copy_file(path("m.pt2"), path("m.onnx"));
   expect(0, "run m.onnx --expect out" + inputs, {"agrees"});
   fs::copy_file(model("relu"), path("relu.pt2"));

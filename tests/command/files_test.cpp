@@ -76,7 +76,7 @@ TEST_F(CommandFiles, AreNotWrittenToFifosThatNobodyReads) {
   EXPECT_TRUE(fs::is_fifo(path("fifo")));
 }
 
-// A cache that others may write is told of once, and the command does without.
+// A cache that others may write is reported once, and the command does without.
 TEST_F(CommandFiles, ACacheOfOthersIsToldOfOnce) {
   const std::string run = "run '" + kSeeds + "import/relu.onnx' --shape b=2";
   expect(0, run, {});

@@ -15,9 +15,9 @@ protected:
     Maker rows; // x: f32[batch, seq]
     rows.input("x", {"batch", "seq"}).add("Softmax", {"x"}, {"y"}, {int_attribute("axis", -1)}).output("y");
     write("rows.onnx", rows);
-    Maker meeting; // a and b meet in their first dimensions
-    meeting.input("a", {"n", 4}).input("b", {"k", 4}).add("Add", {"a", "b"}, {"y"}).output("y");
-    write("meeting.onnx", meeting);
+    Maker broadcasting; // a and b meet in their first dimensions
+    broadcasting.input("a", {"n", 4}).input("b", {"k", 4}).add("Add", {"a", "b"}, {"y"}).output("y");
+    write("broadcasting.onnx", broadcasting);
   }
   void write(const std::string& name, const Maker& model) const {
     std::ofstream(path(name), std::ios::binary) << model.bytes();
@@ -54,16 +54,16 @@ TEST_F(PolicyOptions, BenchSaysIt) {
 }
 
 TEST_F(PolicyOptions, WarmUp) {
-  expect(0, "run meeting.onnx --shape n=4,k=1 --warm-up n=1..4..9,k=1..4..9 --json r.json");
+  expect(0, "run broadcasting.onnx --shape n=4,k=1 --warm-up n=1..4..9,k=1..4..9 --json r.json");
   EXPECT_EQ(json("r.json")["variant_counts"]["calls_that_compiled"], 0);
   EXPECT_EQ(json("r.json")["variants"], 3);
   // The variants that the ranges need, in a file that compiles nothing.
-  expect(0, "compile meeting.onnx -o m.tsr --warm-up n=1..4..9 --warm-up k=1..4..9 --json c.json");
+  expect(0, "compile broadcasting.onnx -o m.tsr --warm-up n=1..4..9 --warm-up k=1..4..9 --json c.json");
   EXPECT_EQ(json("c.json")["variants"].size(), 3u);
   for (const char* sizes : {"n=4,k=4", "n=4,k=1", "n=1,k=9"})
     expect(0, "run m.tsr --shape " + std::string(sizes) + " --warm-up n=1..4..9,k=1..4..9",
            {"policy generic: 3 variants, 0 compiles"});
-  expect(2, "compile meeting.onnx -o x.tsr --warm-up n=1..4..9", {"the range of 'k' is missing"});
+  expect(2, "compile broadcasting.onnx -o x.tsr --warm-up n=1..4..9", {"the range of 'k' is missing"});
 }
 
 TEST_F(PolicyOptions, Mistakes) {

@@ -135,7 +135,7 @@ TEST(Driver, AMachineWithoutOneSaysSo) {
 }
 
 TEST(Driver, OneThatIsTooOldIsNamedWithBothVersions) {
-  // Beside the program's folder where this was built elsewhere (tools/bundle).
+  // Next to the program's folder where this was built elsewhere (tools/bundle).
   std::string built = TESSERA_BINARY_DIR;
   if (built.empty()) built = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
   Variable path("TESSERA_CUDA_PATH", built + "/old_driver");

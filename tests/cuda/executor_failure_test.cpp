@@ -122,7 +122,7 @@ TEST_F(OnGpu, EveryCallMayFail) {
         auto e = executor(exe);
         gpu.fail(function, nth, result);
         auto r = e->run({{"x", in}});
-        // Freeing is no reason to fail; memory that is not there is asked for a second time.
+        // Freeing is no reason to fail; memory that is not there is requested a second time.
         bool harmless = function.starts_with("cuMemFree") || function == "cuMemGetInfo" ||
                         (function == "cuMemAllocFromPoolAsync" && result == CUDA_ERROR_OUT_OF_MEMORY);
         EXPECT_EQ(r.ok(), harmless) << function << " " << nth;
@@ -147,7 +147,7 @@ TEST_F(OnGpu, ViolationsAreTheInputsFaultAndNameTheKernel) {
     EXPECT_EQ(r.error().code, ErrorCode::BadInput);
     EXPECT_TRUE(r.error().message.ends_with(" of 'x' is out of range in checked")) << r.error().message;
     EXPECT_EQ(r.error().notes, std::vector<std::string>{"found by kernel 'the kernel checked'"});
-    EXPECT_TRUE(e->run({{"x", ramp(4)}}).ok()) << "it is not told again";
+    EXPECT_TRUE(e->run({{"x", ramp(4)}}).ok()) << "it is not reported again";
   }
 }
 

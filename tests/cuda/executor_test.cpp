@@ -281,7 +281,7 @@ TEST_F(OnGpu, ProgramsThatMeetHaveMemoryOfTheirOwn) {
   EXPECT_EQ(std::set<uint64_t>(counters.begin(), counters.end()).size(), 1u);
   EXPECT_EQ(std::set<uint64_t>(boxes.begin(), boxes.end()).size(), 1u);
   EXPECT_NE(boxes[0], counters[0]);
-  // A failure to make or clear them is told, and the next call works.
+  // A failure to make or clear them is reported, and the next call works.
   for (const char* function : {"cuMemAllocFromPoolAsync", "cuMemsetD8Async"}) {
     options.poison = false;
     auto fresh = executor(exe);

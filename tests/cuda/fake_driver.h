@@ -5,7 +5,7 @@
 // show. Device memory is checked: copies and kernels (through at()) must stay inside of what is allocated. Calls that
 // need a current context fail without one.
 //
-// Streams are captured as CUDA's documentation says: what waits for a captured stream or event, and what asks for the
+// Streams are captured as CUDA's documentation says: what waits for a captured stream or event, and what queries the
 // stream's id, fails and ends the capture; so does an event from outside of it; and calls that a capture forbids, unless
 // the thread has relaxed its mode. What is put on the stream becomes the graph's.
 #pragma once

@@ -22,7 +22,7 @@ TEST(Blocks, GrowInTheOrderOfTheStreamAndAreEmptyAfterAnError) {
   auto* first = block.data();
   ASSERT_TRUE(block.reserve(*context, 500, nullptr, "a test").ok());
   EXPECT_EQ(block.data(), first) << "it is kept";
-  // Both would not fit: the first is given back before the second is asked for.
+  // Both would not fit: the first is given back before the second is requested.
   ASSERT_TRUE(block.reserve(*context, 900 << 10, nullptr, "a test").ok());
   ASSERT_TRUE(block.reserve(*context, 1000 << 10, nullptr, "a test").ok());
   EXPECT_EQ(context->held_bytes(), 1000 << 10);

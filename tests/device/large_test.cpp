@@ -1,6 +1,6 @@
 // Tensors of more than 2^31 elements, and of more than 2^32 bytes, on a GPU: offsets that do not fit 32 bits. Nothing
 // of that size passes through the host: inputs repeat a short pattern, results are looked at where 32 bits end, at both
-// ends and at random places. They need up to 13 GB of the GPU's memory and run where TESSERA_TEST_LARGE=1 asks for
+// ends and at random places. They need up to 13 GB of the GPU's memory and run where TESSERA_TEST_LARGE=1 requests
 // them.
 #include "runtime/cuda/stream.h"
 #include "tests/device/device.h"
@@ -103,7 +103,7 @@ protected:
   }
 
   // Looks at windows of the result: both ends, around multiples of 2^31 elements and bytes, and random ones.
-  // `relative`: the error that is allowed, beside half a step of the smallest f16 where it is not 0.
+  // `relative`: the error that is allowed, besides half a step of the smallest f16 where it is not 0.
   void expect(const DeviceTensor& t, const std::function<double(int64_t)>& expected, double relative = 0) {
     constexpr int64_t kWindow = 300;
     int64_t count = element_count(t.dims).value(), size = byte_size(t.dtype, 1);
@@ -300,7 +300,7 @@ TEST_F(Large, Gathered) {
     SCOPED_TRACE(t);
     EXPECT_RUNS(t, {{"x", x}, {"i", at}}, {y});
     expect(y, [&](int64_t i) { return pattern(row(i / m) * m + i % m); });
-    // One index beyond the rows is the input's fault and is told, whatever its low 32 bits are.
+    // One index beyond the rows is the input's fault and is reported, whatever its low 32 bits are.
     put(at, 77, [] {
       Tensor bad = Tensor::create(DType::I64, {1}).value();
       bad.set_i64(0, (int64_t{1} << 32) + 3);

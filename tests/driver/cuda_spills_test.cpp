@@ -1,6 +1,6 @@
 // Every kernel that the models make, and those of a part of the operators' samples, for an NVIDIA GPU is assembled,
 // without a GPU, and keeps its values in registers: all but a few bytes, where those cost less than a block less on a
-// multiprocessor would (Compiler::compile), or what its warning tells. Kernels of equal text are assembled once (the
+// multiprocessor would (Compiler::compile), or what its warning says. Kernels of equal text are assembled once (the
 // cache of objects sees to that). For compute capability 9.0 each waits for the kernels before it. Skipped where there is
 // no assembler.
 #include "frontend/onnx/importer.h"
@@ -133,7 +133,7 @@ TEST_F(CudaSpills, FewInTheSamplesOfOperators) {
     auto sizes = number % 2 ? test::Sizes::Static : test::Sizes::Symbolic;
     auto g = test::build(*op, sample, sizes);
     if (!g.ok() && sizes == test::Sizes::Symbolic) g = test::build(*op, sample, test::Sizes::Static);
-    if (!g.ok()) return; // the record's own tests tell
+    if (!g.ok()) return; // the record's own tests report it
     const auto& results = g->get().results;
     for (size_t r = 0; r < results.size(); ++r)
       if (results[r].valid()) g->graph.add_output("y" + std::to_string(r), results[r]);

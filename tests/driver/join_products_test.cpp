@@ -161,7 +161,7 @@ TEST(JoinProducts, OddColumnsOf16BitsArePadded) {
   Layer wide(DType::F32); // computed without tensor cores
   wide.g.add_output("y", wide.product(257));
   wide.joined(0);
-  Layer narrow(DType::F16); // little work beside a copy of the result
+  Layer narrow(DType::F16); // little work next to a copy of the result
   narrow.g.add_output("y", narrow.product(255));
   narrow.joined(0);
 }

@@ -24,7 +24,7 @@ struct PlanRunner {
       nest; // results: of its stores, in order
   std::function<Result<std::vector<Tensor>>(const Graph&, const Node&, const std::vector<Tensor>& operands,
                                             const Symbols&)>
-      own; // a node with a kernel of its own
+      own; // a node with a separate kernel
   // An attention by a kernel; nothing where there is none for it. `tensors`: of what it reads.
   std::function<Result<std::optional<Tensor>>(const Graph&, const AttentionCall&,
                                               const std::map<ValueId, Tensor>& tensors, const Symbols&)>

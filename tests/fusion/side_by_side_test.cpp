@@ -1,4 +1,4 @@
-// Kernels that share nothing but their number of points: one launch where that is dearer than what they move.
+// Kernels that share nothing but their number of points: one launch where that is more expensive than what they move.
 #include "tests/fusion/harness.h"
 
 namespace tessera {

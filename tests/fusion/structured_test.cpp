@@ -22,7 +22,7 @@ double tolerance_of(DType dtype) {
 }
 
 // The sample's operator on inputs of its sizes; the leading size of the first operand (and of others that share it) a
-// symbol when asked for.
+// symbol when requested.
 std::optional<Graph> graph_of(const OpDef& op, const Sample& sample, bool symbolic) {
   Graph g;
   SymExpr batch = g.env().create_symbol("b", {0, 64});

@@ -14,7 +14,7 @@ struct Entry {
   uint16_t flags = 0;
 };
 
-// The bytes of a zip. Where its records lie is told, for tests that damage them.
+// The bytes of a zip. The offsets of its records are given, for tests that damage them.
 struct Packed {
   std::string bytes;
   size_t directory = 0, end = 0; // offsets of the directory and of the end record
@@ -123,7 +123,7 @@ inline std::string floats(int count) {
   return out;
 }
 
-// A module with one weight of any layout: its output is relu of the weight, beside relu of an input [2].
+// A module with one weight of any layout: its output is relu of the weight, next to relu of an input [2].
 struct Model {
   std::string root = "model/";
   std::vector<int64_t> sizes = {2, 3}, strides = {3, 1};

@@ -1,4 +1,4 @@
-// Attention as one kernel on the emulator, beside the same computed plainly in f64: sizes that fill no tile, masks of
+// Attention as one kernel on the emulator, against the same computed plainly in f64: sizes that fill no tile, masks of
 // all kinds, shared heads, strides.
 #include "codegen/schedule/lower/block_attention.h"
 #include "harness.h"

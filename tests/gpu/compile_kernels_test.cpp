@@ -131,7 +131,7 @@ TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
     EXPECT_EQ(v.threads, 32 * v.scheduled.kernel.config.at("warps"));
     EXPECT_EQ(o.shared_bytes, v.shared_bytes);
     EXPECT_GT(o.registers, 0);
-    EXPECT_GE(o.spill_bytes, 0); // told, whichever assembler it was
+    EXPECT_GE(o.spill_bytes, 0); // reported, whichever assembler it was
   }
   EXPECT_TRUE(variants.back().scheduled.conditions.empty());
   EXPECT_FALSE(variants.front().scheduled.conditions.empty());

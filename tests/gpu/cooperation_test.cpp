@@ -119,10 +119,10 @@ TEST(GpuCooperation, RacesBetweenBlocksAreFound) {
 }
 
 // Each of n cooperative blocks publishes its number of every kind, and a block of `warps` warps finds those of all.
-std::string tell(int warps, int places) {
+std::string publish(int warps, int places) {
   const std::string n = std::to_string(places);
   auto tile = [&](const char* t) { return "tile<[" + n + "], " + t + ">"; };
-  return "tile.kernel @tell(%x: ptr<f32>, %y: ptr<f64> written, %c: ptr<i32> written, %n: i64) config(warps: " +
+  return "tile.kernel @publish(%x: ptr<f32>, %y: ptr<f64> written, %c: ptr<i32> written, %n: i64) config(warps: " +
          std::to_string(warps) + R"() {
   %p = program_id 0 : i64
   %v = load %x[%p] : f32
@@ -144,7 +144,7 @@ std::string tell(int warps, int places) {
 
 TEST(GpuCooperation, BlocksExchangeNumbers) {
   for (auto [warps, places, n] : {std::tuple{1, 2, 1}, {1, 32, 5}, {2, 16, 16}, {1, 64, 33}, {4, 64, 40}}) {
-    auto k = tile::parse(tell(warps, places));
+    auto k = tile::parse(publish(warps, places));
     ASSERT_TRUE(k.ok()) << k.error().str();
     ASSERT_TRUE(tile::verify(*k).ok()) << tile::verify(*k).error().str();
     const auto count = static_cast<size_t>(n);
@@ -175,7 +175,7 @@ TEST(GpuCooperation, BlocksExchangeNumbers) {
 }
 
 TEST(GpuCooperation, PtxTellsInMessages) {
-  auto k = tile::parse(tell(2, 16));
+  auto k = tile::parse(publish(2, 16));
   auto code = compile_gpu_kernel(*k, {});
   ASSERT_TRUE(code.ok()) << code.error().str();
   EXPECT_NE(code->ptx.find("st.relaxed.gpu.global.b128"), std::string::npos);

@@ -1,4 +1,4 @@
-// Products of tiles: on tensor cores (f16, bf16) and by fma, of every size and in chains, beside what the interpreter
+// Products of tiles: on tensor cores (f16, bf16) and by fma, of every size and in chains, against what the interpreter
 // says; and what their PTX is made of.
 #include "codegen/llvm/gpu_compiler.h"
 #include "harness.h"
@@ -130,7 +130,7 @@ TEST(GpuDot, IsMadeOfTensorCoreInstructions) {
   EXPECT_EQ(occurrences(code->ptx, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"), 2 * 8 * 4);
   EXPECT_EQ(occurrences(code->ptx, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"), 4 + 16);   // q, k
   EXPECT_EQ(occurrences(code->ptx, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"), 16); // v
-  // k and v are copied a round ahead: before the loop, and in it; q is stored. Nothing else goes to shared memory.
+  // k and v are prefetched by one iteration: before the loop, and in it; q is stored. Nothing else goes to shared memory.
   EXPECT_EQ(occurrences(code->ptx, "cp.async.cg.shared.global"), 2 * (4 + 4));
   EXPECT_EQ(occurrences(code->ptx, "st.shared.v4"), 4);
   EXPECT_EQ(occurrences(code->ptx, "st.shared"), 4);

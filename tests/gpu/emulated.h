@@ -7,7 +7,7 @@
 namespace tessera::test {
 
 // Runs a kernel; yields its report of bad indices. Kernels are compiled once for many sizes, some with another number of warps
-// than they ask for; each run has another order of threads.
+// than they request; each run has another order of threads.
 [[nodiscard]] Result<IndexReport> run_on_emulator(const tile::Kernel& kernel, std::span<const tile::Argument> args,
                                                   int64_t grid);
 // So far.

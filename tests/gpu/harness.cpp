@@ -31,14 +31,14 @@ Memory copy_of(const tile::Kernel& kernel, const GpuRun& run) {
 }
 
 // The same kernel for a GPU: PTX that the assembler, where there is one, takes. One kernel of eight: the rest would
-// cost more time than it tells.
+// cost more time than it is worth.
 void expect_ptx(const tile::Kernel& kernel) {
   static int kernels = 0;
   if (kernels++ % 8 != 0) return;
   auto code = compile_gpu_kernel(kernel, {});
   ASSERT_TRUE(code.ok()) << code.error().str() << tile::print(kernel);
   static auto assembler = cuda::Assembler::find();
-  if (!assembler.ok()) return; // Ptx.AnAssemblerIsHere tells
+  if (!assembler.ok()) return; // Ptx.AnAssemblerIsHere reports it
   auto cubin = (*assembler)->assemble(code->ptx, "sm_90");
   ASSERT_TRUE(cubin.ok()) << cubin.error().str() << tile::print(kernel) << code->ptx;
 }

@@ -155,7 +155,7 @@ TEST(GpuPipelining, NothingIsLoadedOfWhatIsCopied) {
     return code->ptx;
   };
   const std::string copied = ptx(held(DType::BF16, 5, kRow));
-  // Two before the loop, one in it, each with what caches are told, to a place that the assembler does not take apart.
+  // Two before the loop, one in it, each with its eviction hint, to a place that the assembler does not take apart.
   EXPECT_EQ(occurrences(copied, "cp.async.cg.shared.global.L2::cache_hint \\[place\\], [^;]*, 16, "), 2 + 1);
   EXPECT_EQ(occurrences(copied, "prmt.b32 place, "), 2 + 1);
   EXPECT_EQ(occurrences(copied, "ld.global"), 0);

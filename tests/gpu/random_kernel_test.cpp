@@ -1,5 +1,5 @@
 // Random tile kernels (tests/layout/random_kernel.h) on the emulator: layouts, conversions, reductions and scans of
-// every shape beside each other.
+// every shape next to each other.
 #include "harness.h"
 #include "tests/layout/random_kernel.h"
 #include "tests/support/seeds.h"

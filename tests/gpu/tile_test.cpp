@@ -73,7 +73,7 @@ TEST(GpuReduce, AnyAndAll) {
     }
 }
 
-// The index beside the extreme: equal ones, NaN, first and last.
+// The index with the extreme: equal ones, NaN, first and last.
 TEST(GpuReduce, PositionsOfExtremes) {
   int turn = 0;
   for (const auto& shape : std::vector<std::vector<int>>{{32}, {512}, {8, 32}, {64, 4}, {4, 2, 64}})

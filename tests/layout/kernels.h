@@ -212,7 +212,7 @@ tile.kernel @mixed(%x: ptr<f32>, %ids: ptr<i64>, %where: ptr<i64> written, %y: p
   store %y[%o] = %z
 })";
 
-// A row's sum beside a column: the same small tile broadcast both ways.
+// A row's sum and a column: the same small tile broadcast both ways.
 inline const char* const kBothWays = R"(
 tile.kernel @both(%x: ptr<f32>, %y: ptr<f32> written) config(warps: 4) {
   %r = range 64                           : tile<[64], i64>

@@ -231,7 +231,7 @@ TEST(HostCasts, AgreeWithTheInterpreter) {
     }
 }
 
-// Processors without arithmetic of halves compare them one by one: nothing but loads, stores and conversions sees them.
+// Processors without arithmetic of halves compare them singly: nothing but loads, stores and conversions sees them.
 TEST(HostCasts, HalvesAreWidenedBeforeAnythingElse) {
   auto one = [](ScalarOp op) { return [op](Builder& b, tile::ValueId x) { return b.scalar(op, std::array{x}); }; };
   auto bounded = [](Builder& b, tile::ValueId x) {
@@ -453,7 +453,7 @@ TEST(HostPrefetch, IsOneInstructionALineAndHarmless) {
   }
 }
 
-// Squares along memory, across it, and what has one of their dimensions; of any size beside the vectors'.
+// Squares along memory, across it, and what has one of their dimensions; of any size next to the vectors'.
 TEST(HostSquares, AlongAndAcrossAgreeWithTheInterpreter) {
   for (const char* type : {"f32", "f64", "i8"})
     for (int n : {4, 8, 16}) {

@@ -13,7 +13,7 @@ protected:
   [[nodiscard]] std::vector<Sample> samples() const { return op().samples ? op().samples() : std::vector<Sample>{}; }
 };
 
-// Dims of the results under the sample's sizes; nothing where only running tells.
+// Dims of the results under the sample's sizes; nothing where only running gives them.
 std::optional<Dims> sizes(const SampleGraph& g, const TensorType& type) {
   Dims out;
   for (const SymExpr& e : type.shape) {
@@ -76,7 +76,7 @@ TEST_P(Record, SymbolicSizesBecomeStaticOnes) {
     auto fixed = build(op(), all[i], Sizes::Static);
     ASSERT_TRUE(fixed.ok()) << fixed.error().str();
     auto free = build(op(), all[i], Sizes::Symbolic);
-    // A structured operator, or one made of several, may ask for a size that only the batch is not.
+    // A structured operator, or one made of several, may require a size that only the batch is not.
     bool elementwise = op().pointwise() || op().indexing() || op().reduction();
     if (!free.ok() && !elementwise) free = build(op(), all[i], Sizes::SymbolicBatch);
     // Some sizes have to be known when compiling; the operator then says so.

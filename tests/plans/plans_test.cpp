@@ -400,7 +400,7 @@ TEST(Plans, SessionsOpenAtOnce) {
   EXPECT_EQ(folder.plans().size(), 1U);
 }
 
-// Explanations that several threads ask for compile once, and live as long as somebody has them.
+// Explanations that several threads request compile once, and live as long as somebody has them.
 TEST(Plans, ACompileIsMadeUpForLater) {
   const Folder folder;
   const std::string path = folder.write("m.onnx", model().bytes());

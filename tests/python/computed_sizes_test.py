@@ -1,4 +1,4 @@
-"""Models whose sizes, or whose structure, values of inputs decide: one loaded model over many calls, beside ONNX Runtime."""
+"""Models whose sizes, or whose structure, values of inputs decide: one loaded model over many calls, against ONNX Runtime."""
 
 from __future__ import annotations
 

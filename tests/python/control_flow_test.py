@@ -1,4 +1,4 @@
-"""If, Loop and Scan: one loaded model over many calls, beside ONNX Runtime."""
+"""If, Loop and Scan: one loaded model over many calls, against ONNX Runtime."""
 
 from __future__ import annotations
 

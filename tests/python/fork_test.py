@@ -42,7 +42,7 @@ def in_a_child(work: Callable[[], bool], seconds: float = 60) -> str:
     """The outcome of the work: "right", "wrong", "refused", the text of another error, or "hangs"."""
     told, tell = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # that of os.fork() beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # that of os.fork() with threads
         child = os.fork()
     if child == 0:
         os.close(told)

@@ -12,7 +12,7 @@ from support import load, save
 import tessera
 
 ROWS = "(float[batch, seq] x) => (float[batch, seq] y) { y = Softmax <axis = -1> (x) }"
-MEETING = "(float[n, 4] x, float[k, 4] y) => (float[m, 4] z) { z = Add(x, y) }"  # first taken for equal n and k
+BROADCASTING = "(float[n, 4] x, float[k, 4] y) => (float[m, 4] z) { z = Add(x, y) }"  # first taken for equal n and k
 
 
 def rows(batch: int, seq: int) -> numpy.ndarray:
@@ -66,9 +66,9 @@ class Policies(unittest.TestCase):
 
     def test_ranges_leave_calls_nothing_to_compile(self) -> None:
         ranges = {"n": (1, 4, 9), "k": "1..4..9"}
-        warm, later = load(MEETING, warm_up=ranges), load(MEETING)
+        warm, later = load(BROADCASTING, warm_up=ranges), load(BROADCASTING)
         later.warmup_ranges(**ranges)
-        text = load(MEETING)
+        text = load(BROADCASTING)
         text.warmup_ranges("n=1..4..9,k=1..4..9")
         for model in (warm, later, text):
             before = model.metrics()
@@ -85,7 +85,7 @@ class Policies(unittest.TestCase):
             load(ROWS, memory_limit=1 << 20, warm_up={"batch": (1, 4096), "seq": 1024})
 
     def test_processes_agree_where_that_is_promised(self) -> None:
-        path = save(MEETING, "meeting.onnx")
+        path = save(BROADCASTING, "broadcasting.onnx")
         calls = ["4,4", "4,1", "1,1", "1,5", "9,1", "33,33"]
 
         def answers(policy: str, warm_up: str, order: list[str]) -> dict[str, str]:

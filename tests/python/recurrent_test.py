@@ -1,4 +1,4 @@
-"""Recurrent layers of any length, known or not, beside ONNX Runtime."""
+"""Recurrent layers of any length, known or not, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def random(seed: int, *shape: int) -> numpy.ndarray:
 def layer(
     kind: str, direction: str, weights: bool = True, steps: object = "steps", batch: object = "batch", **given: object
 ) -> onnx.ModelProto:
-    """A model of one layer with 6 inputs and 8 units; `given`: what inputs it has beside X, and attributes."""
+    """A model of one layer with 6 inputs and 8 units; `given`: what inputs it has besides X, and attributes."""
     d, g, inputs, hidden = 2 if direction == "bidirectional" else 1, GATES[kind], 6, 8
     lengths, states, bias, peephole = (given.pop(k, False) for k in ("lengths", "states", "bias", "peephole"))
     constants = {"W": random(1, d, g * hidden, inputs), "R": random(2, d, g * hidden, hidden)}

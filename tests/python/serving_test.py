@@ -11,7 +11,7 @@ from support import load, save
 
 import tessera
 
-MEETING = "(float[n, 4] x, float[k, 4] y) => (float[m, 4] z) { z = Add(x, y) }"  # first taken for equal n and k
+BROADCASTING = "(float[n, 4] x, float[k, 4] y) => (float[m, 4] z) { z = Add(x, y) }"  # first taken for equal n and k
 
 
 class Serving(unittest.TestCase):
@@ -20,7 +20,7 @@ class Serving(unittest.TestCase):
         self.assertTrue((z == 2).all())
 
     def test_after_a_warmup_a_call_compiles_nothing(self) -> None:
-        model = load(MEETING)
+        model = load(BROADCASTING)
         self.assertIsNone(model.last_miss())
         model.warmup((5, 4), (1, 4))
         self.assertIn("k = 1", model.last_miss() or "")
@@ -35,7 +35,7 @@ class Serving(unittest.TestCase):
         self.assertEqual(sum(after["latency"]), 2)
 
     def test_metrics_in_the_format_of_prometheus(self) -> None:
-        model = load(MEETING)
+        model = load(BROADCASTING)
         for n in range(1, 6):
             self.call(model, n, n)
         metrics, samples, families = model.metrics(), {}, {}
@@ -61,7 +61,7 @@ class Serving(unittest.TestCase):
         self.assertNotIn("{", model.metrics_text().replace('{le="', ""))
 
     def test_wrong_shapes_are_errors(self) -> None:
-        model = load(MEETING)
+        model = load(BROADCASTING)
         with self.assertRaisesRegex(tessera.InputTypeError, "2 inputs"):
             model.warmup((5, 4))
         with self.assertRaisesRegex(tessera.InputTypeError, "no input 'q'"):
@@ -72,7 +72,7 @@ class Serving(unittest.TestCase):
             model.warmup(5, 4)  # type: ignore[arg-type]
 
     def test_threads_count_for_one_model(self) -> None:
-        model = load(MEETING)
+        model = load(BROADCASTING)
 
         def work() -> None:
             for _ in range(20):

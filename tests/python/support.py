@@ -37,7 +37,7 @@ def load(graph: str, **options: Any) -> tessera.Model:
 
 
 class Dlpack:
-    """A NumPy array that other libraries see by DLPack alone. `before`: called when they ask for the memory."""
+    """A NumPy array that other libraries see by DLPack alone. `before`: called when they request the memory."""
 
     def __init__(self, array: numpy.ndarray, before: Any = None) -> None:
         self._array, self._before = array, before

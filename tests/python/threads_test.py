@@ -62,7 +62,7 @@ class Threads(unittest.TestCase):
         self.in_threads(6, body)
 
     def test_errors_of_the_caller_in_the_middle(self) -> None:
-        """Also where all of the library's threads are taken, so that one of them asks for another thread's outputs."""
+        """Also where all of the library's threads are taken, so that one of them requests another thread's outputs."""
         model = load("(float[n] x) => (float[n] y) { y = Relu(x) }")
 
         def body(index: int) -> None:

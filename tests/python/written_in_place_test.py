@@ -20,7 +20,7 @@ CHANGED = "was written in place since the model was loaded"
 
 
 def make(name: str) -> tuple[Path, Path]:
-    """A model that looks rows up in a table, with weights beside it."""
+    """A model that looks rows up in a table, with weights next to it."""
     table = numpy.arange(ROWS * COLUMNS, dtype=numpy.float32).reshape(ROWS, COLUMNS)
     square = numpy.eye(COLUMNS, dtype=numpy.float32)
     graph = onnx.helper.make_graph(

@@ -59,7 +59,7 @@ Json report_of(const Example& example) {
   return Json::parse(report_text(*compiled, {}, {}));
 }
 
-// An operator's name without "#2", which tells its parts apart.
+// An operator's name without "#2", which distinguishes its parts.
 std::string whole(const Json& id) {
   const auto text = id.get<std::string>();
   return text.substr(0, text.find('#'));

@@ -1,4 +1,4 @@
-// Kernels for blocks of threads, beside those for hosts, in every test that compares schedules with their nest.
+// Kernels for blocks of threads, next to those for hosts, in every test that compares schedules with their nest.
 #pragma once
 #include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/tuned.h"

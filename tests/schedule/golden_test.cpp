@@ -112,7 +112,7 @@ TEST(Choice, PointsFarBelowArePrefetchedWhereEachIsDear) {
       store.row y[i0] = %2
     })");
   };
-  EXPECT_EQ(count(lower(column_sum()), tile::OpKind::Prefetch), 0) << "many points are under way";
+  EXPECT_EQ(count(lower(column_sum()), tile::OpKind::Prefetch), 0) << "many points are in flight";
   EXPECT_EQ(count(lower(tanh_sum("4096")), tile::OpKind::Prefetch), 2); // whole tiles only, for few rows and for many
   EXPECT_EQ(count(lower(tanh_sum("64")), tile::OpKind::Prefetch), 0) << "the next point is at hand";
 }

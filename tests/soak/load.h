@@ -65,7 +65,7 @@ struct LoadOptions {
   int threads = 16;
   uint64_t seed = 1;
   int renew_every = 500; // calls of a context until a new one takes its place
-  bool reopen = true;    // sessions are opened and closed beside the calls
+  bool reopen = true;    // sessions are opened and closed during the calls
   int64_t pause_us = 0;  // between two calls of a thread
 };
 

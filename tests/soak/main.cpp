@@ -7,7 +7,7 @@
 //
 // --device: where the models run; cpu unless given.
 // --faults: faults are injected meanwhile (faults.h); a call is right or says that memory is exhausted.
-// --no-reopen: no sessions are opened and closed beside the calls.
+// --no-reopen: no sessions are opened and closed during the calls.
 // --compiled: the models are compiled files that another process wrote, so that nothing is compiled here.
 // --fill FOLDER: opens the models with that cache, calls each, and ends; for the faults.
 // --write FOLDER: writes compiled files of the models, and ends.
@@ -149,7 +149,7 @@ constexpr bool kSanitized = false;
 #endif
 
 // Memory after a third of the time, when every case has been run, and at the end. Allocators move it a little, and
-// expressions of sizes live as long as the process (graph/sym/expr.cpp), those of sessions that are opened beside, too.
+// expressions of sizes live as long as the process (graph/sym/expr.cpp), those of sessions that are opened meanwhile, too.
 void expect_flat(const std::vector<double>& samples, int64_t opened, Findings& findings) {
   constexpr double kShare = 0.05, kMegabytes = 16, kEachOpened = 0.2;
   const size_t n = samples.size();
@@ -226,7 +226,7 @@ int soak(const Arguments& a, const std::string& program) {
       load.stop();
       calls = load.calls();
       reopened = load.reopened();
-      std::printf("%lld calls of %d threads, %lld sessions opened and closed beside them, %.0f s\n",
+      std::printf("%lld calls of %d threads, %lld sessions opened and closed meanwhile, %.0f s\n",
                   static_cast<long long>(calls), a.threads, static_cast<long long>(reopened),
                   std::chrono::duration<double>(Clock::now() - begin).count());
     }

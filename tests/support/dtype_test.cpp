@@ -205,7 +205,7 @@ TEST(TensorElements, IntegersWrapAndFloatsRoundOnce) {
   EXPECT_EQ(f64_to_i64(1e300), INT64_MAX);
   EXPECT_EQ(f64_to_i64(-1e300), INT64_MIN);
   EXPECT_EQ(f64_to_i64(NAN), 0);
-  // 2^24 + 1 + a little: straight from i64 to f32 it rounds up, through f64 it would too; 2^60 + 2^36 + 1 tells them
+  // 2^24 + 1 + a little: straight from i64 to f32 it rounds up, through f64 it would too; 2^60 + 2^36 + 1 sets them
   // apart.
   Tensor t = one(DType::F32);
   t.set_i64(0, (int64_t{1} << 60) + (int64_t{1} << 36) + 1);

@@ -38,7 +38,7 @@ TEST(Guarded, ExceptionsAreErrors) {
   EXPECT_EQ(error_of([] { throw 1; }).code, ErrorCode::Internal);
 }
 
-// The value of a result that memory was missing for is asked for: no bug, unlike that of other errors.
+// The value of a result that memory was missing for is read: no bug, unlike that of other errors.
 TEST(Guarded, AValueThatMemoryWasMissingForIsAnErrorToo) {
   Result<int> failed = Diagnostic(ErrorCode::OutOfMemory, "cannot allocate 4 bytes");
   EXPECT_EQ(error_of([&] { (void)failed.value(); }).code, ErrorCode::OutOfMemory);

@@ -83,7 +83,7 @@ def float_limits(dtype: torch.dtype) -> list[float]:
 
 
 def variants(dtype: torch.dtype, pointwise: bool) -> list[tuple[str, list[Number]]]:
-    """(name, values): of a pointwise operator all values in turn; of others few, as one NaN would hide everything beside it."""
+    """(name, values): of a pointwise operator all values in turn; of others few, as one NaN would hide everything next to it."""
     if dtype == torch.bool or dtype.is_complex:
         return []
     if not dtype.is_floating_point:
@@ -186,7 +186,7 @@ def first_difference(inputs: Sequence[torch.Tensor], got: Sequence[Any], want: S
         if not differs.any():
             continue
         at = tuple(differs.nonzero()[0].tolist())
-        beside = [t[at].item() for t in inputs if t.shape == w.shape and t.layout == torch.strided]
+        inputs_there = [t[at].item() for t in inputs if t.shape == w.shape and t.layout == torch.strided]
         scalars = [t.item() for t in inputs if t.numel() == 1]
-        return f"result {k} {list(at)} of {list(w.shape)} is {g[at].item()}, eager {w[at].item()}, {int(differs.sum())} differ; of {beside} {scalars} "
+        return f"result {k} {list(at)} of {list(w.shape)} is {g[at].item()}, eager {w[at].item()}, {int(differs.sum())} differ; of {inputs_there} {scalars} "
     return ""

@@ -57,7 +57,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tessera.backend
 from tessera._program import is_part
 
-# Operators that may take equal elements in any order unless they are told to be stable, and the place of `dim` in their arguments.
+# Operators that may take equal elements in any order unless they are called as stable, and the place of `dim` in their arguments.
 ANY_ORDER = {"sort": 0, "argsort": 0, "topk": 1, "kthvalue": 1, "median": 0, "nanmedian": 0, "mode": 0}
 
 # The database seeds the generator in the call of a random operator, which a graph does not record: it is seeded before the graph.
@@ -105,7 +105,7 @@ class Case:
     wider: Callable[[], list[Any]]  # eager's results of the same values in a wider type
     random: bool  # it draws random numbers: a graph of its own, so that eager's draw follows the same seed
     any_order: int | None  # dimension in which results that are positions may name another one of equal elements
-    gradients: list[Any]  # eager's, of the weighted results, for each tensor that can have one; none unless they are asked for
+    gradients: list[Any]  # eager's, of the weighted results, for each tensor that can have one; none unless they are requested
     pointwise: bool  # every call is of a pointwise operator or makes a view or a copy
     refusal: str = ""  # eager's error
     limits: str = ""  # the name of a copy with special values
@@ -402,7 +402,7 @@ def is_of_capture(op: OpInfo, case: Case, got: list[Any]) -> bool:
 
 
 def limits_of(op: OpInfo, dtype: torch.dtype, options: argparse.Namespace, row: Row, pipe: Connection) -> Iterator[Case]:
-    """Cases of the copies of the samples. `pipe` is told before eager mode runs one that might end the process."""
+    """Cases of the copies of the samples. `pipe` gets a message before eager mode runs one that might end the process."""
     indices = op_db_limits.places_of_indices(op, options.samples)
     beyond = DEVICE == "cpu"
     for number, sample in enumerate(samples_of(op, dtype, options.samples, options.seed, options.gradients)):

@@ -80,7 +80,7 @@ def saved_bytes(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], backe
     with mock.patch.object(owner, name, counted):
         try:
             torch.compile(module, backend=backend)(*inputs)
-        except Exception:  # Divided, as Dynamo tells it
+        except Exception:  # Divided, as Dynamo reports it
             if not found:
                 raise
     return found[0]

@@ -56,7 +56,7 @@ class Streaming(nn.Module):
 
 
 class Keys(nn.Module):
-    """Attention of one query over the keys and values so far, kept in buffers at the place that another one tells."""
+    """Attention of one query over the keys and values so far, kept in buffers at the place that another one gives."""
 
     k: Tensor
     v: Tensor

@@ -1,4 +1,4 @@
-// When something may be measured beside calls, with a clock that is made up.
+// When something may be measured during calls, with an invented clock.
 #include "codegen/tune/background.h"
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The search over candidates, with times that are made up.
+// The search over candidates, with invented times.
 #include "codegen/tune/search.h"
 #include <gtest/gtest.h>
 #include <map>
@@ -47,7 +47,7 @@ TEST(Search, SmallGainsDoNotCount) {
   EXPECT_EQ(found(few).best, 0U);
   FakeMeasurer enough({40, 38.5});
   EXPECT_EQ(found(enough).best, 1U);
-  FakeMeasurer noise({3.5, 3.35}); // 4 %, but nothing that a clock could tell
+  FakeMeasurer noise({3.5, 3.35}); // 4 %, but nothing that a clock could resolve
   EXPECT_EQ(found(noise).best, 0U);
   FakeMeasurer alone({40});
   EXPECT_EQ(found(alone).best, 0U);

@@ -195,7 +195,7 @@ TEST(Tune, ABudgetOfNothingMeasuresNothing) {
   EXPECT_TRUE(TunedRecords(o.cache_dir, *tuned_target(o)).all().empty());
 }
 
-// A record that does not compile is told, and the default kernels run.
+// A record that does not compile is reported, and the default kernels run.
 TEST(Tune, ARecordOfNonsenseDoesNotStopACompile) {
   TemporaryFolder folder;
   CompileOptions o = options(folder, "cuda");
@@ -293,7 +293,7 @@ TEST(MadeUp, DifferencesAreFoundAndRoundingIsNone) {
     EXPECT_EQ(difference(tensor(dtype, std::nan("")), tensor(dtype, std::nan(""))), "");
   }
   EXPECT_EQ(difference(tensor(DType::F32, 3), tensor(DType::F32, 3.00001)), "");
-  EXPECT_EQ(difference(tensor(DType::F32, 0), tensor(DType::F32, 1e-5)), ""); // beside values of 3
+  EXPECT_EQ(difference(tensor(DType::F32, 0), tensor(DType::F32, 1e-5)), ""); // next to values of 3
   EXPECT_NE(difference(tensor(DType::I32, 3), tensor(DType::I32, 4)), "");
 }
 
