@@ -3,7 +3,7 @@ find_package(Threads REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
-# Debian's dnnl package config asks for OpenCL, which the CPU path does not use: take the library as it is.
+# Debian's dnnl package config requires OpenCL, which the CPU path does not use: take the library as it is.
 find_library(RE2_LIBRARY re2 REQUIRED)
 # These libraries decode images (graph/ops/image.cpp), which loads libtiff when it needs it.
 find_library(JPEG_LIBRARY jpeg REQUIRED)
@@ -35,7 +35,7 @@ endforeach()
 find_file(TESSERA_LIBDEVICE libdevice.10.bc HINTS ${TESSERA_CUDA_INCLUDE}/../nvvm/libdevice $ENV{TESSERA_CUDA_PATH}/nvvm/libdevice
           /usr/local/cuda/nvvm/libdevice ${CMAKE_SOURCE_DIR}/build/cuda/nvvm/libdevice NO_DEFAULT_PATH)
 if(NOT TESSERA_LIBDEVICE)
-  message(FATAL_ERROR "libdevice.10.bc was not found beside '${TESSERA_CUDA_INCLUDE}'; run tools/setup, or set TESSERA_LIBDEVICE")
+  message(FATAL_ERROR "libdevice.10.bc was not found next to '${TESSERA_CUDA_INCLUDE}'; run tools/setup, or set TESSERA_LIBDEVICE")
 endif()
 
 find_package(Protobuf REQUIRED)

@@ -35,7 +35,7 @@ function(tessera_shared_library name)
   endforeach()
   add_library(${name} SHARED ${objects})
   set_target_properties(${name} PROPERTIES OUTPUT_NAME ${ARG_OUTPUT} VERSION ${TESSERA_ABI_VERSION}.${PROJECT_VERSION} SOVERSION ${TESSERA_ABI_VERSION}
-    # A program that opens it without a search path of its own, a script say, finds the libraries that lie beside it in a bundle.
+    # A program that opens it without a search path of its own, a script say, finds the libraries next to it in a bundle.
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES})
   # Much of LLVM is in sections that nothing refers to. Helper threads stay when a program closes the library.

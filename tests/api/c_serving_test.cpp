@@ -410,7 +410,8 @@ TEST(CServing, OutputsAndContextsCountForTheMemoryLimit) {
   ASSERT_EQ(tessera_clone(s.session, &clone), nullptr);
   const char* error = tessera_run_fresh(clone, whole.in, 2, &out, &count);
   says(error, "are held already");
-  EXPECT_EQ(tessera_run_fresh(s.session, Broadcasting(1, 1).in, 2, &out, &count), nullptr); // its results before are gone
+  EXPECT_EQ(tessera_run_fresh(s.session, Broadcasting(1, 1).in, 2, &out, &count),
+            nullptr); // its results before are gone
   EXPECT_LT(metrics_of(s.session).host_bytes, 32u << 10);
   tessera_close(clone);
   EXPECT_EQ(whole.run(s.session), nullptr) << "the caller's memory is not counted";

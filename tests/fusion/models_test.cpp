@@ -40,12 +40,12 @@ TEST_P(ModelPlan, IsFused) {
   // Activations and additions never stand alone.
   for (const auto& g : plan->groups) {
     if (g.kind != Group::Kind::Kernel) continue;
-    bool dear = false;
+    bool expensive = false;
     for (NodeId n : g.nest.sources) {
       auto name = graph.node(n).op->name;
-      dear = dear || name == "erf" || name == "tanh" || name == "sigmoid";
+      expensive = expensive || name == "erf" || name == "tanh" || name == "sigmoid";
     }
-    EXPECT_FALSE(dear) << g.name;
+    EXPECT_FALSE(expensive) << g.name;
   }
   auto again = plan_fusion(graph, generated());
   ASSERT_TRUE(again.ok());

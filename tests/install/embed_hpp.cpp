@@ -79,7 +79,8 @@ int main(int argc, char** argv) {
   expect_error("usage", [&] { other.run_bound(); });
   memory[0].assign(memory[0].size(), 0);
   other.call(in, [&](int32_t o, int32_t dtype, std::span<const int64_t> d) -> void* {
-    expect(dtype == TESSERA_F32 && d.size() == memory_dims[static_cast<size_t>(o)].size(), "what an allocator is given");
+    expect(dtype == TESSERA_F32 && d.size() == memory_dims[static_cast<size_t>(o)].size(),
+           "what an allocator is given");
     return memory[static_cast<size_t>(o)].data();
   });
   expect(memory[0] == expected, "call()");
