@@ -8,7 +8,7 @@ namespace tessera::report {
 namespace {
 
 constexpr size_t kLongestLayer = 512; // steps
-constexpr size_t kMostSteps = 20000;  // beyond, the search takes too long
+constexpr size_t kMaxSteps = 20000;   // beyond, the search takes too long
 
 // A step without its names: steps of equal layers have equal keys.
 std::string class_key(const Json& s, const std::map<std::string, std::string>& op_of) {
@@ -66,7 +66,7 @@ Json layers_json(Context& x, Json& steps) {
     s["class"] = "c" + std::to_string(c);
   }
   Json out = Json::array();
-  if (classes.size() > kMostSteps) return out;
+  if (classes.size() > kMaxSteps) return out;
   std::vector<Repeat> repeats;
   find(classes, 0, repeats);
   for (const Repeat& r : repeats) {

@@ -24,8 +24,8 @@ std::string_view trimmed(std::string_view text) {
 
 // Quoted, and not the whole of it where it is long.
 std::string in_quotes(std::string_view text) {
-  constexpr size_t kMost = 40;
-  return "'" + std::string(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "") + "'";
+  constexpr size_t kMax = 40;
+  return "'" + std::string(text.substr(0, kMax)) + (text.size() > kMax ? "..." : "") + "'";
 }
 
 std::string shape_text(const Dims& dims) {

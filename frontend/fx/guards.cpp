@@ -121,9 +121,9 @@ private:
     if (++depth_ > kMaxDepth) return unknown();
     SymExpr e = take("-") ? -factor() : atom();
     if (take("**")) {
-      constexpr int64_t kMost = 16;
+      constexpr int64_t kMax = 16;
       const auto exponent = factor().as_const();
-      if (!exponent || *exponent < 0 || *exponent > kMost) return unknown();
+      if (!exponent || *exponent < 0 || *exponent > kMax) return unknown();
       SymExpr base = e;
       e = 1;
       for (int64_t i = 0; i < *exponent; ++i) e = e * base;

@@ -13,8 +13,8 @@ SymbolTable::SymbolTable(ShapeEnv& env, const Program& program, const ImportOpti
 Diagnostic SymbolTable::malformed(std::string_view text, const std::string& what) const {
   Location where;
   where.file = file_;
-  constexpr size_t kMost = 120; // characters of it in a message
-  return {ErrorCode::MalformedModel, where, "the size '" + std::string(text.substr(0, kMost)) + "' " + what};
+  constexpr size_t kMax = 120; // characters of it in a message
+  return {ErrorCode::MalformedModel, where, "the size '" + std::string(text.substr(0, kMax)) + "' " + what};
 }
 
 Result<SymExpr> SymbolTable::symbol(const std::string& name) {
@@ -327,10 +327,10 @@ private:
       if (name == "StrictGreaterThan" || name == "Gt") return sym_lt(a[1], a[0]);
       if (name == "GreaterThan" || name == "Ge") return sym_le(a[1], a[0]);
       if (name == "Pow" || name == "PowByNatural") {
-        constexpr int64_t kMostFactors = 16;
+        constexpr int64_t kMaxFactors = 16;
         auto exponent = a[1].as_const();
-        if (!exponent || *exponent < 0 || *exponent > kMostFactors)
-          return error("has a power that is no constant from 0 to " + std::to_string(kMostFactors));
+        if (!exponent || *exponent < 0 || *exponent > kMaxFactors)
+          return error("has a power that is no constant from 0 to " + std::to_string(kMaxFactors));
         SymExpr out = 1;
         for (int64_t i = 0; i < *exponent; ++i) out = out * a[0];
         return out;

@@ -13,9 +13,9 @@ namespace {
 constexpr uint32_t kEndMagic = 0x06054b50, kEnd64Magic = 0x06064b50, kLocator64Magic = 0x07064b50,
                    kCentralMagic = 0x02014b50, kLocalMagic = 0x04034b50;
 constexpr size_t kEndBytes = 22, kEnd64Bytes = 56, kLocator64Bytes = 20, kCentralBytes = 46, kLocalBytes = 30;
-constexpr size_t kMostComment = 0xffff; // bytes of a comment behind the end record
-constexpr uint16_t kExtra64 = 1;        // the extra field with 64-bit sizes
-constexpr uint32_t kIn64 = 0xffffffff;  // a field whose value stands in the zip64 record
+constexpr size_t kMaxComment = 0xffff; // bytes of a comment behind the end record
+constexpr uint16_t kExtra64 = 1;       // the extra field with 64-bit sizes
+constexpr uint32_t kIn64 = 0xffffffff; // a field whose value stands in the zip64 record
 constexpr uint16_t kIn64Short = 0xffff;
 constexpr int kStored = 0;
 
@@ -45,7 +45,7 @@ public:
   // The last record of the file: only a comment stands behind it.
   [[nodiscard]] std::optional<uint64_t> end_record() const {
     if (size_ < kEndBytes) return {};
-    const uint64_t last = size_ - kEndBytes, first = last > kMostComment ? last - kMostComment : 0;
+    const uint64_t last = size_ - kEndBytes, first = last > kMaxComment ? last - kMaxComment : 0;
     for (uint64_t at = last + 1; at-- > first;)
       if (number<uint32_t>(at) == kEndMagic && at + kEndBytes + number<uint16_t>(at + 20) == size_) return at;
     return {};

@@ -19,12 +19,12 @@ SymExpr heads_per_key(B& b, const SymExpr& heads, const SymExpr& key_heads) {
         env.require(sym_eq(mod(all, *k), 0), GuardClass::Required, "heads of K divide those of Q", b.node().location));
     return env.simplify(floordiv(all, *k));
   }
-  constexpr int64_t kMost = 256; // heads that share one
-  for (int64_t group = 2; group <= kMost; ++group)
+  constexpr int64_t kMax = 256; // heads that share one
+  for (int64_t group = 2; group <= kMax; ++group)
     if (env.known_equal(all, keys * group)) return group;
   int64_t group = 1;
   if (const auto h = env.hint(all), k = env.hint(keys); h && k) {
-    if (*k == 0 ? *h != 0 : *h % *k != 0 || *h / *k > kMost) return no_multiple(std::to_string(*h), std::to_string(*k));
+    if (*k == 0 ? *h != 0 : *h % *k != 0 || *h / *k > kMax) return no_multiple(std::to_string(*h), std::to_string(*k));
     if (*k > 0) group = std::max<int64_t>(1, *h / *k);
   }
   b.check(

@@ -1,5 +1,5 @@
 // ImageDecoder: pixels of a compressed image, on the host. Debian's libraries decode; BMP and PNM are read here. Sizes
-// are checked before anything is allocated for them: an image may have kMostPixels pixels at most.
+// are checked before anything is allocated for them: an image may have kMaxPixels pixels at most.
 //
 // libtiff is not linked but loaded when the first TIFF comes: Debian's needs libjbig, which is under the GPL, and what
 // is linked is shipped.
@@ -23,7 +23,7 @@ namespace {
 using namespace ops;
 using Bytes = std::span<const uint8_t>;
 
-constexpr int64_t kMostPixels = int64_t{1} << 27;
+constexpr int64_t kMaxPixels = int64_t{1} << 27;
 
 struct Image {
   int64_t width = 0, height = 0;
@@ -37,9 +37,9 @@ Diagnostic bad(const std::string& format, std::string what) {
 }
 
 Result<Image> sized(const std::string& format, int64_t width, int64_t height) {
-  if (width < 1 || height < 1 || width > kMostPixels || height > kMostPixels / width)
+  if (width < 1 || height < 1 || width > kMaxPixels || height > kMaxPixels / width)
     return bad(format, "it has " + std::to_string(width) + " x " + std::to_string(height) + " pixels, and 1 to " +
-                           std::to_string(kMostPixels) + " are supported");
+                           std::to_string(kMaxPixels) + " are supported");
   Image out{width, height, {}};
   out.rgb.resize(static_cast<size_t>(3 * width * height));
   return out;
@@ -174,7 +174,7 @@ Result<Image> tiff(Bytes bytes) {
         .note("install it (Debian: libtiff6), or store the image in another format");
   Reader reader{bytes, 0, {}};
   TIFFOpenOptions* options = library.options_alloc();
-  library.options_max_alloc(options, 4 * kMostPixels);
+  library.options_max_alloc(options, 4 * kMaxPixels);
   library.options_error_handler(
       options,
       [](TIFF*, void* user, const char*, const char* format, va_list arguments) {
@@ -371,7 +371,7 @@ private:
   int64_t number() { // -1 where there is none
     skip();
     int64_t v = -1;
-    while (at_ < bytes_.size() && std::isdigit(bytes_[at_]) != 0 && v <= kMostPixels)
+    while (at_ < bytes_.size() && std::isdigit(bytes_[at_]) != 0 && v <= kMaxPixels)
       v = std::max<int64_t>(v, 0) * 10 + bytes_[at_++] - '0';
     return v;
   }

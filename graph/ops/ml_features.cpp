@@ -211,7 +211,7 @@ OpDef extractor() {
 }
 
 // ---- FeatureVectorizer: the sizes of what is joined are attributes; a shorter operand is filled up with 0
-constexpr int64_t kMostFeatures = int64_t{1} << 24; // of an operand: the file says how many, and they are made here
+constexpr int64_t kMaxFeatures = int64_t{1} << 24; // of an operand: the file says how many, and they are made here
 
 ValueId join_features(B& b) {
   Ints sizes = b.attr().ints("inputdimensions");
@@ -223,9 +223,9 @@ ValueId join_features(B& b) {
     const int64_t size = sizes[static_cast<size_t>(i)];
     ValueId x = b.in(i);
     SymShape shape = b.shape(x);
-    if (size < 0 || size > kMostFeatures)
+    if (size < 0 || size > kMaxFeatures)
       b.fail(ErrorCode::BadAttribute, "'inputdimensions' holds " + std::to_string(size) + "; 0 to " +
-                                          std::to_string(kMostFeatures) + " are expected");
+                                          std::to_string(kMaxFeatures) + " are expected");
     if (shape.empty()) b.fail(ErrorCode::ShapeMismatch, "takes features, not a scalar");
     if (!b.ok()) return {};
     SymExpr rows = 1;

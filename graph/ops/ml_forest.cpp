@@ -10,7 +10,7 @@ namespace tessera::ops {
 
 namespace {
 
-constexpr int64_t kMostNodes = int64_t{1} << 30; // positions are 32 bits
+constexpr int64_t kMaxNodes = int64_t{1} << 30; // positions are 32 bits
 
 constexpr uint8_t kLess = Forest::kLess, kEqual = Forest::kEqual, kGreater = Forest::kGreater,
                   kUnordered = Forest::kUnordered;
@@ -90,7 +90,7 @@ public:
     Forest out;
     out.targets = targets;
     TESSERA_TRY(measure(out));
-    if (static_cast<int64_t>(items.size()) > kMostNodes)
+    if (static_cast<int64_t>(items.size()) > kMaxNodes)
       return Diagnostic(ErrorCode::UnsupportedFeature, node_.location,
                         std::to_string(items.size()) + " nodes of trees are more than can be addressed");
     items.emplace_back(); // the leaf of no tree

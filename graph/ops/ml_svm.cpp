@@ -10,7 +10,7 @@ namespace {
 using namespace ops;
 
 constexpr std::initializer_list<DType> kInputs = {DType::F32, DType::F64, DType::I64, DType::I32};
-constexpr int64_t kMostElements = int64_t{1} << 28; // of a constant that is made of attributes
+constexpr int64_t kMaxElements = int64_t{1} << 28; // of a constant that is made of attributes
 
 int64_t size(const std::vector<double>& values) { return static_cast<int64_t>(values.size()); }
 
@@ -216,7 +216,7 @@ Machine machine_of(B& b, const MlLabels& labels) {
   if (static_cast<int64_t>(m.per_class.size()) != m.classes)
     fail("'vectors_per_class' has " + std::to_string(m.per_class.size()) + " values for " + std::to_string(m.classes) +
          " classes");
-  if (b.ok() && m.pairs * m.vectors > kMostElements)
+  if (b.ok() && m.pairs * m.vectors > kMaxElements)
     b.fail(ErrorCode::UnsupportedFeature, std::to_string(m.pairs) + " pairs of classes of " +
                                               std::to_string(m.vectors) + " support vectors are too many");
   return m;

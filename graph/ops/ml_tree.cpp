@@ -18,7 +18,7 @@ using namespace ops;
 
 // A level is about ten nodes of the graph, and a walk is computed in full however short its trees are.
 constexpr int64_t kUnrolledLevels = 32;
-constexpr int64_t kMostElements = int64_t{1} << 28; // of a table of weights
+constexpr int64_t kMaxElements = int64_t{1} << 28; // of a table of weights
 
 enum class Fold : uint8_t { Average, Sum, Min, Max }; // numbered as in TreeEnsemble
 
@@ -171,7 +171,7 @@ ValueId fold_trees(B& b, ValueId x, const Forest& forest, const Sums& sums) {
   // Each target gets the same number of trees: targets with fewer get trees of one leaf that adds nothing.
   const bool grouped = one_each && static_cast<double>(most) * static_cast<double>(targets) <=
                                        2 * static_cast<double>(forest.roots.size()) + 16;
-  if (!grouped && forest.leaves * targets > kMostElements) {
+  if (!grouped && forest.leaves * targets > kMaxElements) {
     b.fail(ErrorCode::UnsupportedFeature, "weights of " + std::to_string(forest.leaves) + " leaves for " +
                                               std::to_string(targets) + " targets make a table that is too large");
     return {};

@@ -48,13 +48,13 @@ OpDef sort_indices_record() {
     const SymShape k = c.node.attributes.dims("k");
     if (shape.empty() || k.size() != 1)
       return c.error(ErrorCode::ShapeMismatch, "a sort takes a tensor with a dimension, and one number of elements");
-    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
     TESSERA_TRY(c.env().require(sym_le(k[0], shape.back()), GuardClass::Required,
                                 "elements that are taken of a dimension", c.node.location));
     TESSERA_TRY(c.env().require(sym_le(0, k[0]), GuardClass::Required, "elements that are taken of a dimension",
                                 c.node.location));
-    TESSERA_TRY(c.env().require(sym_le(shape.back(), kMost), GuardClass::Required, "elements that are sorted",
-                                c.node.location));
+    TESSERA_TRY(
+        c.env().require(sym_le(shape.back(), kMax), GuardClass::Required, "elements that are sorted", c.node.location));
     shape.back() = k[0];
     return set_result(c, DType::I64, shape);
   };

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMostNodes = 256; // of one computation: beyond, it is left to run time
+constexpr size_t kMaxNodes = 256; // of one computation: beyond, it is left to run time
 
 // Elements of a value of few, known sizes; nullopt of any other.
 std::optional<int64_t> few(const TensorType& type) {
@@ -61,7 +61,7 @@ private:
     if (!count) return std::nullopt;
     if (const Tensor* t = graph_.constant(id)) return has_data(*t) ? std::optional<Tensor>(*t) : std::nullopt;
     if (v.contents) return of_contents(v);
-    if (!v.producer.valid() || depth > static_cast<int>(kMostNodes) || ++nodes_ > kMostNodes) return std::nullopt;
+    if (!v.producer.valid() || depth > static_cast<int>(kMaxNodes) || ++nodes_ > kMaxNodes) return std::nullopt;
     const Node& node = graph_.node(v.producer);
     if (node.op->data_dependent_shape) return std::nullopt;
     auto results = this->results(node, depth);

@@ -56,12 +56,12 @@ public:
     return nullptr;
   }
   void give(std::byte* data, size_t bytes) noexcept {
-    if (bytes > kMostBytes) {
+    if (bytes > kMaxBytes) {
       ::munmap(data, bytes);
       return;
     }
     const std::lock_guard lock(mutex_);
-    while (count_ == kMost || bytes_ + bytes > kMostBytes) unmap_last();
+    while (count_ == kMax || bytes_ + bytes > kMaxBytes) unmap_last();
     std::copy_backward(blocks_.begin(), blocks_.begin() + count_, blocks_.begin() + count_ + 1);
     blocks_[0] = {data, bytes};
     ++count_;
@@ -73,7 +73,7 @@ public:
   }
 
 private:
-  static constexpr size_t kMost = 16, kMostBytes = size_t{32} << 20;
+  static constexpr size_t kMax = 16, kMaxBytes = size_t{32} << 20;
   struct Block {
     std::byte* data = nullptr;
     size_t bytes = 0;
@@ -90,7 +90,7 @@ private:
     ::munmap(remove(count_ - 1), bytes);
   }
   std::mutex mutex_;
-  std::array<Block, kMost> blocks_;
+  std::array<Block, kMax> blocks_;
   size_t count_ = 0, bytes_ = 0;
 };
 Kept& kept() {

@@ -114,8 +114,8 @@ std::optional<int64_t> parse_bytes(View text) {
     if (power == View::npos) return std::nullopt;
     scale = std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
   }
-  constexpr double kMost = 9e18; // below the greatest int64_t
-  return number * scale <= kMost ? std::optional(static_cast<int64_t>(number * scale)) : std::nullopt;
+  constexpr double kMax = 9e18; // below the greatest int64_t
+  return number * scale <= kMax ? std::optional(static_cast<int64_t>(number * scale)) : std::nullopt;
 }
 
 } // namespace tessera

@@ -100,10 +100,10 @@ public:
   }
   // Error: something else was expected here.
   [[noreturn]] void wrong(const std::string& expected) const {
-    constexpr size_t kMost = 60; // characters of what is there
+    constexpr size_t kMax = 60; // characters of what is there
     std::string found =
         json_->is_structured() ? json_->type_name() : json_->dump(-1, ' ', true, Json::error_handler_t::replace);
-    if (found.size() > kMost) found = found.substr(0, kMost) + "...";
+    if (found.size() > kMax) found = found.substr(0, kMax) + "...";
     corrupt(place() + " is " + found + ", expected " + expected);
   }
 

@@ -286,7 +286,7 @@ void set_rank(const Model& model, Lane& lane, size_t i, size_t rank) {
   if (!io.any_rank) return;
   lane.inputs[i].rank = static_cast<int32_t>(rank);
   int64_t* dims = lane.sizes.data() + model.first_size[i];
-  std::fill(dims + rank, dims + kMostDims, -1);
+  std::fill(dims + rank, dims + kMaxDims, -1);
 }
 
 bool take_shape(const Model& model, Lane& lane, size_t i, PyObject* tensor) {

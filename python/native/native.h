@@ -103,15 +103,15 @@ PyObject* raise_last_error(const char* text);
 PyObject* raise_error(const char* kind, const std::string& message);
 
 // An input or output as the model declares it.
-inline constexpr size_t kMostDims = 64; // of a tensor
+inline constexpr size_t kMaxDims = 64; // of a tensor
 struct Io {
   std::string name;
   int32_t dtype = 0;             // onnx.TensorProto.DataType
   std::vector<std::string> dims; // as the library writes them
   std::vector<int64_t> fixed;    // per dimension: its size, or -1 where that is symbolic
   bool any_rank = false;         // calls decide how many dimensions there are
-  [[nodiscard]] bool takes_rank(size_t rank) const { return any_rank ? rank <= kMostDims : rank == dims.size(); }
-  [[nodiscard]] size_t most_dims() const { return any_rank ? kMostDims : dims.size(); }
+  [[nodiscard]] bool takes_rank(size_t rank) const { return any_rank ? rank <= kMaxDims : rank == dims.size(); }
+  [[nodiscard]] size_t most_dims() const { return any_rank ? kMaxDims : dims.size(); }
   [[nodiscard]] bool is_fixed() const;
   [[nodiscard]] std::string text() const; // "float32[batch, 768]"
 };

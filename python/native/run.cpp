@@ -288,8 +288,8 @@ private:
   // Checks the capsule itself: rank, sizes, and that all elements are in the address space.
   bool check_capsule(const dlpack::Tensor& t) const {
     const std::string name = "a capsule of DLPack ";
-    if (t.rank < 0 || t.rank > static_cast<int32_t>(kMostDims))
-      return refuse(name + "of rank " + std::to_string(t.rank) + "; 0 to " + std::to_string(kMostDims) +
+    if (t.rank < 0 || t.rank > static_cast<int32_t>(kMaxDims))
+      return refuse(name + "of rank " + std::to_string(t.rank) + "; 0 to " + std::to_string(kMaxDims) +
                     " dimensions are possible");
     if (t.rank > 0 && !t.shape)
       return refuse(name + "of rank " + std::to_string(t.rank) + " without a shape: the pointer to it is null");

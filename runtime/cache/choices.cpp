@@ -69,10 +69,10 @@ void KeptChoices::add(std::string_view payload) {
 }
 
 void KeptChoices::make_room() {
-  if (known_.size() <= kMost) return;
+  if (known_.size() <= kMax) return;
   std::vector<uint64_t> used;
   for (const auto& [key, known] : known_) used.push_back(known.used);
-  const auto last = used.begin() + static_cast<std::ptrdiff_t>(known_.size() - kMost + kMost / 8);
+  const auto last = used.begin() + static_cast<std::ptrdiff_t>(known_.size() - kMax + kMax / 8);
   std::nth_element(used.begin(), last, used.end());
   std::erase_if(known_, [&](const auto& k) { return k.second.used < *last; });
 }

@@ -20,7 +20,7 @@ class KeptChoices {
 public:
   using Milliseconds = std::chrono::milliseconds;
   static constexpr Milliseconds kDelay{2000};
-  static constexpr size_t kMost = 8192; // beyond it, those that were not used for longest go
+  static constexpr size_t kMax = 8192; // beyond it, those that were not used for longest go
 
   // Reads the entry. Memory alone where the cache is null or switched off.
   KeptChoices(std::shared_ptr<Cache> cache, std::string creator, std::string device, Milliseconds delay = kDelay);

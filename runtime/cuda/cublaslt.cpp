@@ -72,7 +72,7 @@ CublasLt::algorithm(const std::string& key, const std::function<Result<std::opti
   }
   TESSERA_ASSIGN(auto found, query());
   std::lock_guard lock(mutex_);
-  if (algorithms_.size() >= kMostAlgorithms) algorithms_.clear();
+  if (algorithms_.size() >= kMaxAlgorithms) algorithms_.clear();
   return algorithms_.emplace(key, found).first->second;
 }
 

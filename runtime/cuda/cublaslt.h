@@ -69,8 +69,8 @@ public:
   cublasLtHandle_t handle = nullptr;
 
   // The best algorithm for a problem, from memory after the first query (`key` says all that the choice depends on).
-  // nullopt where the library has none. The memory is emptied when it has kMostAlgorithms.
-  static constexpr size_t kMostAlgorithms = 16384; // 4 MB
+  // nullopt where the library has none. The memory is emptied when it has kMaxAlgorithms.
+  static constexpr size_t kMaxAlgorithms = 16384; // 4 MB
   struct Algorithm {
     cublasLtMatmulAlgo_t algo;
     int64_t workspace_bytes = 0;

@@ -57,7 +57,7 @@ Status MatmulPlan::run(CUstream stream, void* const* pointers, void* workspace, 
   if (captured && !pinned_)
     return Diagnostic(ErrorCode::OutOfMemory,
                       doing() + ": no pinned memory is left for the addresses of its matrices, which a graph reads")
-        .note("graphs that were captured before have taken " + std::to_string(PinnedArrays::kMostBytes) + " bytes");
+        .note("graphs that were captured before have taken " + std::to_string(PinnedArrays::kMaxBytes) + " bytes");
   TESSERA_CUDA_TRY(context_, doing(), cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(work),
                    pinned_ ? pinned_ : addresses_.data(), addresses_.size() * sizeof(std::byte*), stream);
   auto* there = reinterpret_cast<std::byte**>(work);

@@ -58,7 +58,7 @@ Result<ConvSolution> Cudnn::solution(const std::string& key, const std::function
   }
   TESSERA_ASSIGN(auto solved, solve());
   std::lock_guard lock(mutex_);
-  if (solutions_.size() >= kMostSolutions)
+  if (solutions_.size() >= kMaxSolutions)
     solutions_.erase(std::min_element(solutions_.begin(), solutions_.end(),
                                       [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
   return solutions_.try_emplace(key, Kept{std::move(solved), ++requests_}).first->second.solution;

@@ -201,7 +201,7 @@ std::shared_ptr<const AttentionEngines::Entry> AttentionEngines::known_or_made(c
 
 // The mutex is held.
 void AttentionEngines::make_room() {
-  if (entries_.size() < kMost) return;
+  if (entries_.size() < kMax) return;
   auto oldest = entries_.end();
   for (auto it = entries_.begin(); it != entries_.end(); ++it)
     if (it->second.entry->state != Entry::State::Making &&

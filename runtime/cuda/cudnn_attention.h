@@ -66,7 +66,7 @@ private:
     std::shared_ptr<Entry> entry;
     uint64_t used = 0; // at which request
   };
-  static constexpr size_t kMost = 256; // kept beyond those that plans hold
+  static constexpr size_t kMax = 256; // kept beyond those that plans hold
   void make_room();
   std::map<std::string, Kept> entries_;
   uint64_t requests_ = 0;

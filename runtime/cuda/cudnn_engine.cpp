@@ -6,9 +6,9 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int64_t kMostWorkspace = int64_t{256} << 20;
-constexpr int64_t kMostEngines = 32; // of one mode of the heuristics
-constexpr int64_t kMostKnobs = 64;   // of one engine
+constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
+constexpr int64_t kMaxEngines = 32; // of one mode of the heuristics
+constexpr int64_t kMaxKnobs = 64;   // of one engine
 
 class EngineSearch {
 public:
@@ -84,23 +84,23 @@ private:
     int64_t bytes = 0, one = 0;
     TESSERA_CUDNN_TRY(library_, "querying the workspace", cudnnBackendGetAttribute, plan.handle(),
                       CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &one, &bytes);
-    if (bytes > kMostWorkspace) return std::shared_ptr<const ConvEngine>();
+    if (bytes > kMaxWorkspace) return std::shared_ptr<const ConvEngine>();
     return std::make_shared<const ConvEngine>(ConvEngine{std::move(plan), bytes, std::move(choice)});
   }
 
   Result<std::shared_ptr<const ConvEngine>> first(const Descriptor& heuristics) const {
     std::vector<Descriptor> configs;
     std::vector<cudnnBackendDescriptor_t> handles;
-    for (int64_t i = 0; i < kMostEngines; ++i) {
+    for (int64_t i = 0; i < kMaxEngines; ++i) {
       TESSERA_ASSIGN(Descriptor config, Descriptor::create(library_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
       handles.push_back(config.handle());
       configs.push_back(std::move(config));
     }
     int64_t count = 0;
     TESSERA_CUDNN_TRY(library_, "querying engines", cudnnBackendGetAttribute, heuristics.handle(),
-                      CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, kMostEngines, &count,
+                      CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, kMaxEngines, &count,
                       handles.data());
-    for (int64_t i = 0; i < std::min(count, kMostEngines); ++i) {
+    for (int64_t i = 0; i < std::min(count, kMaxEngines); ++i) {
       const Descriptor& config = configs[static_cast<size_t>(i)];
       TESSERA_ASSIGN(Descriptor engine, engine_of(config));
       TESSERA_ASSIGN(bool wanted, will_do(engine));
@@ -134,14 +134,14 @@ private:
       return std::nullopt;
     std::vector<Descriptor> knobs;
     std::vector<cudnnBackendDescriptor_t> handles;
-    for (int64_t i = 0; i < kMostKnobs; ++i) {
+    for (int64_t i = 0; i < kMaxKnobs; ++i) {
       auto knob = Descriptor::create(library_, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
       if (!knob) return std::nullopt;
       handles.push_back(knob->handle());
       knobs.push_back(std::move(*knob));
     }
     const int64_t count = get(config.handle(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                              kMostKnobs, handles.data());
+                              kMaxKnobs, handles.data());
     if (count < 0) return std::nullopt;
     for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
       cudnnBackendKnobType_t type{};

@@ -11,10 +11,10 @@ class Replays;
 // Used by one thread at a time, as its executor is.
 class GraphRoom {
 public:
-  static constexpr int64_t kMostBytes = int64_t{64} << 20;
+  static constexpr int64_t kMaxBytes = int64_t{64} << 20;
   static constexpr int64_t kGraph = 64 << 10, kStep = 12 << 10; // that a graph and each of its steps take, about
 
-  explicit GraphRoom(std::shared_ptr<MemoryAccount> account, int64_t most_bytes = kMostBytes)
+  explicit GraphRoom(std::shared_ptr<MemoryAccount> account, int64_t most_bytes = kMaxBytes)
       : account_(std::move(account)), most_bytes_(most_bytes) {}
   GraphRoom(const GraphRoom&) = delete;
   GraphRoom& operator=(const GraphRoom&) = delete;

@@ -5,7 +5,7 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr size_t kMostSpatial = 3;
+constexpr size_t kMaxSpatial = 3;
 
 Dims packed(const Dims& dims, bool channels_last) {
   Dims strides(dims.size());
@@ -66,7 +66,7 @@ Result<ConvProblem> describe_conv(const ConvCall& call, const Operand& x, const 
   size_t rank = x.shape.size();
   if (rank < 3 || w.shape.size() != rank || y.shape.size() != rank) return contradiction("ranks of the operands");
   size_t spatial = rank - 2;
-  if (spatial > kMostSpatial) return refuse("it has more than 3 spatial dimensions");
+  if (spatial > kMaxSpatial) return refuse("it has more than 3 spatial dimensions");
   for (const auto* v : {&call.strides, &call.pads_begin, &call.pads_end, &call.dilations})
     if (v->size() != spatial) return contradiction("one stride, pad and dilation per spatial dimension is needed");
   int64_t groups = call.groups;
@@ -137,7 +137,7 @@ Result<PoolProblem> describe_pool(const PoolCall& call, const Operand& x, const 
   if (rank < 3 || y.shape.size() != rank || x.shape[0] != y.shape[0] || x.shape[1] != y.shape[1])
     return contradiction("shapes of the operands");
   size_t spatial = rank - 2;
-  if (spatial > kMostSpatial) return refuse("it has more than 3 spatial dimensions");
+  if (spatial > kMaxSpatial) return refuse("it has more than 3 spatial dimensions");
   for (const auto* v : {&call.kernel, &call.strides, &call.pads_begin, &call.pads_end, &call.dilations})
     if (v->size() != spatial) return contradiction("one stride, pad and dilation per spatial dimension is needed");
   PoolProblem out;

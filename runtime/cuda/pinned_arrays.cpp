@@ -19,7 +19,7 @@ Result<const void*> PinnedArrays::find(Context& context, const std::vector<std::
   std::lock_guard lock(mutex_);
   if (auto it = arrays_.find(addresses); it != arrays_.end()) return static_cast<const void*>(it->second);
   const size_t bytes = addresses.size() * sizeof(std::byte*);
-  if (bytes_ + bytes > kMostBytes) return static_cast<const void*>(nullptr);
+  if (bytes_ + bytes > kMaxBytes) return static_cast<const void*>(nullptr);
   auto& memory = arrays_[addresses];
   if (auto result = driver_.cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE); result != CUDA_SUCCESS) {
     arrays_.erase(addresses);

@@ -9,7 +9,7 @@ namespace tessera::cuda {
 
 class PinnedArrays {
 public:
-  static constexpr size_t kMostBytes = 16 << 20; // of all arrays of a context
+  static constexpr size_t kMaxBytes = 16 << 20; // of all arrays of a context
 
   // Those of the context; freed with it.
   [[nodiscard]] static Result<std::shared_ptr<PinnedArrays>> of(Context& context);
@@ -18,7 +18,7 @@ public:
   PinnedArrays(const PinnedArrays&) = delete;
   PinnedArrays& operator=(const PinnedArrays&) = delete;
 
-  // The array of these addresses; equal ones share it. nullptr where kMostBytes are taken. The context is current;
+  // The array of these addresses; equal ones share it. nullptr where kMaxBytes are taken. The context is current;
   // thread-safe. Errors: OutOfMemory, DeviceError.
   [[nodiscard]] Result<const void*> find(Context& context, const std::vector<std::byte*>& addresses);
 

@@ -22,7 +22,7 @@ Recorder::~Recorder() {
 void Recorder::add(const std::shared_ptr<Recording>& recording, const void* owner, const Put& put, bool wait) {
   {
     std::lock_guard lock(mutex_);
-    if (jobs_.size() >= kMostWaiting && !wait) return;
+    if (jobs_.size() >= kMaxWaiting && !wait) return;
   }
   std::unique_lock capturing(capturing_, std::defer_lock);
   if (wait)
@@ -63,7 +63,7 @@ Result<CUgraph> Recorder::capture(Recording& recording, const Put& put) {
   const auto ended = driver.cuStreamEndCapture(stream_, &graph); // whatever happened, the stream is as it was
   if (ended == CUDA_SUCCESS && status.ok()) return graph;
   if (graph) driver.cuGraphDestroy(graph);
-  if (ended == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && recording.captures < kMostCaptures)
+  if (ended == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && recording.captures < kMaxCaptures)
     recording.state = Recording::State::New;
   if (!status.ok()) return std::move(status).take_error();
   return context_.error(ended, "cuStreamEndCapture", kDoing);

@@ -29,8 +29,8 @@ class Recorder {
 public:
   // Puts the steps on a stream, with these addresses.
   using Put = std::function<Status(CUstream stream, std::span<void* const> addresses)>;
-  static constexpr size_t kMostWaiting = 64;
-  static constexpr int kMostCaptures = 3; // of a recording, where others disturb them
+  static constexpr size_t kMaxWaiting = 64;
+  static constexpr int kMaxCaptures = 3; // of a recording, where others disturb them
 
   // That of the context.
   [[nodiscard]] static Result<std::shared_ptr<Recorder>> of(Context& context);

@@ -6,7 +6,7 @@
 namespace tessera::cuda {
 
 Status StepTimes::close_gate(CUstream stream) {
-  static constexpr std::chrono::milliseconds kMost{20};
+  static constexpr std::chrono::milliseconds kMax{20};
   auto gate = std::make_shared<Gate>();
   gate->closed = true;
   // The stream owns the gate, too: this may be gone when it gets there.
@@ -14,7 +14,7 @@ Status StepTimes::close_gate(CUstream stream) {
   auto wait = [](void* data) {
     const std::unique_ptr<std::shared_ptr<Gate>> held(static_cast<std::shared_ptr<Gate>*>(data));
     std::unique_lock lock((*held)->mutex);
-    (*held)->opened.wait_for(lock, kMost, [&] { return !(*held)->closed; });
+    (*held)->opened.wait_for(lock, kMax, [&] { return !(*held)->closed; });
   };
   TESSERA_CUDA_TRY(*context_, "profiling", cuLaunchHostFunc, stream, wait, owned.get());
   (void)owned.release();

@@ -3,10 +3,10 @@
 namespace tessera::cuda {
 
 Result<std::unique_ptr<Stream>> Stream::create(std::shared_ptr<Context> context, bool urgent) {
-  constexpr int kMostUrgent = -1000; // taken as the nearest that there is
+  constexpr int kMaxUrgent = -1000; // taken as the nearest that there is
   std::unique_ptr<Stream> stream(new Stream(std::move(context)));
   TESSERA_CUDA_TRY(*stream->context_, "", cuStreamCreateWithPriority, &stream->handle_, CU_STREAM_NON_BLOCKING,
-                   urgent ? kMostUrgent : 0);
+                   urgent ? kMaxUrgent : 0);
   return stream;
 }
 

@@ -5,9 +5,9 @@
 namespace tessera::cuda {
 
 int64_t memory_sets(int64_t moved, int64_t cache, int64_t limit) {
-  constexpr int64_t kMost = 16;
+  constexpr int64_t kMax = 16;
   moved = std::max<int64_t>(moved, 1);
-  const int64_t wanted = std::min(kMost, (2 * cache + moved - 1) / moved + 1);
+  const int64_t wanted = std::min(kMax, (2 * cache + moved - 1) / moved + 1);
   return std::max<int64_t>(1, std::min(wanted, limit / moved));
 }
 

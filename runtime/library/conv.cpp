@@ -92,17 +92,17 @@ private:
     for (size_t d = 0; d < spatial_; ++d) {
       int64_t s = call_.strides[d], l = call_.dilations[d], p = call_.pads_begin[d], q = call_.pads_end[d],
               k = w_.shape[d + 2];
-      constexpr int64_t kMost = int64_t{1} << 30; // oneDNN computes with 32-bit sizes in places
-      if (s < 1 || l < 1 || p < 0 || q < 0 || std::max({s, l, p, q}) > kMost)
+      constexpr int64_t kMax = int64_t{1} << 30; // oneDNN computes with 32-bit sizes in places
+      if (s < 1 || l < 1 || p < 0 || q < 0 || std::max({s, l, p, q}) > kMax)
         return contradiction("a stride, pad or dilation is out of range");
-      if (std::max({k, x_.shape[d + 2], y_.shape[d + 2]}) > kMost || k * l > kMost)
+      if (std::max({k, x_.shape[d + 2], y_.shape[d + 2]}) > kMax || k * l > kMax)
         return Diagnostic(ErrorCode::UnsupportedFeature,
                           "convolution '" + context_.name + "': a spatial size above 2^30");
       if (k == 0) continue;
       int64_t out = y_.shape[d + 2], in = x_.shape[d + 2];
       bool fits = call_.transposed ? true : out == 0 || (out - 1) * s + (k - 1) * l < in + p + q;
       if (!fits) return contradiction("spatial size " + std::to_string(out) + " of the result");
-      if (call_.transposed && std::abs((in - 1) * s + (k - 1) * l + 1 - p - out) > kMost)
+      if (call_.transposed && std::abs((in - 1) * s + (k - 1) * l + 1 - p - out) > kMax)
         return contradiction("spatial size " + std::to_string(out) + " of the result");
       padded[d + 2] += p + q;
     }

@@ -61,7 +61,7 @@ void ConvPlan::run(const LibraryRun& r) const {
 void ConvPlan::zero(int64_t block, float* y) const {
   static const float nothing = 0;
   const auto box = count(block);
-  const std::array<int64_t, kMostRank> none{};
+  const std::array<int64_t, kMaxRank> none{};
   strided_copy(y + blocks[static_cast<size_t>(block)].y_offset, &nothing, box, y_strides,
                std::span(none).first(box.size()));
 }
@@ -119,7 +119,7 @@ void ConvPlan::compute(int64_t block, const LibraryRun& r, const float* x, float
   if (status != dnnl_success) r.failure->store(static_cast<int>(status), std::memory_order_relaxed);
   if (b.direct) return;
   const auto box = count(block);
-  std::array<int64_t, kMostRank> strides{};
+  std::array<int64_t, kMaxRank> strides{};
   channels_last(box, strides);
   strided_copy(y + b.y_offset, out, box, y_strides, std::span(strides).first(box.size()));
 }

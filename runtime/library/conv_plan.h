@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-inline constexpr size_t kMostRank = 5; // of a convolution's operands
+inline constexpr size_t kMaxRank = 5; // of a convolution's operands
 
 class ConvPlan final : public LibraryPlan {
 public:

@@ -178,11 +178,11 @@ Result<std::unique_ptr<LibraryPlan>> plan_pool(const PlanContext& context, const
   s.yc = y.strides[1];
   double taps = 1;
   for (size_t d = 0; d < spatial; ++d) {
-    constexpr int64_t kMost = int64_t{1} << 30;
+    constexpr int64_t kMax = int64_t{1} << 30;
     int64_t k = call.kernel[d], st = call.strides[d], l = call.dilations[d], p = call.pads_begin[d],
             q = call.pads_end[d];
-    if (std::min({k, st, l}) < 1 || std::min(p, q) < 0 || std::max({k, st, l, p, q}) > kMost ||
-        std::max(x.shape[d + 2], y.shape[d + 2]) > kMost)
+    if (std::min({k, st, l}) < 1 || std::min(p, q) < 0 || std::max({k, st, l, p, q}) > kMax ||
+        std::max(x.shape[d + 2], y.shape[d + 2]) > kMax)
       return contradiction("window, stride, pad or dilation out of range");
     if ((y.shape[d + 2] - 1) * st > x.shape[d + 2] + p + q + st) // a last window may begin behind the pads
       return contradiction("spatial size of the result");

@@ -82,18 +82,18 @@ TEST_F(Choices, ThoseOfSeveralProcessesAreMerged) {
 TEST_F(Choices, AreBounded) {
   auto choices = process();
   const auto key = [](size_t i) { return "key " + std::to_string(i); };
-  for (size_t i = 0; i < 2 * KeptChoices::kMost; ++i) {
+  for (size_t i = 0; i < 2 * KeptChoices::kMax; ++i) {
     choices->put(key(i), "value");
     ASSERT_TRUE(choices->find(key(0))) << "in use";
   }
-  EXPECT_TRUE(choices->find(key(2 * KeptChoices::kMost - 1)));
+  EXPECT_TRUE(choices->find(key(2 * KeptChoices::kMax - 1)));
   EXPECT_FALSE(choices->find(key(1)));
   choices.reset();
   auto next = process();
   size_t found = 0;
-  for (size_t i = 0; i < 2 * KeptChoices::kMost; ++i) found += next->find(key(i)).has_value();
-  EXPECT_LE(found, KeptChoices::kMost);
-  EXPECT_GE(found, KeptChoices::kMost / 2);
+  for (size_t i = 0; i < 2 * KeptChoices::kMax; ++i) found += next->find(key(i)).has_value();
+  EXPECT_LE(found, KeptChoices::kMax);
+  EXPECT_GE(found, KeptChoices::kMax / 2);
   EXPECT_TRUE(next->find(key(0)));
 }
 

@@ -290,17 +290,17 @@ TEST_F(CudnnChoices, NotesAreReadOfKeptChoicesToo) {
 
 TEST_F(CudnnChoices, SolutionsInMemoryAreBounded) {
   fake_cudnn::Machine machine;
-  for (int64_t batch = 1; batch <= static_cast<int64_t>(Cudnn::kMostSolutions) + 20; ++batch) {
+  for (int64_t batch = 1; batch <= static_cast<int64_t>(Cudnn::kMaxSolutions) + 20; ++batch) {
     ASSERT_TRUE(fused(machine, Convolution(batch, 1)).ok());
     EXPECT_TRUE(fused(machine, Convolution(std::min<int64_t>(batch, 10), 1)).ok());
   }
-  EXPECT_EQ(machine.dnn->solutions(), Cudnn::kMostSolutions);
+  EXPECT_EQ(machine.dnn->solutions(), Cudnn::kMaxSolutions);
   const size_t made = machine.state.plans.size();
   ASSERT_TRUE(fused(machine, Convolution(10, 1)).ok());
   EXPECT_EQ(machine.state.plans.size(), made) << "in use";
   ASSERT_TRUE(fused(machine, Convolution(1, 1)).ok());
   EXPECT_EQ(machine.state.plans.size(), made + 1) << "not used for longest";
-  EXPECT_EQ(machine.state.heuristics, static_cast<int>(Cudnn::kMostSolutions) + 20) << "its engine is known";
+  EXPECT_EQ(machine.state.heuristics, static_cast<int>(Cudnn::kMaxSolutions) + 20) << "its engine is known";
 }
 
 TEST(ConvChoices, AreText) {

@@ -135,7 +135,7 @@ TEST_F(Repeated, MemoryOfTheCallerIsPartOfIt) {
 }
 
 TEST_F(Repeated, GraphsOfShapesThatComeNoMoreMakeRoomForOthers) {
-  constexpr int kShapes = 3 * cuda::GraphRoom::kMostBytes / (cuda::GraphRoom::kGraph + kSteps * cuda::GraphRoom::kStep);
+  constexpr int kShapes = 3 * cuda::GraphRoom::kMaxBytes / (cuda::GraphRoom::kGraph + kSteps * cuda::GraphRoom::kStep);
   options.memory = std::make_shared<MemoryAccount>(0);
   auto e = executor();
   run(*e, 2000); // the largest: memory stays where it is
@@ -148,7 +148,7 @@ TEST_F(Repeated, GraphsOfShapesThatComeNoMoreMakeRoomForOthers) {
   }
   EXPECT_LE(most, static_cast<size_t>(kShapes) / 3 + 1);
   EXPECT_GE(most, static_cast<size_t>(kShapes) / 4);
-  EXPECT_GE(counted, cuda::GraphRoom::kMostBytes / 4 * 3);
+  EXPECT_GE(counted, cuda::GraphRoom::kMaxBytes / 4 * 3);
   EXPECT_EQ(run(*e, kShapes)["cuGraphLaunch"], 1) << "the last shapes have theirs";
   for (int round = 0; round < 3; ++round) run(*e, 1);
   EXPECT_EQ(run(*e, 1)["cuGraphLaunch"], 1) << "one that comes again gets another";
@@ -203,7 +203,7 @@ TEST_F(Repeated, ADisturbedCaptureIsTriedAgain) {
 
   auto other = executor();
   run(*other, 50);
-  for (int round = 0; round < Recorder::kMostCaptures; ++round) {
+  for (int round = 0; round < Recorder::kMaxCaptures; ++round) {
     gpu.fail("cuStreamEndCapture", 0, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     run(*other, 50);
   }
@@ -213,15 +213,15 @@ TEST_F(Repeated, ADisturbedCaptureIsTriedAgain) {
 // Whichever way a call goes, its results are right.
 TEST_F(Repeated, TheGraphIsMadeBesideTheCalls) {
   options.wait_for_plans = false;
-  constexpr int kMost = 100000; // a loaded machine gives the thread that makes it no time for long
+  constexpr int kMax = 100000; // a loaded machine gives the thread that makes it no time for long
   auto e = executor();
   for (int64_t n : {100, 70}) {
     int calls = 0;
-    while (run(*e, n, static_cast<float>(calls))["cuGraphLaunch"] == 0 && calls < kMost) {
+    while (run(*e, n, static_cast<float>(calls))["cuGraphLaunch"] == 0 && calls < kMax) {
       ASSERT_TRUE(e->wait().ok());
       ++calls;
     }
-    EXPECT_LT(calls, kMost) << "launched singly for longer than recording takes, it is recorded";
+    EXPECT_LT(calls, kMax) << "launched singly for longer than recording takes, it is recorded";
     EXPECT_GE(calls, 1);
   }
   EXPECT_EQ(gpu.live_graphs(), 2u);

@@ -127,9 +127,9 @@ int main(int argc, char** argv) {
     std::mt19937_64 rng(static_cast<uint64_t>(n) * 0x9e3779b97f4a7c15ull + 1); // each input by its number alone
     Bytes input = seeds[static_cast<size_t>(rng() % seeds.size())];
     if (LLVMFuzzerCustomMutator != nullptr) {
-      constexpr size_t kMost = 16384; // bytes that an input may grow to
+      constexpr size_t kMax = 16384; // bytes that an input may grow to
       size_t size = input.size();
-      input.resize(std::max(size, kMost));
+      input.resize(std::max(size, kMax));
       auto* data = reinterpret_cast<uint8_t*>(input.data());
       input.resize(LLVMFuzzerCustomMutator(data, size, input.size(), static_cast<unsigned int>(rng() | 1)));
     } else {

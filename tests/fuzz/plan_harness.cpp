@@ -129,8 +129,8 @@ private:
     size_t objects_at = file::aligned(sizeof header_ + header_.plan_bytes + header_.code_bytes);
     objects_.assign(bytes, objects_at, sizeof header_ + header_.hashed_bytes - objects_at);
     weights_.assign(bytes, sizeof header_ + header_.hashed_bytes);
-    constexpr size_t kMostPlan = 1 << 20;
-    file_ = new GuardedMemory(bytes.size() + kMostPlan);
+    constexpr size_t kMaxPlan = 1 << 20;
+    file_ = new GuardedMemory(bytes.size() + kMaxPlan);
   }
 
   // The file with this plan, and the hash that fits.

@@ -236,8 +236,8 @@ TEST(Assign, ScheduledKernels) {
     bool crosses = path.filename().string().find("transpose") != std::string::npos &&
                    text.str().find("scratch %") == std::string::npos;
     EXPECT_EQ(conversions(k), crosses ? 1 : 0) << path << k.str();
-    constexpr int kMost = 64; // registers of a tile
-    for (const LinearLayout& l : k.of_value) EXPECT_LE(l.registers(), kMost) << path;
+    constexpr int kMax = 64; // registers of a tile
+    for (const LinearLayout& l : k.of_value) EXPECT_LE(l.registers(), kMax) << path;
   }
 }
 

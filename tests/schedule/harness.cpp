@@ -226,8 +226,8 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
     ASSERT_TRUE(expected.ok()) << expected.error().str();
     for (const ScheduledKernel& k : kernels) {
       if (!conditions_hold(p.graph, k, at)) continue;
-      constexpr int64_t kMostWaiting = 512; // blocks that the emulator runs at a time
-      if (!k.team.is_const(0) && k.grid.eval(by).value() > kMostWaiting) continue;
+      constexpr int64_t kMaxWaiting = 512; // blocks that the emulator runs at a time
+      if (!k.team.is_const(0) && k.grid.eval(by).value() > kMaxWaiting) continue;
       for (bool in_place : {false, true}) {
         bool can =
             std::any_of(k.may_overwrite.begin(), k.may_overwrite.end(), [](const auto& l) { return !l.empty(); });

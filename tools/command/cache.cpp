@@ -45,8 +45,8 @@ Result<int64_t> parse_age(const std::string& text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const std::map<std::string, int64_t> units = {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}};
   const auto unit = units.find(text.substr(digits));
-  constexpr size_t kMostDigits = 9;
-  if (digits == 0 || digits > kMostDigits || unit == units.end())
+  constexpr size_t kMaxDigits = 9;
+  if (digits == 0 || digits > kMaxDigits || unit == units.end())
     return Diagnostic(ErrorCode::Usage,
                       "--older-than: '" + text + "' is no age; expected is a number with s, min, h or d")
         .note("30d is thirty days");

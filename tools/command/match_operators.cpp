@@ -18,7 +18,7 @@ std::string type_of(const Json& operation) {
   return out;
 }
 
-constexpr size_t kMostCells = size_t{1} << 26; // of the table of subsequences
+constexpr size_t kMaxCells = size_t{1} << 26; // of the table of subsequences
 
 // Pairs of a longest common subsequence, by index into each list.
 std::vector<std::pair<size_t, size_t>> common(const std::vector<int>& a, const std::vector<int>& b) {
@@ -76,7 +76,7 @@ OperatorMatch match_operators(const Json& a, const Json& b) {
     for (size_t j = 0; j < b.size(); ++j)
       if (!taken[j] && b[j].at("steps").empty() != with_steps) left_b.push_back(j), types_b.push_back(number(b[j]));
     const bool small = left_a.size() < UINT16_MAX && left_b.size() < UINT16_MAX &&
-                       (left_a.size() + 1) * (left_b.size() + 1) <= kMostCells;
+                       (left_a.size() + 1) * (left_b.size() + 1) <= kMaxCells;
     for (const auto& [i, j] : small ? common(types_a, types_b) : in_order_of_type(types_a, types_b)) {
       match.b_of_a[left_a[i]] = static_cast<int>(left_b[j]);
       taken[left_b[j]] = true;

@@ -109,9 +109,9 @@ Translate triangle_indices(bool lower) {
     const int64_t rows = c.in.integer("row"), columns = c.in.integer("col"), offset = c.in.integer("offset");
     const DType d = c.result_dtype();
     if (!c.b.ok()) return;
-    constexpr int64_t kMost = int64_t{1} << 26; // elements of the whole matrix
-    if (rows < 0 || columns < 0 || rows > kMost || columns > kMost || (columns > 0 && rows > kMost / columns) ||
-        std::abs(offset / 2) > kMost)
+    constexpr int64_t kMax = int64_t{1} << 26; // elements of the whole matrix
+    if (rows < 0 || columns < 0 || rows > kMax || columns > kMax || (columns > 0 && rows > kMax / columns) ||
+        std::abs(offset / 2) > kMax)
       return c.unsupported("indices of a triangle of " + std::to_string(rows) + " rows and " + std::to_string(columns) +
                            " columns");
     std::vector<int64_t> row, column;

@@ -160,8 +160,8 @@ ValueId polygamma(ops::B& b, ValueId x, int64_t n) {
 
 void translate_polygamma(Call& c) {
   const int64_t n = c.in.integer("n");
-  constexpr int64_t kMost = 20; // factorials beyond leave f32
-  if (c.b.ok() && (n < 0 || n > kMost)) return c.unsupported("polygamma of order " + std::to_string(n));
+  constexpr int64_t kMax = 20; // factorials beyond leave f32
+  if (c.b.ok() && (n < 0 || n > kMax)) return c.unsupported("polygamma of order " + std::to_string(n));
   ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
   if (c.b.ok()) give(c, n == 0 ? digamma(c.b, x) : polygamma(c.b, x, n));
 }
@@ -169,8 +169,8 @@ void translate_polygamma(Call& c) {
 // The logarithm of the gamma function of p dimensions.
 void translate_mvlgamma(Call& c) {
   const int64_t p = c.in.integer("p");
-  constexpr int64_t kMost = 64; // each is written out
-  if (c.b.ok() && (p < 1 || p > kMost)) return c.unsupported("mvlgamma of " + std::to_string(p) + " dimensions");
+  constexpr int64_t kMax = 64; // each is written out
+  if (c.b.ok() && (p < 1 || p > kMax)) return c.unsupported("mvlgamma of " + std::to_string(p) + " dimensions");
   ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
   if (!c.b.ok()) return;
   ValueId y = lgamma(c.b, x);

@@ -14,13 +14,13 @@ Ints spatial(Call& c, std::string_view name, size_t count, const Ints& fallback)
                                           " elements, expected " + std::to_string(count));
     return Ints(count, 1);
   }
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   const int64_t least = name.find("padding") != std::string_view::npos ? 0 : 1;
   for (const int64_t v : values)
-    if (v < least || v > kMost) {
+    if (v < least || v > kMax) {
       c.b.fail(ErrorCode::BadAttribute, "argument '" + std::string(name) + "' has " + std::to_string(v) +
                                             ", expected a number from " + std::to_string(least) + " to " +
-                                            std::to_string(kMost));
+                                            std::to_string(kMax));
       return Ints(count, 1);
     }
   return values;

@@ -152,11 +152,11 @@ SymShape lead_of(const SymShape& s, size_t last) { return {s.begin(), s.end() - 
 
 // A factor between pixels and channels of `self`, which has them and perhaps dimensions before.
 int64_t pixel_factor(Call& c, std::string_view name) {
-  constexpr int64_t kMost = 1 << 15;
+  constexpr int64_t kMax = 1 << 15;
   const int64_t r = c.in.integer(name);
-  if (c.b.ok() && (r < 1 || r > kMost))
+  if (c.b.ok() && (r < 1 || r > kMax))
     c.b.fail(ErrorCode::BadAttribute, "argument '" + std::string(name) + "' is " + std::to_string(r) +
-                                          ", expected a number from 1 to " + std::to_string(kMost));
+                                          ", expected a number from 1 to " + std::to_string(kMax));
   const ValueId x = c.in.tensor("self");
   if (c.b.ok() && c.b.rank(x) < 3)
     c.b.fail(ErrorCode::ShapeMismatch,

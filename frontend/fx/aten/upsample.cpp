@@ -34,11 +34,11 @@ double cubic(double x, double a) { // Keys, 1981
 
 // Fails for sizes that nothing is resampled to, or whose taps are too many to be written out.
 bool has_taps(Call& c, const Axis& a) {
-  constexpr int64_t kMost = int64_t{1} << 24; // elements of an axis
-  const bool sound = a.in > 0 && a.out > 0 && a.in <= kMost && a.out <= kMost && a.step() <= static_cast<double>(kMost);
+  constexpr int64_t kMax = int64_t{1} << 24; // elements of an axis
+  const bool sound = a.in > 0 && a.out > 0 && a.in <= kMax && a.out <= kMax && a.step() <= static_cast<double>(kMax);
   if (!sound)
     c.b.fail(ErrorCode::UnsupportedFeature, "resampling from " + std::to_string(a.in) + " to " + std::to_string(a.out) +
-                                                " elements; from 1 to " + std::to_string(kMost) + " are supported");
+                                                " elements; from 1 to " + std::to_string(kMax) + " are supported");
   return sound;
 }
 

@@ -38,10 +38,10 @@ Pool pool_of(Call& c) {
   p.dilations = c.schema().argument("dilation") ? spatial(c, "dilation", n, {1}) : Ints(n, 1);
   p.ceil = c.in.flag("ceil_mode");
   // Translations write the elements of a window out.
-  constexpr double kMostElements = 1 << 16;
+  constexpr double kMaxElements = 1 << 16;
   double elements = 1;
   for (const int64_t k : p.kernel) elements *= static_cast<double>(k);
-  if (c.b.ok() && elements > kMostElements) c.unsupported("a window of more than 65536 elements");
+  if (c.b.ok() && elements > kMaxElements) c.unsupported("a window of more than 65536 elements");
   return p;
 }
 
@@ -393,8 +393,8 @@ std::optional<Adaptive> constant_sizes(Call& c, const SymShape& in, const SymSha
   for (size_t i = 0; i < in.size(); ++i) {
     auto n = c.b.env().simplify(in[i]).as_const(), m = c.b.env().simplify(out[i]).as_const();
     if (!n || !m) return std::nullopt;
-    constexpr int64_t kMost = int64_t{1} << 24; // elements of an axis: windows are written out
-    if (*n < 0 || *m < 0 || *n > kMost || *m > kMost)
+    constexpr int64_t kMax = int64_t{1} << 24; // elements of an axis: windows are written out
+    if (*n < 0 || *m < 0 || *n > kMax || *m > kMax)
       c.unsupported("adaptive pooling from " + str(in) + " to " + str(out));
     a.in.push_back(*n);
     a.out.push_back(*m);

@@ -22,11 +22,11 @@ function scheduleOf(s) {
       known(r.us) ? `predicted ${time(r.us)} ` : "", known(r.measured_us) ? `measured ${time(r.measured_us)} ` : "", r.taken ? "taken" : r.why_not ? `not taken: ${r.why_not}` : "not taken")))] : null,
   ];
 }
-const kMostListed = 60;
+const kMaxListed = 60;
 function bounded(items, write) {
-  const ul = element("ul", { class: "list" }, items.slice(0, kMostListed).map(i => write(i)));
-  if (items.length > kMostListed)
-    ul.append(element("li", {}, element("button", { type: "button", onclick: e => { e.target.parentNode.remove(); ul.append(...items.slice(kMostListed).map(i => write(i))); } }, `${items.length - kMostListed} more`)));
+  const ul = element("ul", { class: "list" }, items.slice(0, kMaxListed).map(i => write(i)));
+  if (items.length > kMaxListed)
+    ul.append(element("li", {}, element("button", { type: "button", onclick: e => { e.target.parentNode.remove(); ul.append(...items.slice(kMaxListed).map(i => write(i))); } }, `${items.length - kMaxListed} more`)));
   return ul;
 }
 // One edge; with `times`, of equal layers, whose prices add up to `us`.

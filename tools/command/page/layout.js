@@ -2,7 +2,7 @@
 // there are many steps, parts of consecutive ones; a step holds its operators. dagre lays out each open cluster by itself, its open
 // clusters being boxes of known size, so that opening one costs its own layout and those around it. A line that leaves a cluster goes
 // through the middle of its border.
-const kMostChildren = 48;   // of one cluster; more are divided into parts
+const kMaxChildren = 48;   // of one cluster; more are divided into parts
 const kLongEdge = 8;        // ranks; longer edges are drawn as curves and not routed, except a node's only one
 const kLongInput = 4;       // the same of what comes from outside the cluster
 const sizes = { step: [214, 44], operator: [180, 38], value: [150, 24], port: [1, 1], closed: [214, 48] };
@@ -48,8 +48,8 @@ function makeTree() {
 // Too many steps become parts of consecutive ones.
 function divide(n, make) {
   const kept = c => c.kind === "value" || c.kind === "operator", inner = n.children.filter(c => !kept(c));
-  if (inner.length <= kMostChildren) return;
-  const parts = Math.ceil(inner.length / kMostChildren), each = Math.ceil(inner.length / parts);
+  if (inner.length <= kMaxChildren) return;
+  const parts = Math.ceil(inner.length / kMaxChildren), each = Math.ceil(inner.length / parts);
   const after = n.children.filter(c => c.output);
   n.children = n.children.filter(c => kept(c) && !c.output);
   for (let p = 0; p < parts; ++p) {

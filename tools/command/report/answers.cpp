@@ -185,8 +185,8 @@ Result<std::string> operators(const Json& report, const std::string& name) {
   if (found.size() == 1) return operator_text(v, *found[0]);
   std::string out = "'" + shown(name) + "' is " + std::to_string(found.size()) + " operators\n";
   Table table({"operator", "type", "module or line", "steps"});
-  constexpr size_t kMost = 40;
-  for (size_t i = 0; i < found.size() && i < kMost; ++i) {
+  constexpr size_t kMax = 40;
+  for (size_t i = 0; i < found.size() && i < kMax; ++i) {
     const Json& o = *found[i];
     std::string steps;
     for (const Json& s : o.at("steps")) steps += (steps.empty() ? "" : ", ") + text_of(s);
@@ -197,7 +197,7 @@ Result<std::string> operators(const Json& report, const std::string& name) {
                steps.empty() ? "folded" : clipped(steps, 36)});
   }
   return out + table.str("  ") +
-         (found.size() > kMost ? "  and " + std::to_string(found.size() - kMost) + " more\n" : "");
+         (found.size() > kMax ? "  and " + std::to_string(found.size() - kMax) + " more\n" : "");
 }
 
 std::string memory(const Json& report) {
@@ -245,10 +245,10 @@ std::string memory(const Json& report) {
   std::stable_sort(temporary.begin(), temporary.end(),
                    [](const Json* a, const Json* b) { return *number(a->at("bytes")) > *number(b->at("bytes")); });
   constexpr int64_t kColumns = 40;
-  constexpr size_t kMost = 20;
+  constexpr size_t kMax = 20;
   const auto column = [&](int64_t step) { return std::clamp<int64_t>(step * kColumns / (last + 1), 0, kColumns - 1); };
   Table table({"buffer", "bytes", "offset", "steps", "lifetime, of steps 0 to " + std::to_string(last)}, {1, 2, 3});
-  for (size_t i = 0; i < temporary.size() && i < kMost; ++i) {
+  for (size_t i = 0; i < temporary.size() && i < kMax; ++i) {
     const Json& b = *temporary[i];
     const int64_t begin = b.at("first_step").get<int64_t>(), end = std::max(begin, b.at("last_step").get<int64_t>());
     std::string bar(static_cast<size_t>(kColumns), '.');
@@ -258,7 +258,7 @@ std::string memory(const Json& report) {
                std::to_string(begin) + "-" + std::to_string(end), bar});
   }
   return out + table.str("  ") +
-         (temporary.size() > kMost ? "  and " + std::to_string(temporary.size() - kMost) + " smaller ones\n" : "");
+         (temporary.size() > kMax ? "  and " + std::to_string(temporary.size() - kMax) + " smaller ones\n" : "");
 }
 
 Result<std::string> ir(const Json& report, const std::string& form, const std::string& name) {

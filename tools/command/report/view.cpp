@@ -24,10 +24,10 @@ std::string wrapped(const std::string& text, const std::string& indent, size_t w
 }
 
 std::string bytes_text(const Json& sized) {
-  constexpr size_t kMostCharacters = 40;
+  constexpr size_t kMaxCharacters = 40;
   if (const auto v = number(sized.at("at_sizes"))) return format_bytes(*v);
   const std::string expression = text_of(sized.at("expression"));
-  return expression.size() <= kMostCharacters ? expression + " bytes" : "bytes that only a run knows";
+  return expression.size() <= kMaxCharacters ? expression + " bytes" : "bytes that only a run knows";
 }
 
 std::string us_text(const std::optional<double>& us) { return us ? format_ms(*us / 1e3) : "?"; }

@@ -10,8 +10,8 @@ namespace tessera::command::report {
 
 namespace {
 
-constexpr size_t kMostListed = 10;
-constexpr size_t kMostSteps = 3; // of an operator
+constexpr size_t kMaxListed = 10;
+constexpr size_t kMaxSteps = 3; // of an operator
 
 using Path = std::vector<const Json*>; // edges, in the direction of the data
 
@@ -22,9 +22,9 @@ Result<const Json*> one_operator(const Json& report, const std::string& name) {
   for (const Json* o : found)
     if (o->at("id").get<std::string>() == name) return o;
   Diagnostic d(ErrorCode::Usage, "'" + name + "' is " + std::to_string(found.size()) + " operators, one is needed");
-  for (size_t i = 0; i < found.size() && i < kMostListed; ++i)
+  for (size_t i = 0; i < found.size() && i < kMaxListed; ++i)
     d.note(found[i]->at("id").get<std::string>() + " (" + found[i]->at("op").get<std::string>() + ")");
-  if (found.size() > kMostListed) d.note("and " + std::to_string(found.size() - kMostListed) + " more");
+  if (found.size() > kMaxListed) d.note("and " + std::to_string(found.size() - kMaxListed) + " more");
   return d;
 }
 
@@ -52,8 +52,8 @@ Path shortest_path(const Json& report, const std::string& from, const std::strin
 std::string where(const View& v, const Json& o) {
   std::string steps;
   const Json& all = o.at("steps");
-  for (size_t i = 0; i < all.size() && i < kMostSteps; ++i) steps += (i == 0 ? " in " : ", ") + text_of(all.at(i));
-  if (all.size() > kMostSteps) steps += ", and " + std::to_string(all.size() - kMostSteps) + " more";
+  for (size_t i = 0; i < all.size() && i < kMaxSteps; ++i) steps += (i == 0 ? " in " : ", ") + text_of(all.at(i));
+  if (all.size() > kMaxSteps) steps += ", and " + std::to_string(all.size() - kMaxSteps) + " more";
   return v.shown_operator(o.at("id")) + ", " + text_of(o.at("op")) +
          (steps.empty() ? ": no step is left of it, it was folded when compiling" : steps);
 }
@@ -103,21 +103,21 @@ std::string of_path(const View& v, const Path& path, const std::optional<std::st
       std::find_if(path.begin(), path.end(), [](const Json* e) { return !e->at("fused").get<bool>(); });
   if (path.size() > 1) {
     std::string names = v.shown_operator(path[0]->at("producer"));
-    const size_t most = std::min(path.size(), kMostListed);
+    const size_t most = std::min(path.size(), kMaxListed);
     for (size_t i = 0; i + 1 < most; ++i) names += " -> " + v.shown_operator(path[i]->at("consumer"));
-    if (path.size() > kMostListed) names += " -> ... " + std::to_string(path.size() - kMostListed) + " more";
+    if (path.size() > kMaxListed) names += " -> ... " + std::to_string(path.size() - kMaxListed) + " more";
     names += " -> " + v.shown_operator(path.back()->at("consumer"));
     out += wrapped("The path between them has " + std::to_string(path.size()) + " edges: " + names, "");
   }
   if (unfused != path.end()) {
-    constexpr size_t kMostVerdicts = 4;
+    constexpr size_t kMaxVerdicts = 4;
     size_t left = 0;
     std::string verdicts;
     for (const Json* e : path)
-      if (!e->at("fused").get<bool>() && ++left <= kMostVerdicts) verdicts += v.verdict(*e, "  ");
+      if (!e->at("fused").get<bool>() && ++left <= kMaxVerdicts) verdicts += v.verdict(*e, "  ");
     if (path.size() > 1)
       out += std::to_string(left) + (left == 1 ? " of them stays unfused:\n" : " of them stay unfused:\n");
-    return out + verdicts + (left > kMostVerdicts ? "  and " + std::to_string(left - kMostVerdicts) + " more\n" : "");
+    return out + verdicts + (left > kMaxVerdicts ? "  and " + std::to_string(left - kMaxVerdicts) + " more\n" : "");
   }
   if (path.size() > 1) out += step ? "All are fused:\n" : "All are fused, so that nothing on it goes through memory:\n";
   for (size_t i = 0; i < path.size() && i < 3; ++i) out += v.verdict(*path[i], "  ");
