@@ -21,8 +21,7 @@ struct ReportOptions {
 // models that plan. The graph of `compiled` is there.
 [[nodiscard]] std::string report_text(const Compiled& compiled, const ModelInfo& model, const ReportOptions& options);
 // The time that generated kernels lose at these sizes for having been compiled without them, in microseconds of a call:
-// the sum over kernels of the predicted time of its schedule less that of the best one for the sizes. The graph of
-// `compiled` is there.
+// for each, the predicted time of its schedule less that of the best one for the sizes. The graph of `compiled` is there.
 [[nodiscard]] double lost_to_unknown_sizes_us(const Compiled& compiled, const std::map<std::string, int64_t>& sizes);
 
 } // namespace tessera

@@ -2,11 +2,11 @@
 // with bias, residual and activation in one plan, pooling by the older interface (plan_cuda_conv, plan_cuda_pool of
 // library.h are here).
 //
-// Of the engines that its heuristics propose for a graph (mode A, then the fallback ones), the first is taken that
-// finalizes into a plan, computes in f32 where the operands are f32 (in TF32 only where the call allows it), gives the
-// same result every time, and is compiled already. An epilogue that only engines compiled at run time would compute is
-// left to the call's EpilogueKernel, if it has one; only then are those engines tried. TESSERA_CUDNN_COMPILE=1 lets
-// them compete from the start.
+// The engine of a convolution is the first of those that its heuristics propose for a graph (mode A, then the fallback
+// ones) which finalizes into a plan, computes in f32 where the operands are f32 (in TF32 only where the call allows it),
+// gives the same result every time, and is compiled already. An epilogue that only engines compiled at run time would
+// compute is left to the call's EpilogueKernel, if it has one; only then are those engines tried.
+// TESSERA_CUDNN_COMPILE=1 lets them compete from the start.
 //
 // Sizes of convolutions that vary from call to call do not each query the heuristics: the engine that is chosen for
 // sizes of a grid (on_grid, library_conv.h) is taken for all that are rounded up to them, with the same knobs, where it
@@ -110,8 +110,8 @@ public:
   mutable std::mutex running; // the handle has one stream at a time
 
   // The solution of a problem, from memory after the first query. Of those that no plan of a call uses any more,
-  // kMostSolutions stay in memory, the ones that were used last.
-  static constexpr size_t kMostSolutions = 512;
+  // kMaxSolutions stay in memory, the ones that were used last.
+  static constexpr size_t kMaxSolutions = 512;
   [[nodiscard]] Result<ConvSolution> solution(const std::string& key,
                                               const std::function<Result<ConvSolution>()>& solve);
   [[nodiscard]] size_t solutions() const;

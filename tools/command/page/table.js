@@ -1,6 +1,6 @@
 // A table that is sorted by a click on a head, filtered by text, and whose equal rows unfold.
 // columns: {name, key(row) to sort by, cell(row) text or node (the key where absent), number, wide}.
-// rows(): rows in their first order. row: {id, of?: rows that it stands for}. Long tables show kFirst rows until asked for all.
+// rows(): rows in their first order. row: {id, of?: rows that it stands for}. Long tables show kFirst rows until all are requested.
 const kFirst = 400;
 function table(columns, rows, options = {}) {
   let sorted = options.sort ?? null, down = options.down ?? false, all = false, wanted = "";
