@@ -91,8 +91,8 @@ public:
   // capture has failed, or it is the default stream and one that waits for it is captured.
   [[nodiscard]] Result<std::optional<Capture>> capture_of(CUstream stream);
 
-  // Launches a grid that is larger than the GPU and whose blocks wait for neighbours (runtime.md, "Kernels whose
-  // programs meet"): one such launch runs at a time over all streams. Blocks of several could fill the GPU, all of them
+  // Launches a grid that is larger than the GPU and whose blocks wait for neighbours (runtime.md, "Cooperative
+  // blocks"): one such launch runs at a time over all streams. Blocks of several could fill the GPU, all of them
   // waiting for some that have not begun. `launch` puts it on `stream`, behind the one before. The context is current.
   [[nodiscard]] Status launch_alone(CUstream stream, const std::function<Status()>& launch);
 

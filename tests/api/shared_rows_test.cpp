@@ -32,7 +32,7 @@ TEST(SharedRows, AreTheSameWithAnyNumberOfThreads) {
     int64_t shared = 0;
     for (const auto& step : session->variants()[0]->compiled->executable->steps)
       if (const auto* k = std::get_if<KernelLaunch>(&step)) shared += k->counters.as_const().value_or(0) > 0;
-    EXPECT_GT(shared, 0) << "no kernel's programs meet";
+    EXPECT_GT(shared, 0) << "no kernel has cooperative blocks";
     for (int run = 0; run < 10; ++run) {
       auto out = session->run(in);
       if (run == 0) expect_right(model, in, out);

@@ -331,7 +331,7 @@ TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
       EXPECT_EQ(values((*r)[0]), values(ramp(n)));
     }
   }
-  // Teams of neighbours may follow each other, where there is room for two of them.
+  // Groups of cooperative blocks may follow each other, where there is room for two of them.
   for (int64_t team : {1, 66, 67}) {
     auto teams = std::make_shared<Executable>(**loaded);
     std::get<KernelLaunch>(teams->steps[0]).alternatives[0].team = team;

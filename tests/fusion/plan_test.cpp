@@ -90,7 +90,7 @@ TEST(Plan, CodeBeyondTheInstructionCacheIsCut) {
 
 // A device on which one program reads a whole row computes the results of few long rows in a separate kernel, which has
 // more programs.
-TEST(Plan, FewLongRowsAreOneKernelWhereTeamsShareThem) {
+TEST(Plan, FewLongRowsAreOneKernelWhereBlocksShareThem) {
   auto groups = [](int64_t rows, int64_t row, bool teams) {
     const std::string r = std::to_string(rows), x = "f32[" + r + ", " + std::to_string(row) + "]",
                       one = "f32[" + r + ", 1]";

@@ -8,8 +8,8 @@
 namespace tessera::test {
 namespace {
 
-// The scan in small tiles, so that short rows have several; of a team, with few members and two tiles each in shared
-// memory.
+// The scan in small tiles, so that short rows have several; with cooperative blocks, which are few, each has two tiles
+// in shared memory.
 ScheduledKernel small(const Problem& p, const Node& node, const ScheduledKernel& like, bool team) {
   const TensorType& type = p.graph.type(node.operands[0]);
   auto axis = static_cast<size_t>((node.attributes.i("axis") + type.rank()) % type.rank());

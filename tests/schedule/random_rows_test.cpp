@@ -1,5 +1,5 @@
-// Rows of random lengths, known ones, about where blocks hold them, teams share them or short tiles read them again
-// (docs/schedules.md): on a GPU of one to three multiprocessors, so that few programs run at a time.
+// Rows of random lengths, known ones, about where blocks hold them, cooperative blocks share them or short tiles read
+// them again (docs/schedules.md): on a GPU of one to three multiprocessors, so that few programs run at a time.
 #include "block_harness.h"
 #include "nests.h"
 #include "tests/support/seeds.h"

@@ -130,8 +130,8 @@ std::set<std::string> expect_teams(const Case& c, size_t step, const Sizes& othe
   return ways;
 }
 
-// Columns that are few and long are shared by teams of all sizes.
-TEST(Candidates, TeamsOfColumns) {
+// Columns that are few and long are shared by any number of cooperative blocks.
+TEST(Candidates, CooperativeColumns) {
   for (const char* what : {"%2 = sub %0, %1 : f32\n store y[i0, i1] = %2", "store y[i0] = %1"}) {
     const std::string y = what[0] == '%' ? "[c, n]" : "[c]";
     Case c{problem("x: f32[n, c]\ny: f32" + y,
@@ -143,7 +143,7 @@ TEST(Candidates, TeamsOfColumns) {
 }
 
 // So are rows, of whole accesses and others, of known length and not.
-TEST(Candidates, TeamsOfRows) {
+TEST(Candidates, CooperativeRows) {
   const std::set<std::string> all{"a tile each", "cached", "bounded"}, last{"a tile each", "bounded"};
   const Sizes sizes{{"b", 3}, {"s", 40000}}, others{{"b", 3}, {"s", 80000}};
   EXPECT_EQ(expect_teams({softmax_of("3", "40000"), {}}, 60, {}), all);

@@ -24,7 +24,7 @@ tile.kernel @last(%x: ptr<f32>, %w: ptr<f32> written, %y: ptr<f32> written, %c: 
     store %y[0] = %sum
   }
 })";
-// Teams of two exchange elements, twice.
+// Pairs of programs exchange elements, twice.
 const char* const kExchange = R"(
 tile.kernel @exchange(%x: ptr<f32>, %w: ptr<f32> written, %y: ptr<f32> written, %c: ptr<i32> written) {
   %p = program_id 0 : i64

@@ -133,7 +133,7 @@ TEST(Tune, AWinnerBecomesTheKernelOfItsSizes) {
 
 // Rows that several programs share, too: others than the chosen ones are measured, and one that has won is taken by
 // the next process, which measures nothing.
-TEST(Tune, TeamsOfRowsAreRemembered) {
+TEST(Tune, CooperativeRowsAreRemembered) {
   TemporaryFolder folder;
   CompileOptions o = options(folder, "cuda");
   FakeGpu gpu{16, ScheduleKind::BlockTeam};
