@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// What a pass says of itself is checked, which takes two texts of the graph for each pass.
+// Each pass reports whether it changed the graph. Checking that takes two texts of the graph for each pass.
 bool checks_passes() {
 #ifdef TESSERA_DEBUG
   return true;
