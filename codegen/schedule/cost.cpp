@@ -1,9 +1,6 @@
 #include "codegen/schedule/cost.h"
 #include "codegen/schedule/host_cost.h"
-#include "codegen/schedule/online.h"
-#include "codegen/schedule/stages.h"
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <numbers>
@@ -18,57 +15,6 @@ constexpr double kBurst = 64;         // bytes that memory moves at once
 constexpr double kBetweenWaits = 600; // instructions of a window between two waits for loads
 constexpr double kAccessCode = 3;     // instructions of an access: its address and parts
 constexpr double kMaskCode = 4;       // of an element of an access that has a mask
-constexpr double kWideCode = 6;       // times the code of an elementary function of f32: the same in f64
-constexpr int kElementary = 8;        // ScalarInfo::cost of functions that are made of many instructions
-
-// Counted instructions of the code of a scalar operator.
-double code_of(const ScalarNode& node) {
-  const int cost = std::max(0, info(node.op).cost);
-  return cost >= kElementary && node.dtype == DType::F64 ? cost * kWideCode : cost;
-}
-
-// Steps of an access along all axes as numbers.
-Result<SizedStream> sized_stream(const BlockFacts& f, const Stream& s, const CallSizes& sizes,
-                                 const std::vector<int64_t>& extents) {
-  SizedStream out;
-  out.bytes = s.bytes;
-  out.store = s.store;
-  out.deps = s.deps;
-  out.step.resize(extents.size());
-  for (const auto& [value, stride] : s.access->terms) {
-    out.unknown |= f.d.deps[static_cast<size_t>(value)];
-    const auto step = stride.eval(sizes);
-    out.data_step = std::gcd(out.data_step, step.ok() ? *step : 1);
-  }
-  SymExpr rest = s.access->offset;
-  for (size_t i = 0; i < extents.size(); ++i) {
-    if (!(s.deps >> i & 1)) continue;
-    out.count *= static_cast<double>(extents[i]);
-    auto linear = rest.linear_in(f.d.axes[i].var);
-    auto step = linear ? linear->first.eval(sizes) : Result<int64_t>(Diagnostic(ErrorCode::Usage, ""));
-    if (!step.ok()) {
-      out.unknown |= uint64_t{1} << i;
-      rest = rest.substitute({{f.d.axes[i].var.symbol_id(), 0}});
-      continue;
-    }
-    out.step[i] = *step;
-    rest = linear->second;
-  }
-  if (auto start = rest.eval(sizes); start.ok()) out.start = *start;
-  return out;
-}
-
-// Whether two loads of one buffer meet the same elements: one is the other, shifted along an axis by less than it.
-bool overlap(const SizedStream& a, const SizedStream& b, const std::vector<int64_t>& extents) {
-  if (a.store || b.store || !a.affine() || !b.affine() || a.step != b.step) return false;
-  const int64_t shift = std::abs(a.start - b.start);
-  if (shift == 0) return true;
-  for (size_t i = 0; i < extents.size(); ++i) {
-    const int64_t step = std::abs(a.step[i]);
-    if (step > 0 && shift % step == 0 && shift / step < extents[i]) return true;
-  }
-  return false;
-}
 
 // A dimension of the tile, or the points of the grid, with the axes that lie along it.
 struct Side {
@@ -80,574 +26,553 @@ struct Side {
   [[nodiscard]] int inner() const { return order.empty() ? -1 : static_cast<int>(order.back()); }
 };
 
-class Predictor {
-public:
-  Predictor(const SizedFacts& f, const Schedule& s, int64_t blocks_per_row, const Target& device, const CostModel& m)
-      : f_(f), p_(s), m_(m), device_(device), members_(static_cast<double>(std::max<int64_t>(1, blocks_per_row))),
-        groups_(axis_groups(s.placement, f.extents.size(), f.column, f.row_mask)), points_(side(groups_.points)),
-        rows_(side(groups_.rows)), columns_(side(groups_.columns)), threads_(32 * s.tile.warps),
-        team_(s.kind == ScheduleKind::BlockTeam), walks_(s.traversal.loop || team_),
-        online_(!walks_ || s.traversal.online) {}
-
-  Cost run() {
-    if (p_.tile.taps > 0) {
-      window();
-      return total();
+Side side(const SizedFacts& f, const Schedule& s, const std::vector<size_t>& axes) {
+  Side out;
+  const auto split = static_cast<size_t>(std::max(0, s.placement.split_axis));
+  for (size_t a : axes) {
+    size_t axis = s.placement.split_axis >= 0 && a > split ? a - 1 : a;
+    auto n = static_cast<double>(f.extents[axis]);
+    if (s.placement.split_axis >= 0 && axis == split) {
+      out.part = a == split ? -s.tile.columns : s.tile.columns;
+      n = a == split ? std::ceil(n / s.tile.columns) : s.tile.columns;
     }
-    threads_of_tile();
-    grid();
-    traffic();
-    code();
-    registers();
-    chain();
-    return total();
+    out.extent *= n;
+    out.axes |= uint64_t{1} << axis;
+    out.order.push_back(axis);
   }
+  out.folds = f.reduces && out.axes != 0 && (out.axes & f.row_mask) == out.axes;
+  return out;
+}
 
-private:
-  [[nodiscard]] Side side(const std::vector<size_t>& axes) const {
-    Side s;
-    const auto split = static_cast<size_t>(std::max(0, p_.placement.split_axis));
-    for (size_t a : axes) {
-      size_t axis = p_.placement.split_axis >= 0 && a > split ? a - 1 : a;
-      auto n = static_cast<double>(f_.extents[axis]);
-      if (p_.placement.split_axis >= 0 && axis == split) {
-        s.part = a == split ? -p_.tile.columns : p_.tile.columns;
-        n = a == split ? std::ceil(n / p_.tile.columns) : p_.tile.columns;
-      }
-      s.extent *= n;
-      s.axes |= uint64_t{1} << axis;
-      s.order.push_back(axis);
-    }
-    s.folds = f_.reduces && s.axes != 0 && (s.axes & f_.row_mask) == s.axes;
-    return s;
-  }
-  // Whether an access meets the axes of a side as one contiguous segment, or as one number at least.
-  [[nodiscard]] static bool one_number(const SizedStream& s, const Side& side, const std::vector<int64_t>& extents) {
-    if (s.unknown & side.axes) return false;
-    for (size_t i = 0; i + 1 < side.order.size(); ++i)
-      if (s.step[side.order[i]] != s.step[side.order[i + 1]] * extents[side.order[i + 1]]) return false;
-    return true;
+// The schedule of a nest on a device: what every stage below reads. The stages are functions of this and of the
+// records of those before them.
+struct Problem {
+  Problem(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_of_a_row, const Target& target,
+          const CostModel& model)
+      : f(facts), s(schedule), m(model), device(target),
+        blocks_per_row(static_cast<double>(std::max<int64_t>(1, blocks_of_a_row))) {
+    const AxisGroups groups = axis_groups(s.placement, f.extents.size(), f.column, f.row_mask);
+    points = side(f, s, groups.points);
+    rows = side(f, s, groups.rows);
+    columns = side(f, s, groups.columns);
   }
 
-  void threads_of_tile() {
-    const double all = static_cast<double>(p_.tile.rows) * p_.tile.columns;
-    each_ = std::max(1.0, all / threads_);
-    const double wide = f_.reduces && walks_ ? (columns_.folds ? p_.tile.contiguous : static_cast<double>(f_.vector))
-                                             : static_cast<double>(f_.vector);
-    const double vt = std::clamp(wide, 1.0, std::max(1.0, std::min<double>(p_.tile.columns, each_)));
-    across_ = std::clamp(p_.tile.columns / vt, 1.0, static_cast<double>(threads_));
-    each_columns_ = p_.tile.columns / across_;
-    each_rows_ = std::max(1.0, p_.tile.rows / (threads_ / across_));
-    access_ = vt;
-    // Of a row that stands in the tile the accesses beyond its end do not exist.
-    if (columns_.folds && !walks_) {
-      const double accesses = std::ceil((columns_.extent + p_.access.alignment_peel - 1) / (across_ * vt));
-      each_columns_ = std::min(each_columns_, accesses * vt);
-    }
-    if (rows_.folds && !walks_)
-      each_rows_ = std::min(each_rows_, std::max(1.0, std::ceil(rows_.extent * across_ / threads_)));
-    each_ = each_rows_ * each_columns_;
-  }
-
-  void grid() {
-    cost_.blocks = points_.extent;
-    tiles_ = 1;
-    const double row = std::ceil(rows_.extent / (static_cast<double>(p_.tile.rows) * p_.traversal.rows_in_flight));
-    const double column = std::ceil(
-        (columns_.extent + (p_.access.alignment_peel > 1 ? p_.access.alignment_peel - 1 : 0)) / p_.tile.columns);
-    (rows_.folds ? tiles_ : cost_.blocks) *= row;
-    (columns_.folds ? tiles_ : cost_.blocks) *= column;
-    cost_.blocks *= members_;
-    if (members_ > 1) tiles_ = std::ceil(tiles_ / members_);
-    rounds_ = f_.rounds[online_ ? 1 : 0];
-    loops_ = p_.traversal.loop ? std::max(1, rounds_.rounds) : 1;
-    resident_part_ = 1;
-    if (loops_ > 1) {
-      const double kept = columns_.folds
-                              ? (team_ || p_.residency.cached_tiles > 0 ? p_.residency.cached_tiles + 1.0 : 0.0)
-                              : p_.residency.cached_tiles;
-      resident_part_ = std::min(1.0, kept / tiles_);
-    }
-  }
-
-  // Issue slots and cycles of shared memory of one thread for one tile, and what memory moves for all of them.
-  void traffic() {
-    const double blocks_tiles = cost_.blocks * tiles_ * p_.traversal.rows_in_flight;
-    double read = 0;
-    for (const SizedStream& s : f_.streams) {
-      const bool down = (s.deps & rows_.axes) != 0, along = (s.deps & columns_.axes) != 0;
-      const double elements = (down ? each_rows_ : 1) * (along ? each_columns_ : 1);
-      double width = 1, segment = s.bytes, extra = 0, step = 1;
-      const int inner = columns_.inner(), inner_row = rows_.inner();
-      const double column_step = along && inner >= 0 && s.affine(static_cast<size_t>(inner)) ? step_of(s, inner) : 0;
-      const double row_step = down && inner_row >= 0 && s.affine(static_cast<size_t>(inner_row)) && rows_.part == 1
-                                  ? step_of(s, inner_row)
-                                  : 0;
-      const bool unit = column_step == 1, unit_rows = !unit && row_step == 1;
-      double apart = 128; // bytes from one lane's access to the next one's
-      bool next_far = false;
-      if (unit) {
-        const bool whole = one_number(s, columns_, f_.extents);
-        const auto inner_extent = static_cast<double>(f_.extents[static_cast<size_t>(inner)]);
-        const double run = columns_.part > 1 ? rows_run(s) : whole ? columns_.extent : inner_extent;
-        segment = s.bytes * (columns_.part > 1 ? run : std::min<double>(p_.tile.columns, run));
-        if (columns_.part <= 1 && p_.tile.rows > 1 && down && p_.tile.columns >= columns_.extent && whole &&
-            rows_follow(s))
-          segment = s.bytes * std::min<double>(p_.tile.rows, rows_.extent) * columns_.extent;
-        width = std::min<double>(whole || columns_.part > 1 ? aligned(s) : 1, std::max(1.0, access_));
-        if (p_.access.alignment_peel > 1 && !in_step(s)) {
-          const bool windows = p_.traversal.loop || team_ || p_.access.staged;
-          width = windows ? access_ : 1;
-          extra = windows ? m_.split_access : 0;
-        }
-        apart = width * s.bytes;
-        next_far = p_.placement.rows_fastest && far(rows_.extent / p_.tile.rows);
-        if (s.store && aligned(s) * s.bytes < 32)
-          cost_.again += s.count * s.bytes * 2 * m_.partial / std::max(1.0, std::min(segment, 32 * apart));
-      } else if (unit_rows) {
-        segment = s.bytes * std::min<double>(p_.tile.rows, rows_.extent);
-        width = p_.access.staged ? 16.0 / s.bytes : std::min<double>(aligned(s), 16.0 / s.bytes);
-        apart = width * s.bytes;
-        exchanged_ += elements;
-        next_far = !p_.placement.rows_fastest && far(columns_.extent / p_.tile.columns);
-      } else if (column_step > 0 || row_step > 0) {
-        step = column_step > 0 ? column_step : row_step;
-        const double lanes = column_step > 0 ? std::min<double>(p_.tile.columns, columns_.extent)
-                                             : std::min<double>(p_.tile.rows, rows_.extent);
-        segment = step * s.bytes <= 128 ? lanes * step * s.bytes : 32;
-        apart = std::min(128.0, step * s.bytes);
-      } else if (along && inner >= 0 && s.affine(static_cast<size_t>(inner))) { // constant along the fastest axis
-        width = std::max(1.0, access_);
-        apart = 0;
-        segment = 128;
-      } else if (!along) {
-        apart = 0;
-        segment = 128;
-      }
-      const double accesses = elements / std::max(1.0, width);
-      slots_ += accesses * (m_.access + extra) + (s.bytes < 4 ? elements * m_.convert : 0);
-      const double code = accesses * kAccessCode + (s.bytes < 4 ? elements : 0);
-      access_code_ += code;
-      if (!s.store) load_code_ = std::max(load_code_, code);
-      mask_code_ += elements * kMaskCode;
-      cycles_ += accesses * std::clamp(32 * apart / 128, 1.0, 32.0) / 32;
-      const double wasted = std::clamp(step, 1.0, std::max(1.0, 32.0 / s.bytes));
-      double moved = s.count * s.bytes * wasted * (1 + m_.segment / std::max(1.0, segment));
-      if (next_far) { // each end of a segment that begins within a burst takes all of it
-        const double ends = aligned(s) * s.bytes < kBurst || segment < kBurst ? kBurst : 0;
-        moved *= std::max(1.0, (std::ceil(segment / kBurst) * kBurst + ends) / segment);
-      }
-      if (!s.store && p_.access.load_hint == tile::Caching::Normal) moved *= 1 + m_.unhinted;
-      if (s.shared) { // the first of them has it from memory
-        cost_.again += s.count * s.bytes;
-        if (along || down) loaded_ += static_cast<double>(s.bytes) * elements;
-        continue;
-      }
-      cost_.bytes += moved;
-      if (s.store) continue;
-      read += moved;
-      // What several blocks read, the level-2 cache yields to each of them.
-      const double each_block = (down ? std::min<double>(p_.tile.rows, rows_.extent) : 1.0) *
-                                (along ? std::min<double>(p_.tile.columns, columns_.extent) : 1.0);
-      if (s.affine()) cost_.again += std::max(0.0, blocks_tiles * each_block * s.bytes - s.count * s.bytes);
-      if (along || down) loaded_ += static_cast<double>(s.bytes) * elements;
-    }
-    reread_ = (loops_ - 1) * read * (1 - resident_part_);
-    slots_ += exchanged_ * 2;
-    cycles_ += exchanged_ / 16;
-    for (const SizedFacts::Work& w : f_.work) {
-      const double n = ((w.deps & rows_.axes) ? each_rows_ : 1) * ((w.deps & columns_.axes) ? each_columns_ : 1);
-      slots_ += n * (w.simple * m_.simple + w.elementary * m_.elementary);
-    }
-    if (f_.reduces) slots_ += each_ * f_.accumulators * m_.simple;
-    slots_ +=
-        index_slots(rows_, p_.tile.rows > 1 ? each_rows_ : 0) +
-        index_slots(columns_, p_.tile.columns > 1
-                                  ? each_columns_ / (p_.tile.contiguous > 1 && !f_.reduces ? p_.tile.contiguous : 1)
-                                  : 0);
-  }
-  // Code of the kernel. A tile is written out, its loops are not, and each of these parts has a copy of all rounds:
-  // tiles with masks, tiles without; those that are resident, others, and the last one (lower/block_share.cpp).
-  void code() {
-    double tile = access_code_;
-    for (const SizedFacts::Work& w : f_.work) tile += tile_elements(w.deps) * w.code;
-    const bool peel = p_.access.alignment_peel > 1;
-    double copies = p_.traversal.unmasked_branch ? 2 : 1, again = 0;
-    if (walks_) {
-      const double placed = peel ? 2 : 1;
-      const bool resident = p_.residency.cached_tiles > 0 && loops_ > 1;
-      const bool last = team_ || resident || p_.traversal.num_stages > 1;
-      // Asynchronous copies keep what is loaded, not what is computed of it.
-      const double cached =
-          !resident ? 0 : each_ * (p_.residency.async_copy ? rounds_.uncached_code : rounds_.cached_code);
-      tile += load_code_ * rounds_.loads;
-      copies = placed + (resident ? placed : 0) + (last ? 1 : 0);
-      again = each_ * rounds_.uncached_code * (placed + (last ? 1 : 0)) + cached * placed;
-    }
-    cost_.code = tile * copies + again + (peel || walks_ ? mask_code_ : 0);
-  }
-  [[nodiscard]] double tile_elements(uint64_t deps) const {
-    return ((deps & rows_.axes) ? each_rows_ : 1) * ((deps & columns_.axes) ? each_columns_ : 1);
-  }
-  // Whether the level-2 cache loses what a tile has left of a line until the block comes that reads the rest of it,
-  // `blocks` later.
-  [[nodiscard]] bool far(double blocks) const {
-    double bytes = 0;
-    for (const SizedStream& s : f_.streams)
-      if (s.deps & (rows_.axes | columns_.axes)) bytes += static_cast<double>(p_.tile.rows) * p_.tile.columns * s.bytes;
-    return blocks * bytes > level2_;
-  }
-  [[nodiscard]] static double step_of(const SizedStream& s, int axis) {
-    return static_cast<double>(std::abs(s.step[static_cast<size_t>(axis)]));
-  }
-  // Elements that follow each other from row to row of a split tile.
-  [[nodiscard]] double rows_run(const SizedStream& s) const {
-    double run = static_cast<double>(f_.extents[static_cast<size_t>(columns_.inner())]);
-    for (size_t i = rows_.order.size(); i-- > 1;) {
-      const size_t outer = rows_.order[i - 1], here = rows_.order[i];
-      if (s.step[outer] != s.step[here] * f_.extents[here]) break;
-      run *= static_cast<double>(f_.extents[outer]);
-    }
-    return std::min(run, static_cast<double>(p_.tile.rows) * p_.tile.columns);
-  }
-  [[nodiscard]] bool rows_follow(const SizedStream& s) const {
-    const int row = rows_.inner();
-    if (row < 0 || columns_.order.empty()) return false;
-    const size_t first = columns_.order.front();
-    return s.step[static_cast<size_t>(row)] == s.step[first] * f_.extents[first] && one_number(s, rows_, f_.extents);
-  }
-  // Elements of an access at whose multiples all rows begin, at most 16 bytes.
-  [[nodiscard]] double aligned(const SizedStream& s) const {
-    int64_t g = 16 / s.bytes;
-    uint64_t inside = 0; // axes of the segment
-    for (const Side* side : {&columns_, &rows_})
-      if (side->inner() >= 0 && s.step[static_cast<size_t>(side->inner())] == 1) {
-        if (one_number(s, *side, f_.extents))
-          inside |= side->axes;
-        else
-          inside |= uint64_t{1} << side->inner();
-      }
-    for (size_t i = 0; i < s.step.size(); ++i)
-      if ((s.deps >> i & 1) && !(inside >> i & 1)) g = std::gcd(g, s.step[i]);
-    g = std::gcd(std::gcd(g, s.start), s.data_step);
-    if (p_.access.alignment_peel > 1 && in_step(s)) g = 16 / s.bytes;
-    return static_cast<double>(std::max<int64_t>(1, g));
-  }
-  // Whether rows of an access begin where those of the accesses do that the alignment is made for.
-  [[nodiscard]] bool in_step(const SizedStream& s) const { return (s.deps & ~columns_.axes) != 0; }
-
-  // Of taking positions along a side apart, for each of `count`.
-  [[nodiscard]] double index_slots(const Side& side, double count) const {
-    if (side.order.size() < 2 || count <= 0) return 0;
-    std::set<std::pair<size_t, size_t>> parts; // of the side's axes, that an access meets as one number
-    for (const SizedStream& s : f_.streams) {
-      if (!(s.deps & side.axes)) continue;
-      for (size_t first = 0; first < side.order.size();) {
-        size_t last = first;
-        while (last + 1 < side.order.size() && s.affine(side.order[last]) && s.affine(side.order[last + 1]) &&
-               s.step[side.order[last]] == s.step[side.order[last + 1]] * f_.extents[side.order[last + 1]])
-          ++last;
-        if (s.deps >> side.order[last] & 1) parts.emplace(first, last);
-        first = last + 1;
-      }
-    }
-    double slots = 0;
-    for (auto [first, last] : parts) {
-      if (last + 1 < side.order.size()) slots += division(side, last + 1);
-      if (first > 0) slots += division(side, first);
-    }
-    return slots * count;
-  }
-  [[nodiscard]] double division(const Side& side, size_t from) const {
-    bool known = true, power = true;
-    for (size_t i = from; i < side.order.size(); ++i) {
-      known &= f_.known[side.order[i]] != 0;
-      power &= std::has_single_bit(static_cast<uint64_t>(std::max<int64_t>(1, f_.extents[side.order[i]])));
-    }
-    return !known ? m_.divide : power ? m_.simple : m_.divide_constant;
-  }
-
-  void registers() {
-    const double words = loaded_ / 4;
-    const double wide = std::max(1, f_.compute_bytes / 4); // registers of a value
-    double need = m_.registers + each_ * f_.live * wide * m_.registers_live + words * m_.registers_loaded +
-                  static_cast<double>(f_.streams.size()) * m_.registers_stream + each_rows_ * m_.registers_row;
-    if (p_.traversal.loop)
-      need += m_.registers_loop + (p_.traversal.num_stages > 1 ? words * m_.registers_prefetched : 0);
-    if (p_.access.alignment_peel > 1) need += m_.registers_peel + each_ * m_.registers_mask;
-    if (f_.reduces && p_.traversal.loop) {
-      const double accumulators = each_ / p_.traversal.fold_steps * f_.accumulators * wide;
-      need += accumulators / p_.tile.contiguous * m_.registers_fold;
-      if (sums_by_blocks()) need += accumulators;
-    }
-    if (f_.reduces && !p_.traversal.loop && rows_.folds)
-      need += each_columns_ * f_.accumulators * wide * m_.registers_fold;
-    need += m_.registers_unknown * static_cast<double>(std::count(f_.known.begin(), f_.known.end(), 0));
-    if (p_.residency.cached_tiles > 0) need += each_ * wide * m_.registers_resident;
-    const double elements = static_cast<double>(p_.tile.rows) * p_.tile.columns;
-    double shared = p_.residency.cached_tiles * elements * rounds_.kept_bytes;
-    if (p_.traversal.rows_in_flight > 1) shared += p_.traversal.rows_in_flight * loaded_ * threads_;
-    if (exchanged_ > 0) shared += elements * 4;
-    resident(need, shared);
-  }
-  // Whether a loop over the row has the totals of blocks of tiles as well as the sums of one block.
-  [[nodiscard]] bool sums_by_blocks() const {
-    if (!f_.sums) return false;
-    double row = 1;
-    for (size_t i = 0; i < f_.extents.size(); ++i) {
-      if (!(f_.row_mask >> i & 1)) continue;
-      if (!f_.known[i]) return true;
-      row *= static_cast<double>(f_.extents[i]);
-    }
-    return row > static_cast<double>(kFoldBlock * (rows_.folds ? p_.tile.rows : p_.tile.columns));
-  }
-  // How many blocks are resident, whose threads need so many registers, and which have so much shared memory in bytes.
-  void resident(double need, double shared) {
-    cost_.registers = std::clamp(need, 16.0, 1000.0);
-    const auto file = static_cast<double>(device_.registers), resident = static_cast<double>(device_.resident_threads);
-    const double asked = static_cast<double>(threads_) * std::max(1, p_.access.min_blocks);
-    cost_.most = std::min(static_cast<double>(device_.thread_registers), std::floor(file / asked / 8) * 8);
-    cost_.taken =
-        std::min(cost_.registers + m_.registers_free * std::max(0.0, cost_.most - cost_.registers), cost_.most);
-    const double taken = std::min(std::ceil(cost_.taken / 8) * 8, cost_.most);
-    shared += static_cast<double>(BlockFacts::kExchangeBytes + device_.reserved_shared_bytes);
-    const double room = static_cast<double>(device_.shared_bytes + device_.reserved_shared_bytes);
-    cost_.resident = std::min({std::floor(file / (threads_ * taken)), std::floor(resident / threads_),
-                               static_cast<double>(device_.resident_blocks), std::floor(room / shared)});
-    cost_.resident = std::max(1.0, cost_.resident);
-  }
-
-  // A thread folds the taps of its results one after another; nothing is exchanged.
-  void window() {
-    const auto t =
-        f_.window ? f_.window->thread(p_.tile.outputs, p_.tile.outer_outputs, p_.tile.columns) : std::nullopt;
-    if (!t) return;
-    cost_.blocks = 1;
-    for (size_t i = 0; i < f_.extents.size(); ++i) {
-      if (f_.row_mask >> i & 1) continue;
-      auto along = [&](bool here, int results) { return here ? results : 1; };
-      const int results = along(static_cast<int>(i) == p_.placement.window_axis, p_.tile.outputs) *
-                          along(static_cast<int>(i) == p_.placement.outer_window_axis, p_.tile.outer_outputs) *
-                          along(static_cast<int>(i) == p_.placement.split_axis, p_.tile.columns);
-      cost_.blocks *= std::ceil(static_cast<double>(f_.extents[i]) / results);
-    }
-    cost_.blocks = std::ceil(cost_.blocks / p_.tile.rows);
-    slots_ = t->operations * m_.tap;
-    cost_.code = t->operations / static_cast<double>(t->loop_iterations);
-    cycles_ = t->loads * std::clamp(32 * t->load_bytes / 128, 1.0, 32.0) / 32;
-    double read = 0;
-    for (const SizedStream& s : f_.streams) {
-      double n = s.bytes;
-      for (size_t i = 0; i < f_.extents.size(); ++i)
-        if ((s.deps & ~f_.row_mask) >> i & 1) n *= static_cast<double>(f_.extents[i]);
-      cost_.bytes += n;
-      if (!s.store) read += n;
-    }
-    cost_.again = std::max(0.0, cost_.blocks * threads_ * t->loads * t->load_bytes / 4 - read);
-    resident(m_.registers + t->registers + static_cast<double>(f_.streams.size()) * m_.registers_stream, 0);
-    chain_ = t->operations * m_.tap_chain / device_.clock_mhz +
-             std::max(static_cast<double>(t->loop_iterations), t->operations / kBetweenWaits) *
-                 (device_.l2_latency_us + device_.memory_latency_us) / 2;
-  }
-
-  // What a block takes that has the multiprocessor to itself, its threads computing one instruction after another.
-  void chain() {
-    double us = chain_us_ + m_.element * (m_.setup + slots_);
-    const double warps = std::max(1.0, across_ / 32), sharing = std::max(1.0, threads_ / across_);
-    const double barrier = columns_.folds ? m_.barrier * std::log2(warps)
-                           : rows_.folds  ? m_.barrier * std::log2(sharing)
-                                          : 0;
-    const double folds = f_.reduces ? std::max(1, rounds_.folds) : 0;
-    us += folds * (m_.fold + barrier);
-    if (exchanged_ > 0) us += m_.exchange;
-    const double later = tiles_ - 1, tile = m_.element * slots_;
-    if (p_.residency.async_copy) {
-      us += (tiles_ * loops_ - 1) * (loop_us_ * m_.async_tile + tile);
-    } else {
-      us += later * (loop_us_ * (p_.traversal.num_stages > 1 ? m_.prefetched : 1) + tile);
-      us += (loops_ - 1) * tiles_ *
-            (loop_us_ * (resident_part_ * m_.shared_tile + (1 - resident_part_) * m_.again) + tile);
-    }
-    us += (p_.traversal.rows_in_flight - 1) * (loop_us_ * m_.shared_tile + tile);
-    if (team_) {
-      const double places = rows_.folds ? members_ * p_.tile.columns / threads_ : 0;
-      us += rounds_.read ? folds * (grid_barrier_us_ + m_.waiting_block * members_ + m_.partial_result * places)
-                         : m_.last + m_.waiting_block * members_ + m_.partial_result * places;
-    }
-    chain_ = us;
-  }
-
-  Cost total() {
-    const double processors = std::max(1, device_.multiprocessors), blocks = cost_.blocks;
-    auto busiest = [&](double places) {
-      const double waves = blocks / places;
-      return waves <= 1 ? 1 : waves + m_.tail * (std::ceil(waves) - waves);
-    };
-    const double most = busiest(processors); // blocks of the busiest multiprocessor
-    const double all_tiles = tiles_ * p_.traversal.rows_in_flight * loops_;
-    cost_.launch = device_.kernel_us;
-    // What the blocks that run at a time have read is in the level-2 cache when they read it again, as far as it fits.
-    const double footprint = std::min(1.0, processors * cost_.resident / blocks) * reread_ / std::max(1, loops_ - 1);
-    // A loop that runs back finds the tiles there that were read last; one that begins anew finds all of them, or none.
-    const bool back = p_.traversal.serpentine || p_.traversal.num_stages > 1;
-    const double lost = reread_ <= 0 ? 0
-                        : back       ? std::clamp(1 - level2_ / std::max(1.0, footprint), 0.0, 1.0)
-                                     : std::clamp(footprint / level2_ - 1, 0.0, 1.0);
-    cost_.bytes += reread_ * lost;
-    cost_.again += reread_ * (1 - lost);
-    const double dram = std::max(cost_.bytes / bandwidth_, most * cost_.bytes / blocks / alone_);
-    cost_.memory = std::hypot(dram, (cost_.bytes + cost_.again) / cache_);
-    cost_.latency = busiest(processors * cost_.resident) * chain_;
-    const double folds = f_.reduces && p_.tile.taps == 0 ? std::max(1, rounds_.folds) * m_.shuffle : 0;
-    cost_.issue =
-        most * p_.tile.warps * (slots_ * all_tiles + m_.setup + folds) / (device_.schedulers * device_.clock_mhz);
-    cost_.shared = most * threads_ * cycles_ * all_tiles / device_.clock_mhz;
-    const double others = std::max(0.0, std::min(cost_.resident, blocks / processors) - 1) +
-                          (p_.traversal.num_stages > 1 ? m_.prefetch : 0);
-    const double e = 1 + m_.q * others / (others + m_.overlap);
-    double sum = 0;
-    for (double t : {cost_.memory, cost_.latency, cost_.issue, cost_.shared, blocks * device_.block_us})
-      sum += std::pow(t, e);
-    cost_.us =
-        device_.kernel_us + std::pow(sum, 1 / e) * (1 + m_.spill * missing_registers() + m_.code * fetched_code());
-    return cost_;
-  }
-  // Code beyond the instruction cache, as a part of it: each warp fetches it again from the level-2 cache.
-  [[nodiscard]] double fetched_code() const {
-    return std::max(0.0, cost_.code * kInstructionBytes / static_cast<double>(device_.instruction_cache_bytes) - 1);
-  }
-  // Part of the registers that are expected to be spilled to memory: of a need that is normally distributed about the
-  // predicted one, what lies beyond those that a thread may have.
-  [[nodiscard]] double missing_registers() const {
-    const double deviation = std::max(1e-3, m_.registers_error) * cost_.registers,
-                 beyond = cost_.registers - cost_.most;
-    const double z = beyond / deviation;
-    const double density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
-    return (deviation * density + beyond * std::erfc(-z / std::numbers::sqrt2) / 2) / cost_.most;
-  }
-
-  const SizedFacts& f_;
-  const Schedule& p_;
-  const CostModel& m_;
-  const Target& device_;
-  // Of the target, in microseconds and bytes.
-  const double bandwidth_ = m_.bandwidth * device_.memory_peak_bytes_per_us,
-               alone_ = m_.alone * bandwidth_ / std::max(1, device_.multiprocessors),
-               cache_ = m_.cache * device_.l2_bytes_per_us, level2_ = m_.level2 * static_cast<double>(device_.l2_bytes),
-               chain_us_ = m_.chain * device_.memory_latency_us, loop_us_ = m_.loop * device_.memory_latency_us,
-               grid_barrier_us_ = m_.grid_barrier * device_.grid_barrier_us;
-  const double members_;
-  const AxisGroups groups_;
-  const Side points_, rows_, columns_;
-  const int threads_;       // of a block
-  const bool team_, walks_; // several share a row; it is not held in the tile
-  const bool online_;
-  Cost cost_;
-  double each_ = 1, each_rows_ = 1, each_columns_ = 1; // elements of a thread's tile; of them down and along it
-  double across_ = 1;                                  // neighbouring threads along the columns
-  double access_ = 1;                                  // elements of a thread that follow each other
-  double tiles_ = 1;                                   // of a block, along the row
-  int loops_ = 1;                                      // over them
-  double reread_ = 0;                                  // bytes of all loops after the first, of what is not resident
-  double resident_part_ = 1;                           // of the row, that later loops find on the multiprocessor
-  double slots_ = 0, cycles_ = 0;                      // of a thread and tile
-  double access_code_ = 0, load_code_ = 0;             // instructions of all accesses of a tile, of its greatest load
-  double mask_code_ = 0;                               // of the masks of all elements
-  double exchanged_ = 0;                               // elements of a thread that change threads
-  double loaded_ = 0;                                  // bytes of a thread's loads of a tile
-  double chain_ = 0;
-  SizedFacts::Rounds rounds_;
+  const SizedFacts& f;
+  const Schedule& s;
+  const CostModel& m;
+  const Target& device;
+  const double blocks_per_row;
+  Side points, rows, columns;
+  const int threads = 32 * s.tile.warps; // of a block
+  const bool cooperative = s.kind == ScheduleKind::BlockTeam;
+  const bool row_loop = s.traversal.loop || cooperative; // the row is not held in the tile
+  const SizedFacts::Rounds& rounds = f.rounds[!row_loop || s.traversal.online ? 1 : 0];
+  const double level2 = m.level2 * static_cast<double>(device.l2_bytes); // bytes
 };
 
-// What rounds after the first compute, load and find kept.
-void later_rounds(const LoopNest& nest, const Domain& d, const Stages& stages, SizedFacts::Rounds& r) {
-  Stages uncached = stages;
-  std::fill(uncached.cached.begin(), uncached.cached.end(), false);
-  std::vector<char> met(d.live.size()), computed(d.live.size());
-  for (size_t k = 0; k < stages.stages.size(); ++k) {
-    for (ScalarId id : computed_in(nest, d, uncached, k))
-      if (std::exchange(computed[static_cast<size_t>(id)], 1)) r.uncached_code += code_of(nest.dag[id]);
-    std::set<ScalarId> kept;
-    auto use = [&](ScalarId id) {
-      const auto i = static_cast<size_t>(id);
-      if (id >= 0 && stages.cached[i] && d.stage[i] < static_cast<int>(k)) kept.insert(id);
-    };
-    for (ScalarId id : computed_in(nest, d, stages, k)) {
-      for (ScalarId a : nest.dag[id].args) use(a);
-      if (!std::exchange(met[static_cast<size_t>(id)], 1)) continue;
-      if (nest.dag[id].op == ScalarOp::Load) ++r.loads;
-      r.again += std::max(0, info(nest.dag[id].op).cost);
-      r.cached_code += code_of(nest.dag[id]);
+// The part of a tile that a thread has.
+struct ThreadTile {
+  double elements = 1, rows = 1, columns = 1; // of them, down and along the tile
+  double across = 1;                          // neighbouring threads along the columns
+  double contiguous = 1;                      // elements that follow each other
+
+  [[nodiscard]] double moving_with(const Problem& p, uint64_t deps) const { // elements of values that move with axes
+    return ((deps & p.rows.axes) ? rows : 1) * ((deps & p.columns.axes) ? columns : 1);
+  }
+};
+
+ThreadTile thread_tile(const Problem& p) {
+  const Schedule& s = p.s;
+  ThreadTile out;
+  const double each = std::max(1.0, static_cast<double>(s.tile.rows) * s.tile.columns / p.threads);
+  const double wide = p.f.reduces && p.row_loop
+                          ? (p.columns.folds ? s.tile.contiguous : static_cast<double>(p.f.vector))
+                          : static_cast<double>(p.f.vector);
+  const double vt = std::clamp(wide, 1.0, std::max(1.0, std::min<double>(s.tile.columns, each)));
+  out.across = std::clamp(s.tile.columns / vt, 1.0, static_cast<double>(p.threads));
+  out.columns = s.tile.columns / out.across;
+  out.rows = std::max(1.0, s.tile.rows / (p.threads / out.across));
+  out.contiguous = vt;
+  // Of a row that stands in the tile the accesses beyond its end do not exist.
+  if (p.columns.folds && !p.row_loop) {
+    const double accesses = std::ceil((p.columns.extent + s.access.alignment_peel - 1) / (out.across * vt));
+    out.columns = std::min(out.columns, accesses * vt);
+  }
+  if (p.rows.folds && !p.row_loop)
+    out.rows = std::min(out.rows, std::max(1.0, std::ceil(p.rows.extent * out.across / p.threads)));
+  out.elements = out.rows * out.columns;
+  return out;
+}
+
+// The blocks of a launch, and the tiles of each.
+struct Grid {
+  double blocks = 1;
+  double tiles = 1;         // of a block, along the row
+  int loops = 1;            // over them
+  double resident_part = 1; // of the row, that later loops find on the multiprocessor
+};
+
+Grid grid(const Problem& p) {
+  const Schedule& s = p.s;
+  Grid g;
+  g.blocks = p.points.extent;
+  const double row = std::ceil(p.rows.extent / (static_cast<double>(s.tile.rows) * s.traversal.rows_in_flight));
+  const double column =
+      std::ceil((p.columns.extent + (s.access.alignment_peel > 1 ? s.access.alignment_peel - 1 : 0)) / s.tile.columns);
+  (p.rows.folds ? g.tiles : g.blocks) *= row;
+  (p.columns.folds ? g.tiles : g.blocks) *= column;
+  g.blocks *= p.blocks_per_row;
+  if (p.blocks_per_row > 1) g.tiles = std::ceil(g.tiles / p.blocks_per_row);
+  g.loops = s.traversal.loop ? std::max(1, p.rounds.rounds) : 1;
+  if (g.loops > 1) {
+    const double cached = p.columns.folds
+                              ? (p.cooperative || s.residency.cached_tiles > 0 ? s.residency.cached_tiles + 1.0 : 0.0)
+                              : s.residency.cached_tiles;
+    g.resident_part = std::min(1.0, cached / g.tiles);
+  }
+  return g;
+}
+
+// Whether an access meets the axes of a side as one contiguous segment, or as one number at least.
+bool one_number(const Problem& p, const SizedStream& s, const Side& side) {
+  if (s.unknown & side.axes) return false;
+  for (size_t i = 0; i + 1 < side.order.size(); ++i)
+    if (s.step[side.order[i]] != s.step[side.order[i + 1]] * p.f.extents[side.order[i + 1]]) return false;
+  return true;
+}
+
+// Whether the level-2 cache loses what a tile has left of a line until the block comes that reads the rest of it,
+// `blocks` later.
+bool far(const Problem& p, double blocks) {
+  double bytes = 0;
+  for (const SizedStream& s : p.f.streams)
+    if (s.deps & (p.rows.axes | p.columns.axes))
+      bytes += static_cast<double>(p.s.tile.rows) * p.s.tile.columns * s.bytes;
+  return blocks * bytes > p.level2;
+}
+
+double step_of(const SizedStream& s, int axis) {
+  return static_cast<double>(std::abs(s.step[static_cast<size_t>(axis)]));
+}
+
+// Elements that follow each other from row to row of a split tile.
+double rows_run(const Problem& p, const SizedStream& s) {
+  double run = static_cast<double>(p.f.extents[static_cast<size_t>(p.columns.inner())]);
+  for (size_t i = p.rows.order.size(); i-- > 1;) {
+    const size_t outer = p.rows.order[i - 1], here = p.rows.order[i];
+    if (s.step[outer] != s.step[here] * p.f.extents[here]) break;
+    run *= static_cast<double>(p.f.extents[outer]);
+  }
+  return std::min(run, static_cast<double>(p.s.tile.rows) * p.s.tile.columns);
+}
+
+bool rows_follow(const Problem& p, const SizedStream& s) {
+  const int row = p.rows.inner();
+  if (row < 0 || p.columns.order.empty()) return false;
+  const size_t first = p.columns.order.front();
+  return s.step[static_cast<size_t>(row)] == s.step[first] * p.f.extents[first] && one_number(p, s, p.rows);
+}
+
+// Whether rows of an access begin where those of the accesses do that the alignment is made for.
+bool in_step(const Problem& p, const SizedStream& s) { return (s.deps & ~p.columns.axes) != 0; }
+
+// Elements of an access at whose multiples all rows begin, at most 16 bytes.
+double aligned(const Problem& p, const SizedStream& s) {
+  int64_t g = 16 / s.bytes;
+  uint64_t inside = 0; // axes of the segment
+  for (const Side* side : {&p.columns, &p.rows})
+    if (side->inner() >= 0 && s.step[static_cast<size_t>(side->inner())] == 1) {
+      if (one_number(p, s, *side))
+        inside |= side->axes;
+      else
+        inside |= uint64_t{1} << side->inner();
     }
-    for (ScalarId fold : stages.stages[k].reduces) use(nest.dag[fold].args[0]);
-    for (size_t store : stages.stages[k].stores) use(nest.stores[store].scalar);
-    for (ScalarId id : kept) {
-      ++r.kept_reads;
-      r.kept_read_bytes += info(nest.dag[id].dtype).bits / 8;
+  for (size_t i = 0; i < s.step.size(); ++i)
+    if ((s.deps >> i & 1) && !(inside >> i & 1)) g = std::gcd(g, s.step[i]);
+  g = std::gcd(std::gcd(g, s.start), s.data_step);
+  if (p.s.access.alignment_peel > 1 && in_step(p, s)) g = 16 / s.bytes;
+  return static_cast<double>(std::max<int64_t>(1, g));
+}
+
+// How a warp meets the elements of a stream.
+struct AccessShape {
+  double width = 1;       // elements of one access of a thread
+  double segment = 0;     // contiguous bytes
+  double apart = 128;     // bytes from one lane's access to the next one's
+  double step = 1;        // elements from one to the next
+  double split_slots = 0; // issue slots of an access that is taken from two aligned ones
+  double partial = 0;     // bytes that the ends of a warp's stores read again
+  bool exchanged = false; // elements change threads
+  bool next_far = false;  // the block that reads the next segment comes late
+};
+
+AccessShape access_shape(const Problem& p, const ThreadTile& t, const SizedStream& s) {
+  const Schedule& schedule = p.s;
+  const bool down = (s.deps & p.rows.axes) != 0, along = (s.deps & p.columns.axes) != 0;
+  const int inner = p.columns.inner(), inner_row = p.rows.inner();
+  const bool even = along && inner >= 0 && s.affine(static_cast<size_t>(inner));
+  const bool even_rows = down && inner_row >= 0 && s.affine(static_cast<size_t>(inner_row)) && p.rows.part == 1;
+  const double column_step = even ? step_of(s, inner) : 0, row_step = even_rows ? step_of(s, inner_row) : 0;
+  AccessShape out;
+  out.segment = s.bytes;
+  if (column_step == 1) {
+    const bool whole = one_number(p, s, p.columns), split = p.columns.part > 1;
+    const auto inner_extent = static_cast<double>(p.f.extents[static_cast<size_t>(inner)]);
+    const double run = split ? rows_run(p, s) : whole ? p.columns.extent : inner_extent;
+    out.segment = s.bytes * (split ? run : std::min<double>(schedule.tile.columns, run));
+    if (!split && schedule.tile.rows > 1 && down && schedule.tile.columns >= p.columns.extent && whole &&
+        rows_follow(p, s))
+      out.segment = s.bytes * std::min<double>(schedule.tile.rows, p.rows.extent) * p.columns.extent;
+    out.width = std::min<double>(whole || split ? aligned(p, s) : 1, std::max(1.0, t.contiguous));
+    if (schedule.access.alignment_peel > 1 && !in_step(p, s)) {
+      const bool windows = schedule.traversal.loop || p.cooperative || schedule.access.staged;
+      out.width = windows ? t.contiguous : 1;
+      out.split_slots = windows ? p.m.split_access : 0;
+    }
+    out.apart = out.width * s.bytes;
+    out.next_far = schedule.placement.rows_fastest && far(p, p.rows.extent / schedule.tile.rows);
+    if (s.store && aligned(p, s) * s.bytes < 32)
+      out.partial = s.count * s.bytes * 2 * p.m.partial / std::max(1.0, std::min(out.segment, 32 * out.apart));
+  } else if (row_step == 1) {
+    out.segment = s.bytes * std::min<double>(schedule.tile.rows, p.rows.extent);
+    out.width = schedule.access.staged ? 16.0 / s.bytes : std::min<double>(aligned(p, s), 16.0 / s.bytes);
+    out.apart = out.width * s.bytes;
+    out.exchanged = true;
+    out.next_far = !schedule.placement.rows_fastest && far(p, p.columns.extent / schedule.tile.columns);
+  } else if (column_step > 0 || row_step > 0) {
+    out.step = column_step > 0 ? column_step : row_step;
+    const double lanes = column_step > 0 ? std::min<double>(schedule.tile.columns, p.columns.extent)
+                                         : std::min<double>(schedule.tile.rows, p.rows.extent);
+    out.segment = out.step * s.bytes <= 128 ? lanes * out.step * s.bytes : 32;
+    out.apart = std::min(128.0, out.step * s.bytes);
+  } else if (even || !along) { // constant along the fastest axis
+    out.width = even ? std::max(1.0, t.contiguous) : 1;
+    out.apart = 0;
+    out.segment = 128;
+  }
+  return out;
+}
+
+double division(const Problem& p, const Side& side, size_t from) {
+  bool known = true, power = true;
+  for (size_t i = from; i < side.order.size(); ++i) {
+    known &= p.f.known[side.order[i]] != 0;
+    power &= std::has_single_bit(static_cast<uint64_t>(std::max<int64_t>(1, p.f.extents[side.order[i]])));
+  }
+  return !known ? p.m.divide : power ? p.m.simple : p.m.divide_constant;
+}
+
+// Issue slots of taking positions along a side apart, for each of `count`.
+double index_slots(const Problem& p, const Side& side, double count) {
+  if (side.order.size() < 2 || count <= 0) return 0;
+  std::set<std::pair<size_t, size_t>> parts; // of the side's axes, that an access meets as one number
+  for (const SizedStream& s : p.f.streams) {
+    if (!(s.deps & side.axes)) continue;
+    for (size_t first = 0; first < side.order.size();) {
+      size_t last = first;
+      while (last + 1 < side.order.size() && s.affine(side.order[last]) && s.affine(side.order[last + 1]) &&
+             s.step[side.order[last]] == s.step[side.order[last + 1]] * p.f.extents[side.order[last + 1]])
+        ++last;
+      if (s.deps >> side.order[last] & 1) parts.emplace(first, last);
+      first = last + 1;
     }
   }
+  double slots = 0;
+  for (auto [first, last] : parts) {
+    if (last + 1 < side.order.size()) slots += division(p, side, last + 1);
+    if (first > 0) slots += division(p, side, first);
+  }
+  return slots * count;
+}
+
+// What a tile takes of a thread, and what all tiles move.
+struct Traffic {
+  double slots = 0, cycles = 0;          // issue slots, and cycles of shared memory, of a thread and tile
+  double access_code = 0, load_code = 0; // instructions of all accesses of a tile, of its greatest load
+  double mask_code = 0;                  // of the masks of all elements
+  double exchanged = 0;                  // elements of a thread that change threads
+  double loaded = 0;                     // bytes of a thread's loads of a tile
+  double bytes = 0, again = 0;           // moved from and to memory; read again
+  double reread = 0;                     // bytes of all loops after the first, of what is not resident
+};
+
+Traffic traffic(const Problem& p, const ThreadTile& t, const Grid& g) {
+  const Schedule& schedule = p.s;
+  const CostModel& m = p.m;
+  const double blocks_tiles = g.blocks * g.tiles * schedule.traversal.rows_in_flight;
+  Traffic out;
+  double read = 0;
+  for (const SizedStream& s : p.f.streams) {
+    const bool down = (s.deps & p.rows.axes) != 0, along = (s.deps & p.columns.axes) != 0;
+    const double elements = t.moving_with(p, s.deps);
+    const AccessShape a = access_shape(p, t, s);
+    out.again += a.partial;
+    if (a.exchanged) out.exchanged += elements;
+    const double accesses = elements / std::max(1.0, a.width);
+    out.slots += accesses * (m.access + a.split_slots) + (s.bytes < 4 ? elements * m.convert : 0);
+    const double code = accesses * kAccessCode + (s.bytes < 4 ? elements : 0);
+    out.access_code += code;
+    if (!s.store) out.load_code = std::max(out.load_code, code);
+    out.mask_code += elements * kMaskCode;
+    out.cycles += accesses * std::clamp(32 * a.apart / 128, 1.0, 32.0) / 32;
+    const double wasted = std::clamp(a.step, 1.0, std::max(1.0, 32.0 / s.bytes));
+    double moved = s.count * s.bytes * wasted * (1 + m.segment / std::max(1.0, a.segment));
+    if (a.next_far) { // each end of a segment that begins within a burst takes all of it
+      const double ends = aligned(p, s) * s.bytes < kBurst || a.segment < kBurst ? kBurst : 0;
+      moved *= std::max(1.0, (std::ceil(a.segment / kBurst) * kBurst + ends) / a.segment);
+    }
+    if (!s.store && schedule.access.load_hint == tile::Caching::Normal) moved *= 1 + m.unhinted;
+    if (s.shared)
+      out.again += s.count * s.bytes; // the first of them has it from memory
+    else
+      out.bytes += moved;
+    if (s.store) continue;
+    if (along || down) out.loaded += static_cast<double>(s.bytes) * elements;
+    if (s.shared) continue;
+    read += moved;
+    // What several blocks read, the level-2 cache yields to each of them.
+    const double each_block = (down ? std::min<double>(schedule.tile.rows, p.rows.extent) : 1.0) *
+                              (along ? std::min<double>(schedule.tile.columns, p.columns.extent) : 1.0);
+    if (s.affine()) out.again += std::max(0.0, blocks_tiles * each_block * s.bytes - s.count * s.bytes);
+  }
+  out.reread = (g.loops - 1) * read * (1 - g.resident_part);
+  out.slots += out.exchanged * 2;
+  out.cycles += out.exchanged / 16;
+  for (const SizedFacts::Work& w : p.f.work)
+    out.slots += t.moving_with(p, w.deps) * (w.simple * m.simple + w.elementary * m.elementary);
+  if (p.f.reduces) out.slots += t.elements * p.f.accumulators * m.simple;
+  out.slots +=
+      index_slots(p, p.rows, schedule.tile.rows > 1 ? t.rows : 0) +
+      index_slots(p, p.columns,
+                  schedule.tile.columns > 1
+                      ? t.columns / (schedule.tile.contiguous > 1 && !p.f.reduces ? schedule.tile.contiguous : 1)
+                      : 0);
+  return out;
+}
+
+// Instructions of the kernel. A tile is written out, its loops are not, and each of these parts has a copy of all
+// rounds: tiles with masks, tiles without; those that are resident, others, and the last one (lower/block_share.cpp).
+double code(const Problem& p, const ThreadTile& t, const Grid& g, const Traffic& traffic) {
+  const Schedule& s = p.s;
+  double tile = traffic.access_code;
+  for (const SizedFacts::Work& w : p.f.work) tile += t.moving_with(p, w.deps) * w.code;
+  const bool peel = s.access.alignment_peel > 1;
+  double copies = s.traversal.unmasked_branch ? 2 : 1, again = 0;
+  if (p.row_loop) {
+    const double placed = peel ? 2 : 1;
+    const bool resident = s.residency.cached_tiles > 0 && g.loops > 1;
+    const bool last = p.cooperative || resident || s.traversal.num_stages > 1;
+    // Asynchronous copies keep what is loaded, not what is computed of it.
+    const double cached =
+        !resident ? 0 : t.elements * (s.residency.async_copy ? p.rounds.uncached_code : p.rounds.cached_code);
+    tile += traffic.load_code * p.rounds.loads;
+    copies = placed + (resident ? placed : 0) + (last ? 1 : 0);
+    again = t.elements * p.rounds.uncached_code * (placed + (last ? 1 : 0)) + cached * placed;
+  }
+  return tile * copies + again + (peel || p.row_loop ? traffic.mask_code : 0);
+}
+
+// Whether a loop over the row has the totals of blocks of tiles as well as the sums of one block.
+bool sums_by_blocks(const Problem& p) {
+  if (!p.f.sums) return false;
+  double row = 1;
+  for (size_t i = 0; i < p.f.extents.size(); ++i) {
+    if (!(p.f.row_mask >> i & 1)) continue;
+    if (!p.f.known[i]) return true;
+    row *= static_cast<double>(p.f.extents[i]);
+  }
+  return row > static_cast<double>(kFoldBlock * (p.rows.folds ? p.s.tile.rows : p.s.tile.columns));
+}
+
+// What a multiprocessor has room for.
+struct Occupancy {
+  double registers = 32; // of a thread, that it needs not to spill
+  double most = 255;     // that it may have
+  double taken = 32;     // that the assembler gives it
+  double resident = 1;   // blocks
+};
+
+// Of blocks whose threads need so many registers, and which have so much shared memory in bytes.
+Occupancy occupancy(const Problem& p, double registers, double shared) {
+  const Target& device = p.device;
+  Occupancy out;
+  out.registers = std::clamp(registers, 16.0, 1000.0);
+  const auto file = static_cast<double>(device.registers), threads = static_cast<double>(device.resident_threads);
+  const double asked = static_cast<double>(p.threads) * std::max(1, p.s.access.min_blocks);
+  out.most = std::min(static_cast<double>(device.thread_registers), std::floor(file / asked / 8) * 8);
+  out.taken = std::min(out.registers + p.m.registers_free * std::max(0.0, out.most - out.registers), out.most);
+  const double taken = std::min(std::ceil(out.taken / 8) * 8, out.most);
+  shared += static_cast<double>(BlockFacts::kExchangeBytes + device.reserved_shared_bytes);
+  const double room = static_cast<double>(device.shared_bytes + device.reserved_shared_bytes);
+  out.resident = std::max(1.0, std::min({std::floor(file / (p.threads * taken)), std::floor(threads / p.threads),
+                                         static_cast<double>(device.resident_blocks), std::floor(room / shared)}));
+  return out;
+}
+
+Occupancy occupancy(const Problem& p, const ThreadTile& t, const Traffic& traffic) {
+  const Schedule& s = p.s;
+  const CostModel& m = p.m;
+  const double words = traffic.loaded / 4;
+  const double wide = std::max(1, p.f.compute_bytes / 4); // registers of a value
+  double need = m.registers + t.elements * p.f.live * wide * m.registers_live + words * m.registers_loaded +
+                static_cast<double>(p.f.streams.size()) * m.registers_stream + t.rows * m.registers_row;
+  if (s.traversal.loop) need += m.registers_loop + (s.traversal.num_stages > 1 ? words * m.registers_prefetched : 0);
+  if (s.access.alignment_peel > 1) need += m.registers_peel + t.elements * m.registers_mask;
+  if (p.f.reduces && s.traversal.loop) {
+    const double accumulators = t.elements / s.traversal.fold_steps * p.f.accumulators * wide;
+    need += accumulators / s.tile.contiguous * m.registers_fold;
+    if (sums_by_blocks(p)) need += accumulators;
+  }
+  if (p.f.reduces && !s.traversal.loop && p.rows.folds) need += t.columns * p.f.accumulators * wide * m.registers_fold;
+  need += m.registers_unknown * static_cast<double>(std::count(p.f.known.begin(), p.f.known.end(), 0));
+  if (s.residency.cached_tiles > 0) need += t.elements * wide * m.registers_resident;
+  const double elements = static_cast<double>(s.tile.rows) * s.tile.columns;
+  double shared = s.residency.cached_tiles * elements * p.rounds.kept_bytes;
+  if (s.traversal.rows_in_flight > 1) shared += s.traversal.rows_in_flight * traffic.loaded * p.threads;
+  if (traffic.exchanged > 0) shared += elements * 4;
+  return occupancy(p, need, shared);
+}
+
+// Time of a block that has the multiprocessor to itself, its threads computing one instruction after another.
+double chain(const Problem& p, const ThreadTile& t, const Grid& g, const Traffic& traffic) {
+  const Schedule& s = p.s;
+  const CostModel& m = p.m;
+  const double loop_us = m.loop * p.device.memory_latency_us;
+  double us = m.chain * p.device.memory_latency_us + m.element * (m.setup + traffic.slots);
+  const double warps = std::max(1.0, t.across / 32), sharing = std::max(1.0, p.threads / t.across);
+  const double barrier = p.columns.folds ? m.barrier * std::log2(warps)
+                         : p.rows.folds  ? m.barrier * std::log2(sharing)
+                                         : 0;
+  const double folds = p.f.reduces ? std::max(1, p.rounds.folds) : 0;
+  us += folds * (m.fold + barrier);
+  if (traffic.exchanged > 0) us += m.exchange;
+  const double later = g.tiles - 1, tile = m.element * traffic.slots;
+  if (s.residency.async_copy) {
+    us += (g.tiles * g.loops - 1) * (loop_us * m.async_tile + tile);
+  } else {
+    us += later * (loop_us * (s.traversal.num_stages > 1 ? m.prefetched : 1) + tile);
+    us += (g.loops - 1) * g.tiles *
+          (loop_us * (g.resident_part * m.shared_tile + (1 - g.resident_part) * m.again) + tile);
+  }
+  us += (s.traversal.rows_in_flight - 1) * (loop_us * m.shared_tile + tile);
+  if (p.cooperative) {
+    const double places = p.rows.folds ? p.blocks_per_row * s.tile.columns / p.threads : 0;
+    us += p.rounds.read ? folds * (m.grid_barrier * p.device.grid_barrier_us + m.waiting_block * p.blocks_per_row +
+                                   m.partial_result * places)
+                        : m.last + m.waiting_block * p.blocks_per_row + m.partial_result * places;
+  }
+  return us;
+}
+
+// Part of the registers that are expected to be spilled to memory: of a need that is normally distributed about the
+// predicted one, what lies beyond those that a thread may have.
+double missing_registers(const CostModel& m, const Occupancy& o) {
+  const double deviation = std::max(1e-3, m.registers_error) * o.registers, beyond = o.registers - o.most;
+  const double z = beyond / deviation;
+  const double density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
+  return (deviation * density + beyond * std::erfc(-z / std::numbers::sqrt2) / 2) / o.most;
+}
+
+// `code`: instructions of the kernel. `chain_us`: time of a block that has the multiprocessor to itself.
+Cost total(const Problem& p, const Grid& g, const Traffic& traffic, const Occupancy& o, double code, double chain_us) {
+  const Schedule& s = p.s;
+  const CostModel& m = p.m;
+  const Target& device = p.device;
+  const double processors = std::max(1, device.multiprocessors), blocks = g.blocks;
+  auto busiest = [&](double places) {
+    const double waves = blocks / places;
+    return waves <= 1 ? 1 : waves + m.tail * (std::ceil(waves) - waves);
+  };
+  const double most = busiest(processors); // blocks of the busiest multiprocessor
+  const double all_tiles = g.tiles * s.traversal.rows_in_flight * g.loops;
+  Cost cost;
+  cost.blocks = blocks;
+  cost.resident = o.resident;
+  cost.registers = o.registers;
+  cost.most = o.most;
+  cost.taken = o.taken;
+  cost.code = code;
+  cost.launch = device.kernel_us;
+  // What the blocks that run at a time have read is in the level-2 cache when they read it again, as far as it fits.
+  const double footprint = std::min(1.0, processors * o.resident / blocks) * traffic.reread / std::max(1, g.loops - 1);
+  // A loop that runs back finds the tiles there that were read last; one that begins anew finds all of them, or none.
+  const bool back = s.traversal.serpentine || s.traversal.num_stages > 1;
+  const double lost = traffic.reread <= 0 ? 0
+                      : back              ? std::clamp(1 - p.level2 / std::max(1.0, footprint), 0.0, 1.0)
+                                          : std::clamp(footprint / p.level2 - 1, 0.0, 1.0);
+  cost.bytes = traffic.bytes + traffic.reread * lost;
+  cost.again = traffic.again + traffic.reread * (1 - lost);
+  const double bandwidth = m.bandwidth * device.memory_peak_bytes_per_us;
+  const double alone = m.alone * bandwidth / std::max(1, device.multiprocessors);
+  const double dram = std::max(cost.bytes / bandwidth, most * cost.bytes / blocks / alone);
+  cost.memory = std::hypot(dram, (cost.bytes + cost.again) / (m.cache * device.l2_bytes_per_us));
+  cost.latency = busiest(processors * o.resident) * chain_us;
+  const double folds = p.f.reduces && s.tile.taps == 0 ? std::max(1, p.rounds.folds) * m.shuffle : 0;
+  cost.issue =
+      most * s.tile.warps * (traffic.slots * all_tiles + m.setup + folds) / (device.schedulers * device.clock_mhz);
+  cost.shared = most * p.threads * traffic.cycles * all_tiles / device.clock_mhz;
+  const double others =
+      std::max(0.0, std::min(o.resident, blocks / processors) - 1) + (s.traversal.num_stages > 1 ? m.prefetch : 0);
+  const double e = 1 + m.q * others / (others + m.overlap);
+  double sum = 0;
+  for (double t : {cost.memory, cost.latency, cost.issue, cost.shared, blocks * device.block_us}) sum += std::pow(t, e);
+  // Code beyond the instruction cache, as a part of it: each warp fetches it again from the level-2 cache.
+  const double fetched =
+      std::max(0.0, code * kInstructionBytes / static_cast<double>(device.instruction_cache_bytes) - 1);
+  cost.us = device.kernel_us + std::pow(sum, 1 / e) * (1 + m.spill * missing_registers(m, o) + m.code * fetched);
+  return cost;
+}
+
+// A thread folds the taps of its results one after another; nothing is exchanged.
+Cost window_cost(const Problem& p) {
+  const SizedFacts& f = p.f;
+  const Schedule& s = p.s;
+  const auto t = f.window ? f.window->thread(s.tile.outputs, s.tile.outer_outputs, s.tile.columns) : std::nullopt;
+  if (!t) return total(p, {}, {}, {}, 0, 0);
+  Grid g;
+  for (size_t i = 0; i < f.extents.size(); ++i) {
+    if (f.row_mask >> i & 1) continue;
+    auto along = [&](int axis, int results) { return static_cast<int>(i) == axis ? results : 1; };
+    const int results = along(s.placement.window_axis, s.tile.outputs) *
+                        along(s.placement.outer_window_axis, s.tile.outer_outputs) *
+                        along(s.placement.split_axis, s.tile.columns);
+    g.blocks *= std::ceil(static_cast<double>(f.extents[i]) / results);
+  }
+  g.blocks = std::ceil(g.blocks / s.tile.rows);
+  Traffic traffic;
+  traffic.slots = t->operations * p.m.tap;
+  traffic.cycles = t->loads * std::clamp(32 * t->load_bytes / 128, 1.0, 32.0) / 32;
+  double read = 0;
+  for (const SizedStream& stream : f.streams) {
+    double n = stream.bytes;
+    for (size_t i = 0; i < f.extents.size(); ++i)
+      if ((stream.deps & ~f.row_mask) >> i & 1) n *= static_cast<double>(f.extents[i]);
+    traffic.bytes += n;
+    if (!stream.store) read += n;
+  }
+  traffic.again = std::max(0.0, g.blocks * p.threads * t->loads * t->load_bytes / 4 - read);
+  const double registers = p.m.registers + t->registers + static_cast<double>(f.streams.size()) * p.m.registers_stream;
+  const double chain_us = t->operations * p.m.tap_chain / p.device.clock_mhz +
+                          std::max(static_cast<double>(t->loop_iterations), t->operations / kBetweenWaits) *
+                              (p.device.l2_latency_us + p.device.memory_latency_us) / 2;
+  return total(p, g, traffic, occupancy(p, registers, 0), t->operations / static_cast<double>(t->loop_iterations),
+               chain_us);
+}
+
+Cost block_cost(const Problem& p) {
+  if (p.s.tile.taps > 0) return window_cost(p);
+  const ThreadTile t = thread_tile(p);
+  const Grid g = grid(p);
+  const Traffic moved = traffic(p, t, g);
+  return total(p, g, moved, occupancy(p, t, moved), code(p, t, g, moved), chain(p, t, g, moved));
 }
 
 } // namespace
 
-Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) {
-  SizedFacts f;
-  for (size_t i = 0; i < facts.d.axes.size(); ++i) {
-    TESSERA_ASSIGN(int64_t n, facts.extent(i).eval(sizes));
-    f.extents.push_back(std::max<int64_t>(1, n));
-    f.known.push_back(facts.constant(facts.extent(i)).has_value());
-    f.points *= static_cast<double>(f.extents.back());
-  }
-  for (const Stream& s : facts.streams) {
-    TESSERA_ASSIGN(SizedStream stream, sized_stream(facts, s, sizes, f.extents));
-    for (size_t n = 0; n < f.streams.size() && !stream.shared; ++n)
-      stream.shared = facts.streams[n].access->buffer == s.access->buffer && overlap(f.streams[n], stream, f.extents);
-    f.streams.push_back(std::move(stream));
-  }
-  std::map<uint64_t, SizedFacts::Work> work;
-  for (size_t n = 0; n < facts.d.live.size(); ++n) {
-    if (!facts.d.live[n]) continue;
-    const int slots = std::max(0, info(facts.nest.dag[static_cast<ScalarId>(n)].op).cost);
-    SizedFacts::Work& w = work[facts.d.deps[n]];
-    w.deps = facts.d.deps[n];
-    (slots >= kElementary ? w.elementary : w.simple) += slots;
-    w.code += code_of(facts.nest.dag[static_cast<ScalarId>(n)]);
-  }
-  for (const auto& [deps, w] : work) f.work.push_back(w);
-  f.row_mask = facts.d.row_mask;
-  f.reduces = facts.d.reduces;
-  for (size_t n = 0; n < facts.d.live.size(); ++n) {
-    const ScalarNode& node = facts.nest.dag[static_cast<ScalarId>(n)];
-    f.sums = f.sums ||
-             (facts.d.live[n] && node.op == ScalarOp::Reduce && node.reduce == ReduceKind::Sum && is_float(node.dtype));
-  }
-  f.live = facts.live;
-  f.compute_bytes = facts.compute_bytes();
-  f.accumulators = facts.accumulators();
-  f.vector = facts.vector;
-  f.column = facts.contiguous_axis;
-  if (auto window = WindowFacts::find(facts)) f.window = std::make_shared<const WindowFacts>(std::move(*window));
-  if (f.reduces)
-    for (const bool online : {false, true}) {
-      Domain d = facts.d;
-      if (online) static_cast<void>(find_online(facts.nest, d));
-      SizedFacts::Rounds& r = f.rounds[online ? 1 : 0];
-      const Stages stages = plan_stages(facts.nest, d);
-      r = {0, 0, static_cast<int>(facts.cached_element_bytes(online)), stages.folds_are_read()};
-      for (const Stage& s : stages.stages) {
-        r.rounds += !s.reduces.empty() || !s.stores.empty();
-        r.folds += !s.reduces.empty();
-      }
-      later_rounds(facts.nest, d, stages, r);
-      r.rounds = std::max(1, r.rounds);
-    }
-  return f;
-}
-
 Cost cost(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_per_row, const Target& device,
           const CostModel& model) {
   if (!device.is_gpu()) return host_cost(facts, schedule, device);
-  return Predictor(facts, schedule, blocks_per_row, device, model).run();
+  return block_cost({facts, schedule, blocks_per_row, device, model});
 }
 
 PredictedTime Cost::predicted() const {

@@ -16,62 +16,10 @@
 // the instruction cache has no room for; a schedule with more than two of these is chosen only where every one has more
 // (choose_blocks.cpp). So a legal schedule always exists, and none takes many seconds to assemble.
 #pragma once
-#include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/sized_facts.h"
 #include "codegen/schedule/tuned.h"
-#include "codegen/schedule/window_facts.h"
-#include <memory>
 
 namespace tessera {
-
-// An access of a nest at given sizes.
-struct SizedStream {
-  int bytes = 4; // of an element
-  bool store = false;
-  bool shared = false;       // a load of elements that a load before it reads, too: of neighbours, of overlapping parts
-  uint64_t deps = 0;         // axes, as bits
-  uint64_t unknown = 0;      // of them, those along which data decide where it reads, or that meet it in no equal steps
-  double count = 1;          // distinct elements
-  std::vector<int64_t> step; // elements from one position to the next, by axis
-  int64_t start = 0;         // offset at the first position, elements
-  int64_t data_step = 0;     // of what data decide: a divisor of its offsets, elements; 0: of none
-  [[nodiscard]] bool affine() const { return unknown == 0; }
-  [[nodiscard]] bool affine(size_t axis) const { return !(unknown >> axis & 1); }
-};
-
-// What the cost needs of a nest at given sizes: numbers, computed once.
-struct SizedFacts {
-  struct Work {
-    uint64_t deps = 0;                 // axes that the values move with
-    double simple = 0, elementary = 0; // instructions of a value: additions and the like; of exp, tanh, division ...
-    double code = 0;                   // of their code: elementary functions of f64 are longer
-  };
-  // Of reductions, with sums folded online or not.
-  struct Rounds {
-    int rounds = 1;                            // loops over the row
-    int folds = 0;                             // of them, those that reduce
-    int kept_bytes = 0;                        // of an element that rounds after the first need
-    bool read = false;                         // what is folded, by more than results of the row
-    double again = 0;                          // instructions of an element that later rounds compute again
-    double cached_code = 0, uncached_code = 0; // of an element, that later rounds have again, with what is kept or not
-    int loads = 0;                             // of an element, that later rounds make again
-    int kept_reads = 0, kept_read_bytes = 0;   // of values of an element that a host keeps between rounds (stages.h)
-  };
-  std::vector<int64_t> extents;
-  std::vector<char> known; // the extent is a constant
-  std::vector<SizedStream> streams;
-  std::vector<Work> work;
-  Rounds rounds[2]; // [1]: online
-  double points = 1;
-  uint64_t row_mask = 0;
-  bool reduces = false, sums = false; // reductions; sums of floats among them
-  int live = 1, accumulators = 1;
-  int compute_bytes = 4;                     // of the widest element that is computed with
-  int64_t vector = 1;                        // elements of an access of the narrowest large stream
-  int column = -1;                           // axis along which most bytes are contiguous
-  std::shared_ptr<const WindowFacts> window; // empty: no windows
-};
-// `sizes` has all symbols of the nest. Error: an expression that cannot be evaluated.
-[[nodiscard]] Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes);
 
 // Parameters of the cost, fitted by tools/fit: parts and multiples of the target's figures, microseconds, bytes, and
 // issue slots.
