@@ -37,6 +37,8 @@ private:
 
   // emit_tile.cpp: elementwise operations, reductions, products
   Status scalar_op(const tile::Op& op);
+  bool affine_op(const tile::Op& op);
+  bool prefix_op(const tile::Op& op);
   void broadcast(const tile::Op& op);
   void expand_dims(const tile::Op& op);
   Status reduce(const tile::Op& op);

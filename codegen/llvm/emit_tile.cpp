@@ -7,6 +7,70 @@ namespace tessera::host {
 using llvm::ConstantInt;
 using llvm::FixedVectorType;
 
+// Sums, differences and multiples of affine integer tiles stay symbolic. False: the operation is none of these.
+bool Emitter::affine_op(const tile::Op& op) {
+  const auto& type = kernel_.type(op.results[0]);
+  const size_t rank = type.shape.size();
+  if (type.dtype != DType::I64 || (rank != 1 && rank != 2) || op.operands.size() != 2 ||
+      kernel_.type(op.operands[0]).dtype != DType::I64)
+    return false;
+  using Form = std::array<Value*, 3>; // base, and what it grows by along a row and from row to row
+  auto form = [&](tile::ValueId id) -> Form {
+    auto& v = values_[static_cast<size_t>(id)];
+    if (v.splat && kernel_.type(id).dtype == DType::I64) return {v.splat, b_.getInt64(0), b_.getInt64(0)};
+    return {v.base, v.stride, v.rows ? v.rows : b_.getInt64(0)};
+  };
+  auto zero = [](Value* s) {
+    auto* n = llvm::dyn_cast<ConstantInt>(s);
+    return n && n->isZero();
+  };
+  auto uniform = [&](const Form& f) { return zero(f[1]) && zero(f[2]); };
+  const Form a = form(op.operands[0]), c = form(op.operands[1]);
+  if (!a[0] || !c[0]) return false;
+  auto& out = values_[static_cast<size_t>(op.results[0])];
+  auto each = [&](auto part) {
+    out.base = part(0);
+    out.stride = part(1);
+    if (rank == 2) out.rows = part(2);
+    return true;
+  };
+  if (op.scalar == ScalarOp::Add) return each([&](size_t i) { return b_.CreateAdd(a[i], c[i]); });
+  if (op.scalar == ScalarOp::Sub) return each([&](size_t i) { return b_.CreateSub(a[i], c[i]); });
+  if (op.scalar == ScalarOp::Mul && uniform(c)) return each([&](size_t i) { return b_.CreateMul(a[i], c[0]); });
+  if (op.scalar == ScalarOp::Mul && uniform(a)) return each([&](size_t i) { return b_.CreateMul(c[i], a[0]); });
+  return false;
+}
+
+// Comparisons of consecutive integers with one number, and conjunctions of such masks, stay the length of a prefix.
+// False: the operation is none of these.
+bool Emitter::prefix_op(const tile::Op& op) {
+  const auto& type = kernel_.type(op.results[0]);
+  if (type.dtype != DType::Bool || type.shape.size() != 1 || op.operands.size() != 2) return false;
+  const DType dtype = kernel_.type(op.operands[0]).dtype;
+  const auto *a = &values_[static_cast<size_t>(op.operands[0])], *c = &values_[static_cast<size_t>(op.operands[1])];
+  auto& prefix = values_[static_cast<size_t>(op.results[0])].prefix;
+  if (op.scalar == ScalarOp::And && dtype == DType::Bool) {
+    if (a->prefix && c->prefix) {
+      prefix = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a->prefix, c->prefix);
+      return true;
+    }
+    if (!a->prefix) std::swap(a, c);
+    if (!a->prefix || !c->splat) return false;
+    prefix = b_.CreateSelect(c->splat, a->prefix, b_.getInt64(0));
+    return true;
+  }
+  const bool or_equal = op.scalar == ScalarOp::Le || op.scalar == ScalarOp::Ge;
+  if (op.scalar == ScalarOp::Gt || op.scalar == ScalarOp::Ge)
+    std::swap(a, c);
+  else if (op.scalar != ScalarOp::Lt && op.scalar != ScalarOp::Le)
+    return false;
+  auto* step = llvm::dyn_cast_or_null<ConstantInt>(a->stride);
+  if (dtype != DType::I64 || !a->base || !step || !step->isOne() || !c->splat) return false;
+  prefix = b_.CreateSub(c->splat, a->base);
+  if (or_equal) prefix = b_.CreateAdd(prefix, b_.getInt64(1));
+  return true;
+}
+
 Status Emitter::scalar_op(const tile::Op& op) {
   auto result = op.results[0];
   const auto& rt = kernel_.type(result);
@@ -22,81 +86,7 @@ Status Emitter::scalar_op(const tile::Op& op) {
     out.splat = v;
     return {};
   }
-  // Affine integer tiles and prefix masks stay symbolic.
-  const size_t rank = rt.shape.size();
-  auto form = [&](tile::ValueId id) -> std::array<Value*, 3> {
-    auto& v = values_[static_cast<size_t>(id)];
-    if (v.splat && kernel_.type(id).dtype == DType::I64) return {v.splat, b_.getInt64(0), b_.getInt64(0)};
-    return {v.base, v.stride, v.rows ? v.rows : b_.getInt64(0)};
-  };
-  if (rt.dtype == DType::I64 && (rank == 1 || rank == 2) && op.operands.size() == 2 && at == DType::I64) {
-    auto a = form(op.operands[0]), c = form(op.operands[1]);
-    auto zero = [](Value* s) {
-      auto* n = llvm::dyn_cast<ConstantInt>(s);
-      return n && n->isZero();
-    };
-    auto uniform_form = [&](const std::array<Value*, 3>& f) { return zero(f[1]) && zero(f[2]); };
-    auto each = [&](auto combine) {
-      out.base = combine(a[0], c[0]);
-      out.stride = combine(a[1], c[1]);
-      if (rank == 2) out.rows = combine(a[2], c[2]);
-      return Status();
-    };
-    auto scaled = [&](const std::array<Value*, 3>& f, Value* by) {
-      out.base = b_.CreateMul(f[0], by);
-      out.stride = b_.CreateMul(f[1], by);
-      if (rank == 2) out.rows = b_.CreateMul(f[2], by);
-      return Status();
-    };
-    if (a[0] && c[0]) {
-      if (op.scalar == ScalarOp::Add) return each([&](Value* x, Value* y) { return b_.CreateAdd(x, y); });
-      if (op.scalar == ScalarOp::Sub) return each([&](Value* x, Value* y) { return b_.CreateSub(x, y); });
-      if (op.scalar == ScalarOp::Mul && uniform_form(c)) return scaled(a, c[0]);
-      if (op.scalar == ScalarOp::Mul && uniform_form(a)) return scaled(c, a[0]);
-    }
-  }
-  if (rt.dtype == DType::Bool && rt.shape.size() == 1 && op.operands.size() == 2) {
-    auto unit = [](Value* s) {
-      auto* c = llvm::dyn_cast_or_null<ConstantInt>(s);
-      return c && c->isOne();
-    };
-    auto& a = values_[static_cast<size_t>(op.operands[0])];
-    auto& c = values_[static_cast<size_t>(op.operands[1])];
-    if (at == DType::I64 && a.base && unit(a.stride) && c.splat) {
-      if (op.scalar == ScalarOp::Lt) {
-        out.prefix = b_.CreateSub(c.splat, a.base);
-        return {};
-      }
-      if (op.scalar == ScalarOp::Le) {
-        out.prefix = b_.CreateAdd(b_.CreateSub(c.splat, a.base), b_.getInt64(1));
-        return {};
-      }
-    }
-    if (at == DType::I64 && c.base && unit(c.stride) && a.splat) {
-      if (op.scalar == ScalarOp::Gt) {
-        out.prefix = b_.CreateSub(a.splat, c.base);
-        return {};
-      }
-      if (op.scalar == ScalarOp::Ge) {
-        out.prefix = b_.CreateAdd(b_.CreateSub(a.splat, c.base), b_.getInt64(1));
-        return {};
-      }
-    }
-    if (op.scalar == ScalarOp::And && at == DType::Bool) {
-      if (a.prefix && c.prefix) {
-        out.prefix = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a.prefix, c.prefix);
-        return {};
-      }
-      if (a.prefix && c.splat) {
-        out.prefix = b_.CreateSelect(c.splat, a.prefix, b_.getInt64(0));
-        return {};
-      }
-      if (c.prefix && a.splat) {
-        out.prefix = b_.CreateSelect(a.splat, c.prefix, b_.getInt64(0));
-        return {};
-      }
-    }
-  }
+  if (affine_op(op) || prefix_op(op)) return {};
   int n = part_count(rt), w = lanes(rt);
   std::vector<std::vector<Value*>> args;
   for (auto o : op.operands) args.push_back(tile_parts(o, n, w));

@@ -12,17 +12,42 @@ static bool is_packed(DType dtype, size_t count) {
   const int bits = info(dtype).bits;
   return dtype != DType::Bool && (bits == 16 || bits == 8) && count % static_cast<size_t>(32 / bits) == 0;
 }
-Registers Control::packed(const Registers& list, DType dtype) {
-  return is_packed(dtype, list.size()) ? words_.pack(list, dtype) : list;
+std::vector<Registers> Control::packed(std::span<const tile::ValueId> values, std::span<const tile::ValueId> targets) {
+  std::vector<Registers> out;
+  for (size_t v = 0; v < targets.size(); ++v) {
+    Registers list = registers(values[v], register_count(targets[v]));
+    const DType dtype = dtype_of(targets[v]);
+    out.push_back(is_packed(dtype, list.size()) ? words_.pack(list, dtype) : std::move(list));
+  }
+  return out;
 }
-Registers Control::unpacked(const Registers& list, DType dtype, size_t count) {
-  return is_packed(dtype, count) ? words_.unpack(list, dtype, static_cast<int>(count)) : list;
+void Control::define_packed(std::span<const tile::ValueId> targets, const std::vector<Registers>& lists) {
+  for (size_t v = 0; v < targets.size(); ++v) {
+    const DType dtype = dtype_of(targets[v]);
+    const size_t count = register_count(targets[v]);
+    define(targets[v], is_packed(dtype, count) ? words_.unpack(lists[v], dtype, static_cast<int>(count)) : lists[v]);
+  }
+}
+std::vector<Registers> Control::phis(const std::vector<Registers>& lists, llvm::BasicBlock* from) {
+  std::vector<Registers> out(lists.size());
+  for (size_t n = 0; n < lists.size(); ++n)
+    for (auto* v : lists[n]) {
+      auto* phi = b_.CreatePHI(v->getType(), 2);
+      phi->addIncoming(v, from);
+      out[n].push_back(phi);
+    }
+  return out;
+}
+static void add_incoming(const std::vector<Registers>& phis, const std::vector<Registers>& lists,
+                         llvm::BasicBlock* from) {
+  for (size_t n = 0; n < phis.size(); ++n)
+    for (size_t r = 0; r < phis[n].size(); ++r) llvm::cast<llvm::PHINode>(phis[n][r])->addIncoming(lists[n][r], from);
 }
 
 Status Control::loop(const tile::Op& op) {
   auto *from = scalar(op.operands[0]), *to = scalar(op.operands[1]), *step = scalar(op.operands[2]);
   const auto& args = op.region_args[0];
-  size_t carried = op.operands.size() - 3;
+  const auto initial = std::span(op.operands).subspan(3), carried = std::span(args).subspan(1);
   auto bounds = [&](tile::ValueId id) { return c_.bounds[static_cast<size_t>(id)]; };
   // The induction values of prefetched iterations beyond the last one must fit, too.
   const int64_t room = std::numeric_limits<int32_t>::max() - bounds(args[0]).most;
@@ -52,9 +77,7 @@ Status Control::loop(const tile::Op& op) {
                                  b_.getInt32(static_cast<uint32_t>(s) * stage_bytes), deferred));
   }
   finish_copies();
-  std::vector<Registers> first;
-  for (size_t c = 0; c < carried; ++c)
-    first.push_back(packed(registers(op.operands[3 + c], register_count(args[1 + c])), dtype_of(args[1 + c])));
+  const std::vector<Registers> first = packed(initial, carried);
   auto* before = b_.GetInsertBlock();
   auto* body = llvm::BasicBlock::Create(b_.getContext(), "loop", c_.function);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", c_.function);
@@ -67,15 +90,8 @@ Status Control::loop(const tile::Op& op) {
     stage = b_.CreatePHI(b_.getInt32Ty(), 2, "stage");
     stage->addIncoming(b_.getInt32(0), before);
   }
-  std::vector<Registers> phis(carried);
-  for (size_t c = 0; c < carried; ++c)
-    for (auto* v : first[c]) {
-      auto* phi = b_.CreatePHI(v->getType(), 2);
-      phi->addIncoming(v, before);
-      phis[c].push_back(phi);
-    }
-  for (size_t c = 0; c < carried; ++c)
-    define(args[1 + c], unpacked(phis[c], dtype_of(args[1 + c]), register_count(args[1 + c])));
+  const std::vector<Registers> current = phis(first, before);
+  define_packed(carried, current);
   auto pending = c_.hazards.pending();
   c_.hazards.enter_loop();
   auto* next = b_.CreateNSWAdd(i, step);
@@ -109,26 +125,16 @@ Status Control::loop(const tile::Op& op) {
   c_.hazards.leave_loop();
   c_.hazards.merge(pending); // of a loop without iterations
 
-  std::vector<Registers> last;
-  for (size_t c = 0; c < carried; ++c)
-    last.push_back(packed(registers(yielded_[c], register_count(args[1 + c])), dtype_of(args[1 + c])));
+  const std::vector<Registers> last = packed(yielded_, carried);
   auto* latch = b_.GetInsertBlock();
   i->addIncoming(next, latch);
   if (stage) stage->addIncoming(other, latch);
-  for (size_t c = 0; c < carried; ++c)
-    for (size_t r = 0; r < last[c].size(); ++r) llvm::cast<llvm::PHINode>(phis[c][r])->addIncoming(last[c][r], latch);
+  add_incoming(current, last, latch);
   b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
   b_.SetInsertPoint(after);
-  std::vector<Registers> out(carried);
-  for (size_t c = 0; c < carried; ++c)
-    for (size_t r = 0; r < first[c].size(); ++r) {
-      auto* phi = b_.CreatePHI(first[c][r]->getType(), 2);
-      phi->addIncoming(first[c][r], before);
-      phi->addIncoming(last[c][r], latch);
-      out[c].push_back(phi);
-    }
-  for (size_t c = 0; c < carried; ++c)
-    define(op.results[c], unpacked(out[c], dtype_of(op.results[c]), register_count(op.results[c])));
+  const std::vector<Registers> out = phis(first, before);
+  add_incoming(out, last, latch);
+  define_packed(op.results, out);
   return {};
 }
 
@@ -148,8 +154,7 @@ Status Control::branch(const tile::Op& op) {
     c_.hazards.set(before);
     yielded_.clear();
     TESSERA_TRY(operations_.block(op.regions[r]));
-    for (size_t v = 0; v < op.results.size(); ++v)
-      yields[r].push_back(packed(registers(yielded_[v], register_count(op.results[v])), dtype_of(op.results[v])));
+    yields[r] = packed(yielded_, op.results);
     ends[r] = b_.GetInsertBlock();
     b_.CreateBr(merge);
     if (r == 0) ended = c_.hazards.pending();
@@ -158,16 +163,9 @@ Status Control::branch(const tile::Op& op) {
   c_.hazards.leave_branch();
   merge->insertInto(c_.function);
   b_.SetInsertPoint(merge);
-  std::vector<Registers> out(op.results.size());
-  for (size_t v = 0; v < op.results.size(); ++v)
-    for (size_t r = 0; r < yields[0][v].size(); ++r) {
-      auto* phi = b_.CreatePHI(yields[0][v][r]->getType(), 2);
-      phi->addIncoming(yields[0][v][r], ends[0]);
-      phi->addIncoming(yields[1][v][r], ends[1]);
-      out[v].push_back(phi);
-    }
-  for (size_t v = 0; v < op.results.size(); ++v)
-    define(op.results[v], unpacked(out[v], dtype_of(op.results[v]), register_count(op.results[v])));
+  const std::vector<Registers> out = phis(yields[0], ends[0]);
+  add_incoming(out, yields[1], ends[1]);
+  define_packed(op.results, out);
   return {};
 }
 

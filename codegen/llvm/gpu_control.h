@@ -13,9 +13,11 @@ public:
   void yield(const tile::Op& op) { yielded_ = op.operands; }
 
 private:
-  // Registers of a tile packed into words for phi nodes, and unpacked to `count` elements.
-  Registers packed(const Registers& list, DType dtype);
-  Registers unpacked(const Registers& list, DType dtype, size_t count);
+  // Registers of values as they pass to `targets` of another basic block, packed into words; the targets' from these.
+  std::vector<Registers> packed(std::span<const tile::ValueId> values, std::span<const tile::ValueId> targets);
+  void define_packed(std::span<const tile::ValueId> targets, const std::vector<Registers>& lists);
+  // Phi nodes that have the lists' values where `from` was left.
+  std::vector<Registers> phis(const std::vector<Registers>& lists, llvm::BasicBlock* from);
 
   Words& words_;
   SharedMemory& shared_;

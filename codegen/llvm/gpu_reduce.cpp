@@ -42,27 +42,158 @@ AxisBits axis_bits(const LinearLayout& l, int axis) {
   return a;
 }
 
-} // namespace
+// The registers that differ from `first` along the axis only, in its order.
+std::vector<int> registers_along(const AxisBits& along, int first) {
+  std::vector<int> out;
+  for (int n = 0; n < 1 << along.registers.size(); ++n) {
+    int r = first;
+    for (size_t j = 0; j < along.registers.size(); ++j)
+      if (n >> j & 1) r |= 1 << along.registers[j];
+    out.push_back(r);
+  }
+  return out;
+}
 
-llvm::Value* Reductions::identity(ReduceKind kind, DType dtype) {
-  if (kind == ReduceKind::Sum && is_float(dtype)) return math_.constant(dtype, -0.0, 0); // -0 + x is x for every x
-  return is_float(dtype) ? math_.constant(dtype, reduce_identity_f64(kind, dtype), 0)
-                         : math_.constant(dtype, 0, reduce_identity_i64(kind, dtype));
+// Results that a block's warps exchange: one slot for each index among results of register, lane and warp that do not
+// lie along the axis. `bits`: which bit of the thread's index adds how much to the position of its first slot.
+struct Slots {
+  std::vector<std::pair<int, int>> bits;
+  int count = 0;
+};
+
+Slots slots_of(const LinearLayout& l, const AxisBits& along, int warps, int of_thread, int stride) {
+  Slots out{{}, of_thread};
+  const uint32_t lanes = 31 & ~along.lane_mask & ~l.free_mask(Dim::Lane);
+  const uint32_t other_warps = static_cast<uint32_t>(warps - 1) & ~along.warp_mask & ~l.free_mask(Dim::Warp);
+  auto add = [&](int bit) {
+    out.bits.emplace_back(bit, out.count * stride);
+    out.count *= 2;
+  };
+  for (int i = 0; i < layout::kLaneBits; ++i)
+    if (lanes >> i & 1) add(i);
+  for (int i = 0; i < l.in_bits(Dim::Warp); ++i)
+    if (other_warps >> i & 1) add(layout::kLaneBits + i);
+  return out;
+}
+
+Value* identity(Math& math, ReduceKind kind, DType dtype) {
+  if (kind == ReduceKind::Sum && is_float(dtype)) return math.constant(dtype, -0.0, 0); // -0 + x is x for every x
+  return is_float(dtype) ? math.constant(dtype, reduce_identity_f64(kind, dtype), 0)
+                         : math.constant(dtype, 0, reduce_identity_i64(kind, dtype));
+}
+
+template <class F>
+Value* by_halves(Registers list, F&& f) {
+  for (; list.size() > 1; list.resize((list.size() + 1) / 2))
+    for (size_t i = 0, half = (list.size() + 1) / 2; i + half < list.size(); ++i) list[i] = f(list[i], list[i + half]);
+  return list[0];
 }
 
 // The state of one fold: a value, or a value and its index.
-struct Reductions::Folded {
+struct Folded {
   Value *value = nullptr, *index = nullptr;
 };
+// What the registers of a thread hold of one result.
+struct ThreadPart {
+  Registers values, indices;
+};
 
-// By how much the values in a thread's registers grow per position along the axis; nothing if the positions of a thread
-// are not evenly spaced.
-std::optional<int64_t> Reductions::even_stride(tile::ValueId id, int axis) const {
-  if (!kernel_.type(id).is_tile()) return std::nullopt;
+// One reduction, level by level.
+class Reduction final : Part {
+public:
+  Reduction(Context& context, Positions& positions, SharedMemory& shared, const tile::Op& op)
+      : Part(context), positions_(positions), shared_(shared), op_(op), layout_(layouts_[op.operands[0]]),
+        along_(axis_bits(layout_, op.axis)), arg_(op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin),
+        dtype_(dtype_of(op.operands[0])), index_type_(arg_ ? dtype_of(op.operands[1]) : DType::I64),
+        value_kind_(!arg_                             ? op.reduce
+                    : op.reduce == ReduceKind::ArgMax ? ReduceKind::Max
+                                                      : ReduceKind::Min),
+        index_kind_(op.select_last ? ReduceKind::Max : ReduceKind::Min),
+        no_index_(arg_ ? identity(math_, index_kind_, index_type_) : nullptr) {}
+
+  Status emit() {
+    std::vector<Folded> results = fold_registers();
+    if (is_block_vote(results)) {
+      results[0].value = block_vote(results[0].value);
+    } else {
+      fold_lanes(results);
+      if (along_.warp_mask != 0) TESSERA_TRY(fold_warps(results));
+    }
+    Registers values, indices;
+    for (auto& r : results) values.push_back(r.value), indices.push_back(r.index);
+    define(op_.results[0], std::move(values));
+    if (arg_) define(op_.results[1], std::move(indices));
+    return {};
+  }
+
+private:
+  // Masked elements add nothing: x + 0 is x except for the sign of zero.
+  [[nodiscard]] bool adds_nothing(Value* v) const {
+    auto* zero = llvm::dyn_cast<llvm::ConstantFP>(v);
+    return op_.reduce == ReduceKind::Sum && zero && zero->isZero();
+  }
+  Value* combined(Value* a, Value* c) {
+    return adds_nothing(c) ? a : adds_nothing(a) ? c : math_.combine(value_kind_, dtype_, a, c);
+  }
+  Value* nearer(Value* a, Value* c) { return math_.combine(index_kind_, index_type_, a, c); }
+  Value* fold(const Registers& values) {
+    return by_halves(values, [&](Value* a, Value* c) { return combined(a, c); });
+  }
+  Value* equal(Value* v, Value* best) {
+    return is_float(dtype_) ? b_.CreateFCmpOEQ(v, best) : b_.CreateICmpEQ(v, best);
+  }
+  // True if a value equals the extreme of the set that contains it, where NaN equals NaN.
+  Value* as_good(Value* v, Value* best) {
+    return is_float(dtype_) ? b_.CreateOr(b_.CreateFCmpOEQ(v, best), b_.CreateFCmpUNO(v, v)) : b_.CreateICmpEQ(v, best);
+  }
+  // The index of the extreme among several, by select_last.
+  Value* index_of(Value* best, const ThreadPart& among) {
+    Registers list;
+    for (size_t i = 0; i < among.values.size(); ++i)
+      list.push_back(b_.CreateSelect(as_good(among.values[i], best), among.indices[i], no_index_));
+    return by_halves(list, [&](Value* a, Value* c) { return nearer(a, c); });
+  }
+
+  std::vector<Folded> fold_registers();
+  [[nodiscard]] std::vector<int64_t> even_offsets() const;
+  Value* first_offset(const Registers& values, const std::vector<int64_t>& offsets,
+                      const std::function<Value*(Value*)>& wanted);
+  Registers offsets_of(const std::vector<Folded>& results, const std::vector<ThreadPart>& parts,
+                       const std::vector<int64_t>& offsets);
+  [[nodiscard]] bool is_vote() const { // a vote folds bools across the whole warp
+    return (op_.reduce == ReduceKind::Any || op_.reduce == ReduceKind::All) &&
+           (along_.lane_mask | layout_.free_mask(Dim::Lane)) == 31;
+  }
+  [[nodiscard]] bool is_block_vote(const std::vector<Folded>& results) const {
+    const auto warps = static_cast<uint32_t>(layouts_.warps - 1);
+    return is_vote() && ((along_.warp_mask | layout_.free_mask(Dim::Warp)) & warps) == warps && results.size() == 1 &&
+           along_.warp_mask != 0;
+  }
+  Value* block_vote(Value* value);
+  void fold_lanes(std::vector<Folded>& results);
+  Status fold_warps(std::vector<Folded>& results);
+
+  Positions& positions_;
+  SharedMemory& shared_;
+  const tile::Op& op_;
+  const LinearLayout& layout_; // of the source
+  const AxisBits along_;
+  const bool arg_; // the index of the extreme is a result, too
+  const DType dtype_, index_type_;
+  const ReduceKind value_kind_, index_kind_; // by which values and indices are folded
+  Value* const no_index_;
+};
+
+// Offsets of the indices in a thread's registers from the first one, where they grow evenly from position to position;
+// empty if they do not.
+std::vector<int64_t> Reduction::even_offsets() const {
+  tile::ValueId id = op_.operands[1];
+  if (!kernel_.type(id).is_tile()) return {};
   const auto& l = layouts_[id];
-  const auto reach = thread_reach(l, layout::axis(axis));
+  const auto axis = layout::axis(op_.axis);
+  const auto reach = thread_reach(l, axis);
   for (int r = 0; r < l.registers(); ++r)
-    if (static_cast<uint32_t>(l.apply(Dim::Register, r, layout::axis(axis))) & reach) return std::nullopt;
+    if (static_cast<uint32_t>(l.apply(Dim::Register, r, axis)) & reach) return {};
   // Narrower integers hold an i64 that fits.
   for (const auto* op = c_.definitions[static_cast<size_t>(id)];
        op &&
@@ -70,225 +201,182 @@ std::optional<int64_t> Reductions::even_stride(tile::ValueId id, int axis) const
        is_integer(kernel_.type(op->operands[0]).dtype) && kernel_.type(op->operands[0]).is_tile();
        op = c_.definitions[static_cast<size_t>(id)])
     id = op->operands[0];
-  const auto stride = c_.facts[static_cast<size_t>(id)].stride[static_cast<size_t>(axis)];
-  const auto extent = kernel_.type(id).shape[static_cast<size_t>(axis)];
-  return stride && *stride > 0 && *stride < kMostPosition / extent ? stride : std::nullopt;
+  const auto stride = c_.facts[static_cast<size_t>(id)].stride[static_cast<size_t>(op_.axis)];
+  const auto extent = kernel_.type(id).shape[static_cast<size_t>(op_.axis)];
+  if (!stride || *stride <= 0 || *stride >= kMostPosition / extent) return {};
+  std::vector<int64_t> positions;
+  for (int r : registers_along(along_, 0)) positions.push_back(layout_.apply(Dim::Register, r, axis));
+  if (!std::is_sorted(positions.begin(), positions.end())) return {};
+  const int64_t first = positions[0];
+  for (auto& p : positions) p = *stride * (p - first);
+  return positions;
 }
 
-Status Reductions::reduce(const tile::Op& op) {
-  auto source = op.operands[0];
-  bool arg = op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin;
-  DType dtype = kernel_.type(source).dtype;
-  DType index_type = arg ? kernel_.type(op.operands[1]).dtype : DType::I64;
-  const auto& l = layouts_[source];
-  AxisBits along = axis_bits(l, op.axis);
-  const ReduceKind values_kind = !arg ? op.reduce : op.reduce == ReduceKind::ArgMax ? ReduceKind::Max : ReduceKind::Min;
-  // Masked elements add nothing: x + 0 is x except for the sign of zero.
-  auto nothing = [&](Value* v) {
-    auto* zero = llvm::dyn_cast<llvm::ConstantFP>(v);
-    return op.reduce == ReduceKind::Sum && zero && zero->isZero();
-  };
-  auto combined = [&](Value* a, Value* c) {
-    return nothing(c) ? a : nothing(a) ? c : math_.combine(values_kind, dtype, a, c);
-  };
-  // True if a value equals the extreme of the set that contains it, where NaN equals NaN.
-  auto as_good = [&](Value* v, Value* best) {
-    return is_float(dtype) ? b_.CreateOr(b_.CreateFCmpOEQ(v, best), b_.CreateFCmpUNO(v, v)) : b_.CreateICmpEQ(v, best);
-  };
-  const ReduceKind places_kind = op.select_last ? ReduceKind::Max : ReduceKind::Min;
-  auto nearer = [&](Value* a, Value* c) { return math_.combine(places_kind, index_type, a, c); };
-  auto* nowhere = arg ? identity(places_kind, index_type) : nullptr;
-  auto by_halves = [](Registers list, auto f) {
-    for (; list.size() > 1; list.resize((list.size() + 1) / 2))
-      for (size_t i = 0, half = (list.size() + 1) / 2; i + half < list.size(); ++i)
-        list[i] = f(list[i], list[i + half]);
-    return list[0];
-  };
-
-  // The index of the extreme among several, by select_last.
-  auto place_among = [&](const Registers& values, const Registers& places, Value* best) {
-    Registers list;
-    for (size_t i = 0; i < values.size(); ++i)
-      list.push_back(b_.CreateSelect(as_good(values[i], best), places[i], nowhere));
-    return by_halves(list, nearer);
-  };
-
-  // Registers are folded pairwise, so the depth is the number of axis bits.
-  std::vector<Folded> out; // by register of the result
-  std::vector<Registers> values, places;
-  std::vector<int64_t> positions; // along the axis, of each result's first register
-  for (int r = 0; r < l.registers(); ++r) {
-    if (static_cast<uint32_t>(r) & along.register_mask) continue;
-    Registers v, i;
-    for (int n = 0; n < 1 << along.registers.size(); ++n) {
-      int at = r;
-      for (size_t j = 0; j < along.registers.size(); ++j)
-        if (n >> j & 1) at |= 1 << along.registers[j];
-      v.push_back(registers(source)[static_cast<size_t>(at)]);
-      if (arg) i.push_back(registers(op.operands[1])[static_cast<size_t>(at)]);
-      if (out.empty()) positions.push_back(l.apply(Dim::Register, at, layout::axis(op.axis)));
-    }
-    out.push_back({by_halves(v, combined), arg ? i[0] : nullptr});
-    values.push_back(std::move(v));
-    places.push_back(std::move(i));
-  }
-  // If indices grow evenly along the axis, the fold finds the offset of the extreme's register from the thread's first
-  // one, in short groups, because selections depend on each other.
+// The offset of the first of a thread's values that is wanted, in short groups, because selections depend on each other.
+Value* Reduction::first_offset(const Registers& values, const std::vector<int64_t>& offsets,
+                               const std::function<Value*(Value*)>& wanted) {
   constexpr size_t kRun = 16;
-  const auto stride = arg ? even_stride(op.operands[1], op.axis) : std::nullopt;
-  auto first = [&](const Registers& of, const std::function<Value*(Value*)>& wanted) {
-    Registers runs;
-    const size_t n = of.size();
-    for (size_t end = n; end > 0; end -= std::min(end, kRun)) {
-      Value* found = identity(places_kind, DType::I32);
-      for (size_t i = end; i-- > end - std::min(end, kRun);) {
-        const size_t at = op.select_last ? n - 1 - i : i;
-        found = b_.CreateSelect(wanted(of[at]), math_.constant(DType::I32, 0, *stride * (positions[at] - positions[0])),
-                                found);
-      }
-      runs.push_back(found);
+  Registers runs;
+  const size_t n = values.size();
+  for (size_t end = n; end > 0; end -= std::min(end, kRun)) {
+    Value* found = identity(math_, index_kind_, DType::I32);
+    for (size_t i = end; i-- > end - std::min(end, kRun);) {
+      const size_t at = op_.select_last ? n - 1 - i : i;
+      found = b_.CreateSelect(wanted(values[at]), math_.constant(DType::I32, 0, offsets[at]), found);
     }
-    return by_halves(runs, [&](Value* a, Value* c) { return math_.combine(places_kind, DType::I32, a, c); });
+    runs.push_back(found);
+  }
+  return by_halves(runs, [&](Value* a, Value* c) { return math_.combine(index_kind_, DType::I32, a, c); });
+}
+
+// The offsets of the extremes of all results. NaNs are searched only if there are any.
+Registers Reduction::offsets_of(const std::vector<Folded>& results, const std::vector<ThreadPart>& parts,
+                                const std::vector<int64_t>& offsets) {
+  Registers found;
+  Value* any_nan = nullptr;
+  for (size_t s = 0; s < results.size(); ++s) {
+    auto* best = results[s].value;
+    found.push_back(first_offset(parts[s].values, offsets, [&](Value* v) { return equal(v, best); }));
+    if (!is_float(dtype_)) continue;
+    auto* nan = b_.CreateFCmpUNO(best, best);
+    any_nan = any_nan ? b_.CreateOr(any_nan, nan) : nan;
+  }
+  if (!any_nan) return found;
+  auto* nan = llvm::BasicBlock::Create(b_.getContext(), "nan", c_.function);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", c_.function);
+  auto* before = b_.GetInsertBlock();
+  b_.CreateCondBr(any_nan, nan, after, llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
+  b_.SetInsertPoint(nan);
+  Registers with_nan;
+  for (size_t s = 0; s < results.size(); ++s)
+    with_nan.push_back(b_.CreateSelect(
+        b_.CreateFCmpUNO(results[s].value, results[s].value),
+        first_offset(parts[s].values, offsets, [&](Value* v) { return b_.CreateFCmpUNO(v, v); }), found[s]));
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  for (size_t s = 0; s < results.size(); ++s) {
+    auto* phi = b_.CreatePHI(found[s]->getType(), 2);
+    phi->addIncoming(found[s], before);
+    phi->addIncoming(with_nan[s], nan);
+    found[s] = phi;
+  }
+  return found;
+}
+
+// Registers are folded pairwise, so the depth is the number of axis bits. Where indices grow evenly along the axis, the
+// fold finds the offset of the extreme's register from the thread's first one.
+std::vector<Folded> Reduction::fold_registers() {
+  std::vector<ThreadPart> parts; // by register of the result
+  for (int r = 0; r < layout_.registers(); ++r) {
+    if (static_cast<uint32_t>(r) & along_.register_mask) continue;
+    ThreadPart part;
+    for (int at : registers_along(along_, r)) {
+      part.values.push_back(registers(op_.operands[0])[static_cast<size_t>(at)]);
+      if (arg_) part.indices.push_back(registers(op_.operands[1])[static_cast<size_t>(at)]);
+    }
+    parts.push_back(std::move(part));
+  }
+  std::vector<Folded> out;
+  for (const auto& part : parts) out.push_back({fold(part.values), arg_ ? part.indices[0] : nullptr});
+  if (!arg_ || along_.registers.empty()) return out;
+  const std::vector<int64_t> offsets = even_offsets();
+  if (offsets.empty()) {
+    for (size_t s = 0; s < out.size(); ++s) out[s].index = index_of(out[s].value, parts[s]);
+    return out;
+  }
+  const Registers found = offsets_of(out, parts, offsets);
+  for (size_t s = 0; s < out.size(); ++s)
+    out[s].index = b_.CreateAdd(out[s].index, math_.cast(found[s], DType::I32, index_type_));
+  return out;
+}
+
+Value* Reduction::block_vote(Value* value) {
+  const bool all = op_.reduce == ReduceKind::All;
+  value = gpu_.barrier_any(all ? b_.CreateNot(value) : value);
+  c_.hazards.barrier();
+  return all ? b_.CreateNot(value) : value;
+}
+
+void Reduction::fold_lanes(std::vector<Folded>& results) {
+  if (is_vote() && along_.lane_mask != 0) {
+    for (auto& r : results) r.value = op_.reduce == ReduceKind::Any ? gpu_.vote_any(r.value) : gpu_.vote_all(r.value);
+    return;
+  }
+  auto among_lanes = [&](Value* v, auto f) {
+    for (auto bit = along_.lanes.rbegin(); bit != along_.lanes.rend(); ++bit) v = f(v, gpu_.shuffle_xor(v, 1 << *bit));
+    return v;
   };
-  if (arg && positions.size() > 1 && stride && std::is_sorted(positions.begin(), positions.end())) {
-    Registers found;
-    Value* any_nan = nullptr;
-    for (size_t s = 0; s < out.size(); ++s) {
-      found.push_back(first(values[s], [&](Value* v) {
-        return is_float(dtype) ? b_.CreateFCmpOEQ(v, out[s].value) : b_.CreateICmpEQ(v, out[s].value);
-      }));
-      if (!is_float(dtype)) continue;
-      auto* nan = b_.CreateFCmpUNO(out[s].value, out[s].value);
-      any_nan = any_nan ? b_.CreateOr(any_nan, nan) : nan;
-    }
-    if (any_nan) { // searches NaNs only if there are any
-      auto* nan = llvm::BasicBlock::Create(b_.getContext(), "nan", c_.function);
-      auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", c_.function);
-      auto* before = b_.GetInsertBlock();
-      b_.CreateCondBr(any_nan, nan, after, llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
-      b_.SetInsertPoint(nan);
-      Registers with_nan;
-      for (size_t s = 0; s < out.size(); ++s)
-        with_nan.push_back(b_.CreateSelect(b_.CreateFCmpUNO(out[s].value, out[s].value),
-                                           first(values[s], [&](Value* v) { return b_.CreateFCmpUNO(v, v); }),
-                                           found[s]));
-      b_.CreateBr(after);
-      b_.SetInsertPoint(after);
-      for (size_t s = 0; s < out.size(); ++s) {
-        auto* phi = b_.CreatePHI(found[s]->getType(), 2);
-        phi->addIncoming(found[s], before);
-        phi->addIncoming(with_nan[s], nan);
-        found[s] = phi;
-      }
-    }
-    for (size_t s = 0; s < out.size(); ++s)
-      out[s].index = b_.CreateAdd(places[s][0], math_.cast(found[s], DType::I32, index_type));
-  } else if (arg && positions.size() > 1) {
-    for (size_t s = 0; s < out.size(); ++s) out[s].index = place_among(values[s], places[s], out[s].value);
+  for (auto& r : results) {
+    auto* own = r.value;
+    r.value = among_lanes(own, [&](Value* a, Value* c) { return combined(a, c); });
+    if (arg_ && !along_.lanes.empty())
+      r.index = among_lanes(b_.CreateSelect(as_good(own, r.value), r.index, no_index_),
+                            [&](Value* a, Value* c) { return nearer(a, c); });
   }
+}
 
-  // Lanes. A vote folds bools across the whole warp.
-  uint32_t free_lanes = l.free_mask(Dim::Lane), free_warps = l.free_mask(Dim::Warp);
-  auto warps = static_cast<uint32_t>(layouts_.warps - 1);
-  bool vote = op.reduce == ReduceKind::Any || op.reduce == ReduceKind::All;
-  bool whole_warp = (along.lane_mask | free_lanes) == 31;
-  bool whole_block = whole_warp && ((along.warp_mask | free_warps) & warps) == warps && out.size() == 1;
-  if (vote && whole_block && along.warp_mask != 0) { // a barrier with vote
-    bool all = op.reduce == ReduceKind::All;
-    auto* p = all ? b_.CreateNot(out[0].value) : out[0].value;
-    p = gpu_.barrier_any(p);
-    c_.hazards.barrier();
-    define(op.results[0], {all ? b_.CreateNot(p) : p});
-    return {};
-  }
-  if (vote && whole_warp && along.lane_mask != 0) {
-    for (auto& o : out) o.value = op.reduce == ReduceKind::Any ? gpu_.vote_any(o.value) : gpu_.vote_all(o.value);
-  } else {
-    auto among_lanes = [&](Value* v, auto f) {
-      for (auto bit = along.lanes.rbegin(); bit != along.lanes.rend(); ++bit) v = f(v, gpu_.shuffle_xor(v, 1 << *bit));
-      return v;
-    };
-    for (auto& o : out) {
-      auto* own = o.value;
-      o.value = among_lanes(own, combined);
-      if (arg && !along.lanes.empty())
-        o.index = among_lanes(b_.CreateSelect(as_good(own, o.value), o.index, nowhere), nearer);
+// Each warp stores its partial results, all read all. With few registers a slot has one element per warp along the
+// axis, contiguous; with several, those of a thread are contiguous, followed by other lanes', to avoid bank conflicts.
+Status Reduction::fold_warps(std::vector<Folded>& results) {
+  constexpr int kSeveral = 4;
+  const int parts = 1 << along_.warps.size(), own_slots = static_cast<int>(results.size());
+  const uint32_t free_lanes = layout_.free_mask(Dim::Lane), free_warps = layout_.free_mask(Dim::Warp);
+  const bool across = own_slots >= kSeveral && (31 & ~along_.lane_mask & ~free_lanes) != 0;
+  const int slot_stride = across ? 1 : parts;
+  const Slots slots = slots_of(layout_, along_, layouts_.warps, own_slots, slot_stride);
+  const int part_stride = across ? slots.count : 1;
+  auto part_bits = slots.bits;
+  for (size_t i = 0; i < along_.warps.size(); ++i)
+    part_bits.emplace_back(layout::kLaneBits + along_.warps[i], part_stride << i);
+  const int64_t elements = int64_t{slots.count} * parts;
+  const int64_t value_bytes = (elements * element_bytes(dtype_) + 15) / 16 * 16;
+  const int64_t bytes = value_bytes + (arg_ ? elements * element_bytes(index_type_) : 0);
+  TESSERA_ASSIGN(int64_t region, shared_.region(bytes));
+  auto offset = [&](Value* element, int further, DType type, int64_t start) {
+    int64_t fixed = region + start + int64_t{further} * element_bytes(type);
+    auto* scaled = b_.CreateMul(element, b_.getInt32(static_cast<uint32_t>(element_bytes(type))));
+    return b_.CreateAdd(scaled, b_.getInt32(static_cast<uint32_t>(fixed)));
+  };
+  auto* own = positions_.xor_of_bits(part_bits);
+  auto* mine = positions_.xor_of_bits(slots.bits);
+  auto* writes = positions_.acts_for_copies(along_.lane_mask | free_lanes, free_warps);
+  auto store = [&](auto member, DType type, int64_t start) {
+    const int width = across ? std::min(own_slots, 16 / element_bytes(type)) : 1;
+    for (int s = 0; s < own_slots; s += width) {
+      Registers some;
+      for (int i = s; i < s + width; ++i) some.push_back(results[static_cast<size_t>(i)].*member);
+      shared_.store(offset(own, s * slot_stride, type, start), some, type, writes);
     }
-  }
-
-  // Warps: each stores its partial result, all read all. Slot s is the index among results of register, lane and warp
-  // that do not lie along the axis. With few registers a slot has one element per warp along the axis, contiguous; with
-  // several, those of a thread are contiguous, followed by other lanes', to avoid bank conflicts.
-  if (along.warp_mask != 0) {
-    constexpr size_t kSeveral = 4;
-    const int parts = 1 << along.warps.size();
-    uint32_t lanes_beside = 31 & ~along.lane_mask & ~free_lanes, warps_beside = warps & ~along.warp_mask & ~free_warps;
-    const bool across = out.size() >= kSeveral && lanes_beside != 0;
-    std::vector<std::pair<int, int>> slot_bits, part_bits;
-    const int own_slots = static_cast<int>(out.size()), slot_stride = across ? 1 : parts;
-    int slots = own_slots;
-    for (int i = 0; i < layout::kLaneBits; ++i)
-      if (lanes_beside >> i & 1) slot_bits.emplace_back(i, slots * slot_stride), slots *= 2;
-    for (int i = 0; i < l.in_bits(Dim::Warp); ++i)
-      if (warps_beside >> i & 1) slot_bits.emplace_back(layout::kLaneBits + i, slots * slot_stride), slots *= 2;
-    const int part_stride = across ? slots : 1;
-    for (size_t i = 0; i < along.warps.size(); ++i)
-      part_bits.emplace_back(layout::kLaneBits + along.warps[i], part_stride << i);
-    auto both_bits = slot_bits;
-    both_bits.insert(both_bits.end(), part_bits.begin(), part_bits.end());
-    int64_t elements = int64_t{slots} * parts;
-    int64_t value_bytes = (elements * element_bytes(dtype) + 15) / 16 * 16;
-    int64_t bytes = value_bytes + (arg ? elements * element_bytes(index_type) : 0);
-    TESSERA_ASSIGN(int64_t region, shared_.region(bytes));
-    auto offset = [&](Value* element, int further, DType type, int64_t start) {
-      int64_t fixed = region + start + int64_t{further} * element_bytes(type);
-      auto* scaled = b_.CreateMul(element, b_.getInt32(static_cast<uint32_t>(element_bytes(type))));
-      return b_.CreateAdd(scaled, b_.getInt32(static_cast<uint32_t>(fixed)));
-    };
-    auto* own = positions_.xor_of_bits(both_bits);
-    auto* mine = positions_.xor_of_bits(slot_bits);
-    auto* writes = positions_.acts_for_copies(along.lane_mask | free_lanes, free_warps);
-    auto leave = [&](auto member, DType type, int64_t start) {
-      const int width = across ? std::min(own_slots, 16 / element_bytes(type)) : 1;
-      for (int s = 0; s < own_slots; s += width) {
-        Registers some;
-        for (int i = s; i < s + width; ++i) some.push_back(out[static_cast<size_t>(i)].*member);
-        shared_.store(offset(own, s * slot_stride, type, start), some, type, writes);
+  };
+  store(&Folded::value, dtype_, 0);
+  if (arg_) store(&Folded::index, index_type_, value_bytes);
+  shared_.barrier();
+  c_.hazards.touch_shared({region, region + bytes});
+  std::vector<ThreadPart> read(results.size(),
+                               {Registers(static_cast<size_t>(parts)), Registers(static_cast<size_t>(parts))});
+  auto load = [&](auto member, DType type, int64_t start) {
+    const int near = across ? own_slots : parts, far = across ? parts : own_slots;
+    const int width = std::min(near, 16 / element_bytes(type));
+    for (int f = 0; f < far; ++f)
+      for (int n = 0; n < near; n += width) {
+        auto some = shared_.load(offset(mine, f * (across ? part_stride : slot_stride) + n, type, start), type, width);
+        for (int i = 0; i < width; ++i)
+          (read[static_cast<size_t>(across ? n + i : f)].*member)[static_cast<size_t>(across ? f : n + i)] =
+              some[static_cast<size_t>(i)];
       }
-    };
-    leave(&Folded::value, dtype, 0);
-    if (arg) leave(&Folded::index, index_type, value_bytes);
-    shared_.barrier();
-    c_.hazards.touch_shared({region, region + bytes});
-    // Indexed by slot, then by part.
-    auto read = [&](DType type, int64_t start) {
-      std::vector<Registers> all(out.size(), Registers(static_cast<size_t>(parts)));
-      const int near = across ? own_slots : parts, far = across ? parts : own_slots;
-      const int width = std::min(near, 16 / element_bytes(type));
-      for (int f = 0; f < far; ++f)
-        for (int n = 0; n < near; n += width) {
-          auto some =
-              shared_.load(offset(mine, f * (across ? part_stride : slot_stride) + n, type, start), type, width);
-          for (int i = 0; i < width; ++i)
-            all[static_cast<size_t>(across ? n + i : f)][static_cast<size_t>(across ? f : n + i)] =
-                some[static_cast<size_t>(i)];
-        }
-      return all;
-    };
-    const std::vector<Registers> read_values = read(dtype, 0);
-    std::vector<Registers> read_indices;
-    if (arg) read_indices = read(index_type, value_bytes);
-    for (size_t s = 0; s < out.size(); ++s) {
-      out[s].value = by_halves(read_values[s], combined);
-      if (arg) out[s].index = place_among(read_values[s], read_indices[s], out[s].value);
-    }
+  };
+  load(&ThreadPart::values, dtype_, 0);
+  if (arg_) load(&ThreadPart::indices, index_type_, value_bytes);
+  for (size_t s = 0; s < results.size(); ++s) {
+    results[s].value = fold(read[s].values);
+    if (arg_) results[s].index = index_of(results[s].value, read[s]);
   }
-  Registers best, index;
-  for (auto& o : out) best.push_back(o.value), index.push_back(o.index);
-  define(op.results[0], std::move(best));
-  if (arg) define(op.results[1], std::move(index));
   return {};
 }
+
+} // namespace
+
+Status Reductions::reduce(const tile::Op& op) { return Reduction(c_, positions_, shared_, op).emit(); }
 
 // Inclusive scan. A thread holds a contiguous segment of the axis; an exclusive scan of the segments' totals over
 // lanes, then over warps, gives the prefix of its elements.
@@ -320,7 +408,7 @@ Status Reductions::scan(const tile::Op& op) {
   auto* lane = b_.CreateAnd(c_.thread, b_.getInt32(31));
   std::map<uint32_t, Value*> totals, before; // of a segment; `before` is exclusive
   for (auto& [beside, run] : runs) {
-    Value *total = v[static_cast<size_t>(run.back())], *prefix = identity(op.reduce, dtype);
+    Value *total = v[static_cast<size_t>(run.back())], *prefix = identity(math_, op.reduce, dtype);
     uint32_t below = 0;
     for (int bit : along.lanes) {
       uint32_t own = 1u << bit;
@@ -338,20 +426,13 @@ Status Reductions::scan(const tile::Op& op) {
   // Warps: the last lane stores the warp's total; all threads read all totals and fold those before their warp.
   if (!along.warps.empty()) {
     int parts = 1 << along.warps.size();
-    uint32_t free_lanes = l.free_mask(Dim::Lane), free_warps = l.free_mask(Dim::Warp);
-    auto warps = static_cast<uint32_t>(layouts_.warps - 1);
-    uint32_t lanes_beside = 31 & ~along.lane_mask & ~free_lanes, warps_beside = warps & ~along.warp_mask & ~free_warps;
-    std::vector<std::pair<int, int>> slot_bits, part_bits;
-    int slots = static_cast<int>(runs.size());
-    for (int i = 0; i < layout::kLaneBits; ++i)
-      if (lanes_beside >> i & 1) slot_bits.emplace_back(i, slots), slots *= 2;
-    for (int i = 0; i < l.in_bits(Dim::Warp); ++i)
-      if (warps_beside >> i & 1) slot_bits.emplace_back(layout::kLaneBits + i, slots), slots *= 2;
+    const Slots slots = slots_of(l, along, layouts_.warps, static_cast<int>(runs.size()), 1);
+    std::vector<std::pair<int, int>> part_bits;
     for (size_t i = 0; i < along.warps.size(); ++i) part_bits.emplace_back(layout::kLaneBits + along.warps[i], 1 << i);
     int size = element_bytes(dtype);
-    int64_t bytes = int64_t{slots} * parts * size;
+    int64_t bytes = int64_t{slots.count} * parts * size;
     TESSERA_ASSIGN(int64_t region, shared_.region(bytes));
-    auto *slot = positions_.xor_of_bits(slot_bits), *part = positions_.xor_of_bits(part_bits);
+    auto *slot = positions_.xor_of_bits(slots.bits), *part = positions_.xor_of_bits(part_bits);
     auto offset = [&](size_t run, Value* which) {
       auto* s = b_.CreateAdd(slot, b_.getInt32(static_cast<uint32_t>(run)));
       auto* element = b_.CreateAdd(b_.CreateMul(s, b_.getInt32(static_cast<uint32_t>(parts))), which);
@@ -359,9 +440,9 @@ Status Reductions::scan(const tile::Op& op) {
                           b_.getInt32(static_cast<uint32_t>(region)));
     };
     // The last lane along the axis stores: it has all axis bits set and no copy bits.
-    auto* writes = b_.CreateICmpEQ(
-        b_.CreateAnd(c_.thread, b_.getInt32(along.lane_mask | free_lanes | free_warps << layout::kLaneBits)),
-        b_.getInt32(along.lane_mask));
+    auto* writes = b_.CreateICmpEQ(b_.CreateAnd(c_.thread, b_.getInt32(along.lane_mask | l.free_mask(Dim::Lane) |
+                                                                       l.free_mask(Dim::Warp) << layout::kLaneBits)),
+                                   b_.getInt32(along.lane_mask));
     size_t number = 0;
     for (auto& [beside, total] : totals)
       shared_.store(offset(number++, part), std::span<Value* const>(&total, 1), dtype, writes);
@@ -369,7 +450,7 @@ Status Reductions::scan(const tile::Op& op) {
     c_.hazards.touch_shared({region, region + bytes});
     number = 0;
     for (auto& [beside, prefix] : before) {
-      Value* preceding = identity(op.reduce, dtype);
+      Value* preceding = identity(math_, op.reduce, dtype);
       int width = std::min(parts, 16 / size);
       Registers all;
       for (int p = 0; p < parts; p += width)

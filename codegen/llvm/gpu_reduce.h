@@ -13,10 +13,6 @@ public:
   Status scan(const tile::Op& op);
 
 private:
-  struct Folded;
-  [[nodiscard]] std::optional<int64_t> even_stride(tile::ValueId id, int axis) const;
-  Value* identity(ReduceKind kind, DType dtype);
-
   Positions& positions_;
   SharedMemory& shared_;
 };
