@@ -111,14 +111,19 @@ Status Parser::check_written(const Token& at, ValueId pointer) const {
   return {};
 }
 
+Status Parser::element(Op& op, ValueId pointer, std::vector<OpId>& ops) {
+  TESSERA_TRY(punct('['));
+  TESSERA_ASSIGN(ValueId offset, value_or(DType::I64, ops));
+  TESSERA_TRY(punct(']'));
+  op.operands = {pointer, offset};
+  return {};
+}
+
 Status Parser::access(Op& op, std::vector<OpId>& ops, bool store) {
   Token at = token_;
   TESSERA_ASSIGN(ValueId ptr, value());
   if (store) TESSERA_TRY(check_written(at, ptr));
-  TESSERA_TRY(punct('['));
-  TESSERA_ASSIGN(ValueId offset, value_or(DType::I64, ops));
-  TESSERA_TRY(punct(']'));
-  op.operands = {ptr, offset};
+  TESSERA_TRY(element(op, ptr, ops));
   if (store) {
     TESSERA_TRY(punct('='));
     TESSERA_ASSIGN(ValueId v, value_or(k_.type(ptr).dtype, ops));
@@ -144,10 +149,7 @@ Status Parser::cooperation(Op& op, std::vector<OpId>& ops) {
   Token at = token_;
   TESSERA_ASSIGN(ValueId ptr, value());
   TESSERA_TRY(check_written(at, ptr));
-  TESSERA_TRY(punct('['));
-  TESSERA_ASSIGN(ValueId offset, value_or(DType::I64, ops));
-  TESSERA_TRY(punct(']'));
-  op.operands = {ptr, offset};
+  TESSERA_TRY(element(op, ptr, ops));
   for (const char* key : {"rank", "of"}) {
     TESSERA_TRY(keyword(key));
     TESSERA_TRY(punct('='));
@@ -157,116 +159,100 @@ Status Parser::cooperation(Op& op, std::vector<OpId>& ops) {
   return {};
 }
 
+Status Parser::report_index(Op& op, std::vector<OpId>& ops) {
+  TESSERA_ASSIGN(ValueId bad, value());
+  op.operands = {bad};
+  for (int i = 0; i < 2; ++i) {
+    TESSERA_TRY(punct(','));
+    TESSERA_ASSIGN(ValueId v, value_or(DType::I64, ops));
+    op.operands.push_back(v);
+  }
+  TESSERA_ASSIGN(int64_t site, attribute("site", 0, IndexReport::kSites - 1));
+  op.site = static_cast<int>(site);
+  return {};
+}
+
+Status Parser::exchange(Op& op, std::vector<OpId>& ops) {
+  Op partials;
+  TESSERA_TRY(value_list(partials, ops));
+  TESSERA_TRY(cooperation(op, ops));
+  op.operands.insert(op.operands.end(), partials.operands.begin(), partials.operands.end());
+  return {};
+}
+
+Status Parser::yield(Op& op) {
+  while (token_.kind == Token::Kind::Value) {
+    // "%a = ..." on the next line is not part of a bare yield, but nothing may follow yield anyway
+    TESSERA_ASSIGN(ValueId v, value());
+    op.operands.push_back(v);
+    if (!accept(',')) break;
+  }
+  return {};
+}
+
+Status Parser::axis(Op& op) {
+  TESSERA_ASSIGN(int64_t axis, attribute("axis", 0, kMaxRank));
+  op.axis = static_cast<int>(axis);
+  return {};
+}
+
 Status Parser::operation(Op& op, std::vector<OpId>& ops, int depth) {
   if (token_.kind != Token::Kind::Ident) return error("expected an operation" + found());
-  Token at = token_;
-  std::string_view word = token_.text;
+  const OpWord* word = op_from_word(token_.text);
+  if (!word) return error("'" + std::string(token_.text) + "' is not an operation");
   advance();
-  if (word == "const") {
-    op.kind = OpKind::Const;
+  op.kind = word->kind;
+  op.scalar = word->scalar;
+  op.reduce = word->reduce;
+  switch (op.kind) {
+  case OpKind::Const:
     literal_ = token_;
     if (token_.kind != Token::Kind::Number && token_.kind != Token::Kind::Ident)
       return error("expected a number" + found());
     advance();
     return {};
-  }
-  if (word == "program_id") {
-    op.kind = OpKind::ProgramId;
+  case OpKind::ProgramId: {
     TESSERA_ASSIGN(int64_t axis, integer_in(0, 2));
     op.axis = static_cast<int>(axis);
     return {};
   }
-  if (word == "range") {
-    op.kind = OpKind::Range;
+  case OpKind::Range: {
     TESSERA_ASSIGN(int64_t n, integer_in(1, kMaxTileElements));
     range_ = static_cast<int>(n);
     return {};
   }
-  if (word == "load" || word == "store") {
-    op.kind = word == "load" ? OpKind::Load : OpKind::Store;
-    return access(op, ops, word != "load");
-  }
-  if (word == "atomic_add" || word == "atomic_max" || word == "atomic_min") {
-    op.kind = OpKind::Atomic;
-    op.reduce = word == "atomic_max" ? ReduceKind::Max : word == "atomic_min" ? ReduceKind::Min : ReduceKind::Sum;
-    return access(op, ops, true);
-  }
-  if (word == "scratch") {
-    op.kind = OpKind::Scratch;
+  case OpKind::Load: return access(op, ops, false);
+  case OpKind::Store:
+  case OpKind::Atomic: return access(op, ops, true);
+  case OpKind::Scratch: {
     TESSERA_ASSIGN(ValueId n, value_or(DType::I64, ops));
     op.operands = {n};
     return {};
   }
-  if (word == "report_index") {
-    op.kind = OpKind::ReportIndex;
-    TESSERA_ASSIGN(ValueId bad, value());
-    op.operands = {bad};
-    for (int i = 0; i < 2; ++i) {
-      TESSERA_TRY(punct(','));
-      TESSERA_ASSIGN(ValueId v, value_or(DType::I64, ops));
-      op.operands.push_back(v);
-    }
-    TESSERA_ASSIGN(int64_t site, attribute("site", 0, IndexReport::kSites - 1));
-    op.site = static_cast<int>(site);
-    return {};
-  }
-  if (word == "arrive" || word == "grid_barrier") {
-    op.kind = word == "arrive" ? OpKind::Arrive : OpKind::GridBarrier;
-    return cooperation(op, ops);
-  }
-  if (word == "exchange") {
-    op.kind = OpKind::Exchange;
-    Op partials;
-    TESSERA_TRY(value_list(partials, ops));
-    TESSERA_TRY(cooperation(op, ops));
-    op.operands.insert(op.operands.end(), partials.operands.begin(), partials.operands.end());
-    return {};
-  }
-  if (word == "prefetch") {
-    op.kind = OpKind::Prefetch;
+  case OpKind::ReportIndex: return report_index(op, ops);
+  case OpKind::Arrive:
+  case OpKind::GridBarrier: return cooperation(op, ops);
+  case OpKind::Exchange: return exchange(op, ops);
+  case OpKind::Prefetch: {
     TESSERA_ASSIGN(ValueId ptr, value());
-    TESSERA_TRY(punct('['));
-    TESSERA_ASSIGN(ValueId offset, value_or(DType::I64, ops));
-    TESSERA_TRY(punct(']'));
-    op.operands = {ptr, offset};
-    return {};
+    return element(op, ptr, ops);
   }
-  if (word == "yield") {
-    op.kind = OpKind::Yield;
-    while (token_.kind == Token::Kind::Value) {
-      // "%a = ..." on the next line is not part of a bare yield, but nothing may follow yield anyway
-      TESSERA_ASSIGN(ValueId v, value());
-      op.operands.push_back(v);
-      if (!accept(',')) break;
-    }
-    return {};
-  }
-  if (word == "for") return for_loop(op, ops, depth);
-  if (word == "if") return if_else(op, depth);
-  if (word == "expand_dims" || word == "broadcast" || word == "dot") {
-    op.kind = word == "dot" ? OpKind::Dot : word == "broadcast" ? OpKind::Broadcast : OpKind::ExpandDims;
+  case OpKind::Yield: return yield(op);
+  case OpKind::For: return for_loop(op, ops, depth);
+  case OpKind::If: return if_else(op, depth);
+  case OpKind::Broadcast:
+  case OpKind::Dot:
+  case OpKind::Scalar: return value_list(op, ops);
+  case OpKind::ExpandDims: TESSERA_TRY(value_list(op, ops)); return axis(op);
+  case OpKind::Reduce:
+  case OpKind::Scan:
     TESSERA_TRY(value_list(op, ops));
-    if (op.kind != OpKind::ExpandDims) return {};
-    TESSERA_ASSIGN(int64_t axis, attribute("axis", 0, kMaxRank));
-    op.axis = static_cast<int>(axis);
-    return {};
-  }
-  if (word.starts_with("reduce.") || word.starts_with("scan.")) {
-    op.kind = word[0] == 'r' ? OpKind::Reduce : OpKind::Scan;
-    auto kind = reduce_kind_from_name(word.substr(word.find('.') + 1));
-    if (!kind) return error_at(at, "'" + std::string(word) + "' is not an operation");
-    op.reduce = *kind;
-    TESSERA_TRY(value_list(op, ops));
-    TESSERA_ASSIGN(int64_t axis, attribute("axis", 0, kMaxRank));
-    op.axis = static_cast<int>(axis);
+    TESSERA_TRY(axis(op));
     op.select_last = accept_word("last");
     return {};
+  case OpKind::Count_: break;
   }
-  auto scalar = scalar_op_from_name(word);
-  if (!scalar || info(*scalar).arity <= 0) return error_at(at, "'" + std::string(word) + "' is not an operation");
-  op.kind = OpKind::Scalar;
-  op.scalar = *scalar;
-  return value_list(op, ops);
+  TESSERA_UNREACHABLE("tile op kind");
 }
 
 } // namespace tessera::tile

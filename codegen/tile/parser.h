@@ -57,9 +57,15 @@ private:
   Status literal(const Token& t, DType dtype, Op& op);
   Status value_list(Op& op, std::vector<OpId>& ops);
   Status check_written(const Token& at, ValueId pointer) const;
+  // "[offset]" behind the pointer: the first two operands.
+  Status element(Op& op, ValueId pointer, std::vector<OpId>& ops);
   Status access(Op& op, std::vector<OpId>& ops, bool store);
   // "%counters[offset] rank=%m of=%n"
   Status cooperation(Op& op, std::vector<OpId>& ops);
+  Status report_index(Op& op, std::vector<OpId>& ops);
+  Status exchange(Op& op, std::vector<OpId>& ops);
+  Status yield(Op& op);
+  Status axis(Op& op);
   Status operation(Op& op, std::vector<OpId>& ops, int depth);
 
   Lexer lexer_;

@@ -99,11 +99,13 @@ private:
     out_.append(static_cast<size_t>(depth) * 2, ' ');
     out_ += "}";
   }
+  std::string element(const Op& op) { return " " + name(op.operands[0]) + "[" + name(op.operands[1]) + "]"; }
   void statement(const Op& op, int depth) {
+    out_ += op_word({op.kind, op.scalar, op.reduce});
     switch (op.kind) {
     case OpKind::Const: {
       const Type& t = k_.type(op.results[0]);
-      out_ += "const ";
+      out_ += " ";
       if (is_float(t.dtype))
         out_ += float_text(t.dtype, op.f);
       else if (t.dtype == DType::Bool)
@@ -114,34 +116,28 @@ private:
         out_ += std::to_string(op.i);
       break;
     }
-    case OpKind::ProgramId: out_ += "program_id " + std::to_string(op.axis); break;
-    case OpKind::Range: out_ += "range " + std::to_string(k_.type(op.results[0]).shape[0]); break;
-    case OpKind::ExpandDims: out_ += "expand_dims(" + args(op.operands) + ") axis=" + std::to_string(op.axis); break;
-    case OpKind::Broadcast: out_ += "broadcast(" + args(op.operands) + ")"; break;
-    case OpKind::Scalar: out_ += std::string(info(op.scalar).name) + "(" + args(op.operands) + ")"; break;
+    case OpKind::ProgramId: out_ += " " + std::to_string(op.axis); break;
+    case OpKind::Range: out_ += " " + std::to_string(k_.type(op.results[0]).shape[0]); break;
+    case OpKind::Broadcast:
+    case OpKind::Scalar:
+    case OpKind::Dot: out_ += "(" + args(op.operands) + ")"; break;
+    case OpKind::ExpandDims:
+    case OpKind::Reduce:
+    case OpKind::Scan:
+      out_ += "(" + args(op.operands) + ") axis=" + std::to_string(op.axis);
+      if (op.select_last) out_ += " last";
+      break;
     case OpKind::Load:
-      out_ += "load " + name(op.operands[0]) + "[" + name(op.operands[1]) + "]";
+      out_ += element(op);
       access(op, 2);
       break;
     case OpKind::Store:
     case OpKind::Atomic:
-      out_ += std::string(op_name(op.kind)) +
-              (op.kind == OpKind::Store       ? ""
-               : op.reduce == ReduceKind::Sum ? "_add"
-               : op.reduce == ReduceKind::Max ? "_max"
-                                              : "_min") +
-              " " + name(op.operands[0]) + "[" + name(op.operands[1]) + "] = " + name(op.operands[2]);
+      out_ += element(op) + " = " + name(op.operands[2]);
       access(op, 3);
       break;
-    case OpKind::Reduce:
-    case OpKind::Scan:
-      out_ += std::string(op_name(op.kind)) + "." + std::string(tessera::name(op.reduce)) + "(" + args(op.operands) +
-              ") axis=" + std::to_string(op.axis);
-      if (op.select_last) out_ += " last";
-      break;
-    case OpKind::Dot: out_ += "dot(" + args(op.operands) + ")"; break;
     case OpKind::For:
-      out_ += "for " + name(op.region_args[0][0]) + " = " + name(op.operands[0]) + " to " + name(op.operands[1]) +
+      out_ += " " + name(op.region_args[0][0]) + " = " + name(op.operands[0]) + " to " + name(op.operands[1]) +
               " step " + name(op.operands[2]);
       if (op.num_stages > 0) out_ += " num_stages=" + std::to_string(op.num_stages);
       if (!op.results.empty()) {
@@ -153,24 +149,21 @@ private:
       region(op, 0, depth);
       return;
     case OpKind::If:
-      out_ += "if " + name(op.operands[0]);
+      out_ += " " + name(op.operands[0]);
       region(op, 0, depth);
       if (k_.op(op.regions[1].back()).operands.empty() && op.regions[1].size() == 1) return; // the else region is empty
       out_ += " else";
       region(op, 1, depth);
       return;
-    case OpKind::Scratch: out_ += "scratch " + name(op.operands[0]); break;
-    case OpKind::ReportIndex: out_ += "report_index " + args(op.operands) + " site=" + std::to_string(op.site); break;
+    case OpKind::Scratch: out_ += " " + name(op.operands[0]); break;
+    case OpKind::ReportIndex: out_ += " " + args(op.operands) + " site=" + std::to_string(op.site); break;
+    case OpKind::Exchange: out_ += "(" + args(op.operands, 4) + ")"; [[fallthrough]];
     case OpKind::Arrive:
     case OpKind::GridBarrier:
-    case OpKind::Exchange:
-      out_ += std::string(op_name(op.kind));
-      if (op.kind == OpKind::Exchange) out_ += "(" + args(op.operands, 4) + ")";
-      out_ += " " + name(op.operands[0]) + "[" + name(op.operands[1]) + "] rank=" + name(op.operands[2]) +
-              " of=" + name(op.operands[3]);
+      out_ += element(op) + " rank=" + name(op.operands[2]) + " of=" + name(op.operands[3]);
       break;
-    case OpKind::Prefetch: out_ += "prefetch " + name(op.operands[0]) + "[" + name(op.operands[1]) + "]"; break;
-    case OpKind::Yield: out_ += "yield " + args(op.operands); break;
+    case OpKind::Prefetch: out_ += element(op); break;
+    case OpKind::Yield: out_ += " " + args(op.operands); break;
     case OpKind::Count_: TESSERA_UNREACHABLE("tile op kind");
     }
     types(op);

@@ -1,6 +1,7 @@
 #include "codegen/tile/rules.h"
 #include <algorithm>
 #include <array>
+#include <map>
 
 namespace tessera::tile {
 namespace {
@@ -206,6 +207,34 @@ std::string_view name(Caching caching) {
   return kWords[static_cast<size_t>(caching)];
 }
 std::string_view op_name(OpKind kind) { return kNames[static_cast<size_t>(kind)]; }
+
+std::string op_word(const OpWord& op) {
+  const std::string kind(op_name(op.kind)), fold(name(op.reduce));
+  switch (op.kind) {
+  case OpKind::Scalar: return std::string(info(op.scalar).name);
+  case OpKind::Atomic: return kind + "_" + (op.reduce == ReduceKind::Sum ? "add" : fold);
+  case OpKind::Reduce:
+  case OpKind::Scan: return kind + "." + fold;
+  default: return kind;
+  }
+}
+
+const OpWord* op_from_word(std::string_view word) {
+  static const std::map<std::string, OpWord, std::less<>> words = [] {
+    std::map<std::string, OpWord, std::less<>> out;
+    auto add = [&](const OpWord& op) { out.emplace(op_word(op), op); };
+    for (size_t kind = 0; kind < kNames.size(); ++kind)
+      if (const auto k = static_cast<OpKind>(kind); op_word({k}) == op_name(k)) add({k});
+    for (ReduceKind fold : {ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min}) add({OpKind::Atomic, {}, fold});
+    for (size_t fold = 0; fold <= static_cast<size_t>(ReduceKind::ArgMin); ++fold)
+      for (OpKind kind : {OpKind::Reduce, OpKind::Scan}) add({kind, {}, static_cast<ReduceKind>(fold)});
+    for (size_t op = 0; op < static_cast<size_t>(ScalarOp::Count_); ++op)
+      if (info(static_cast<ScalarOp>(op)).arity > 0) add({OpKind::Scalar, static_cast<ScalarOp>(op)});
+    return out;
+  }();
+  auto it = words.find(word);
+  return it == words.end() ? nullptr : &it->second;
+}
 
 Status check_type(const Type& type) {
   const DTypeInfo& d = info(type.dtype);

@@ -9,8 +9,15 @@ inline constexpr int kMaxRank = 8;
 inline constexpr int kMaxDepth = 64; // nesting of regions
 inline constexpr int kMaxStages = 8; // of software pipelining
 
-// Name of an operation in the text form; Scalar, Reduce and Scan are spelled by their scalar operator or kind.
 [[nodiscard]] std::string_view op_name(OpKind kind);
+// What an operation is called in the text form: by its kind, its scalar operator, or its kind and fold.
+struct OpWord {
+  OpKind kind = OpKind::Const;
+  ScalarOp scalar = ScalarOp::Add;
+  ReduceKind reduce = ReduceKind::Sum;
+};
+[[nodiscard]] std::string op_word(const OpWord& op);
+[[nodiscard]] const OpWord* op_from_word(std::string_view word); // null: no operation is called so
 // Error for a type that no value of a kernel may have: complex or sub-byte elements, dimensions outside the limits.
 [[nodiscard]] Status check_type(const Type& type);
 // Operand count, attributes, operand and result types of one operation, regions excluded except for the types at their
