@@ -107,142 +107,147 @@ void SharedRow::recall(const CachedValue& k, V v) {
   memo_.remember(static_cast<size_t>(k.id), b_.cast(v, node(k.id).dtype));
 }
 
-// One stage over this block's tiles: accumulators.
-Values SharedRow::walk(const Stage& stage, const Fold& fold) {
-  Side& s = *fold_side();
-  // Non-negative positions make divisions cheaper.
-  const bool one_axis = (fold_ == 0 ? legal_.groups.rows : legal_.groups.columns).size() == 1;
-  const bool first = rounds_walked_ == 0, back = rounds_walked_ % 2 == 1 && one_axis;
-  ++rounds_walked_;
-  Values state = accumulators_.identities(fold);
+// Runs `body` with the fold's side at `base`; masks only where a misaligned row begins or ends within the tile.
+Values SharedRow::placed(V base, const std::function<Values()>& body) {
+  auto branch = [&](bool masks) {
+    return memo_.scoped([&] {
+      placement_.place(*fold_side(), base, masks);
+      return body();
+    });
+  };
+  if (schedule_.access.alignment_peel == 1) return branch(false);
+  return b_.if_else(
+      shift_.whole_tile(base), [&] { return branch(false); }, [&] { return branch(true); });
+}
+
+Values SharedRow::loop(const Round& r, V from, V to, const Values& state, const Tile& tile) {
+  return accumulators_.loop(r.fold, from, to, r.one, r.tiles_of_row, state, [&](V i, std::span<const V> carried) {
+    return memo_.scoped([&] { return tile(i, Values(carried.begin(), carried.end())); });
+  });
+}
+
+// Each tile is loaded while the previous one is folded.
+Values SharedRow::prefetched_loop(const Round& r, V from, V to, const std::function<V(V)>& number, const Values& state,
+                                  const Tile& tile) {
   const size_t numbers = state.size();
-  const V none = sizes_.constant(0), one = sizes_.constant(1), keep = sizes_.constant(schedule_.residency.cached_tiles);
-  const SymExpr tiles_of_row = ceildiv(shift_.positions_of_row(), s.lanes); // of a block, at most
-  auto plus = [&](V x, V y) { return sizes_.op(ScalarOp::Add, x, y); };
-  using Tile = std::function<Values(V, const Values&)>; // (tile index, state before it) -> state after it
-  auto loop = [&](V from, V to, const Tile& tile) {
-    state = accumulators_.loop(fold, from, to, one, tiles_of_row, state, [&](V i, std::span<const V> carried) {
-      return memo_.scoped([&] { return tile(i, Values(carried.begin(), carried.end())); });
-    });
-  };
-  // Each tile is loaded while the previous one is folded.
-  auto loop_ahead = [&](V from, V to, const std::vector<ScalarId>& loads, const std::function<V(V)>& number,
-                        const Tile& tile) {
-    auto there = [&](V i) { return pointwise(b_, ScalarOp::Lt, std::array{i, to}); };
-    Values carried = state, begin = tile_.fetch(loads, tile_base(number(from)), false, there(from));
-    carried.insert(carried.end(), begin.begin(), begin.end());
-    carried = accumulators_.loop(fold, from, to, one, tiles_of_row, carried, [&](V i, std::span<const V> now) {
-      V after = plus(i, one);
-      Values next = tile_.fetch(loads, tile_base(number(after)), false, there(after));
-      Values out = memo_.scoped([&] {
-        for (size_t k = 0; k < loads.size(); ++k) memo_.loaded[static_cast<size_t>(loads[k])] = now[numbers + k];
-        Values folded = tile(number(i), Values(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(numbers)));
-        for (ScalarId id : loads) memo_.loaded[static_cast<size_t>(id)] = -1;
-        return folded;
-      });
-      out.insert(out.end(), next.begin(), next.end());
-      return out;
-    });
-    carried.resize(numbers);
-    state = std::move(carried);
-  };
-  const std::vector<ScalarId> loads =
-      schedule_.traversal.num_stages > 1 ? tile_.streams(stage) : std::vector<ScalarId>();
-  auto tiles = [&](V from, V to, const std::function<V(V)>& number, const Tile& tile) {
-    if (loads.empty()) return loop(from, to, [&](V i, const Values& carried) { return tile(number(i), carried); });
-    loop_ahead(from, to, loads, number, tile);
-  };
-  const std::function<V(V)> forth = [](V i) { return i; };
-  // Masks only where a misaligned row begins or ends within the tile.
-  auto placed = [&](V base, const std::function<Values()>& body) {
-    auto branch = [&](bool masks) {
-      return memo_.scoped([&] {
-        placement_.place(s, base, masks);
-        return body();
-      });
-    };
-    if (schedule_.access.alignment_peel == 1) return branch(false);
-    return b_.if_else(
-        shift_.whole_tile(base), [&] { return branch(false); }, [&] { return branch(true); });
-  };
-  // Loads that are only stored, to different elements, become asynchronous copies.
-  auto copied_tiles = [&](V to) {
-    auto tile = [&](V i, std::span<const V> carried) {
-      const V base = tile_base(i), offset = cached_offset(i);
-      memo_.scoped([&] {
-        placement_.place(s, base, schedule_.access.alignment_peel > 1);
-        for (size_t k = 0; k < cached_values_.size(); ++k)
-          b_.store(cached_memory_[k], offset, splat(scalars_.stored_value(cached_values_[k].id), full_shape()));
-        return 0;
-      });
-      return placed(base, [&] {
-        for (size_t k = 0; k < cached_values_.size(); ++k)
-          recall(cached_values_[k], b_.load(cached_memory_[k], offset));
-        return tile_.body(stage, fold, Values(carried.begin(), carried.end()));
-      });
-    };
-    state = b_.for_loop(none, to, one, state, tile, std::min(schedule_.residency.cached_tiles, tile::kMaxStages));
-  };
-  auto cached_tiles = [&] {
-    if (schedule_.residency.cached_tiles == 0) return;
-    auto tile = [&](V i, const Values& carried) {
-      V offset = schedule_.access.alignment_peel > 1 && !cached_values_.empty() ? cached_offset(i)
-                                                                                : -1; // shared by both branches
-      return placed(tile_base(i), [&] {
-        if (offset < 0 && !cached_values_.empty()) offset = cached_offset(i);
-        for (size_t k = 0; !first && k < cached_values_.size(); ++k)
-          recall(cached_values_[k], b_.load(cached_memory_[k], offset));
-        for (size_t k = 0; first && k < cached_values_.size(); ++k) {
-          V v = raw(cached_values_[k]);
-          b_.store(cached_memory_[k], offset, splat(v, full_shape()));
-        }
-        return tile_.body(stage, fold, carried);
-      });
-    };
-    V to = all_cached_ ? last_ : sizes_.op(ScalarOp::Min, keep, last_);
-    if (first && copies_) return copied_tiles(to);
-    first ? tiles(none, to, forth, tile) : loop(none, to, tile);
-  };
-  auto read_tiles = [&] {
-    // From last - 1 down to keep.
-    V ends = plus(last_, sizes_.constant(schedule_.residency.cached_tiles - 1));
-    auto number = [&](V i) { return back ? sizes_.op(ScalarOp::Sub, ends, i) : i; };
-    tiles(keep, last_, number, [&](V i, const Values& carried) {
-      return placed(tile_base(i), [&] { return tile_.body(stage, fold, carried); });
-    });
-  };
-  // If the first tiles are being copied, the last one is in flight as well.
-  std::vector<ScalarId> early;
-  Values early_tiles;
-  if (first && copies_ && !all_cached_ && !idle_blocks_) {
-    early = tile_.streams(stage);
-    early_tiles = tile_.load(early, tile_base(last_), true, -1);
-  }
-  auto last_tile = [&] {
-    state = memo_.scoped([&] {
-      placement_.place(s, tile_base(last_), true);
-      if (s.mask < 0 && idle_blocks_)
-        s.mask = pointwise(b_, ScalarOp::Lt, std::array{sizes_.number(axis(s).var), sizes_.number(axis(s).extent)});
-      for (size_t k = 0; !first && k < cached_values_.size(); ++k) recall(cached_values_[k], last_values_[k]);
-      for (size_t k = 0; k < early.size(); ++k) memo_.loaded[static_cast<size_t>(early[k])] = early_tiles[k];
-      for (size_t k = 0; first && k < cached_values_.size(); ++k) last_values_[k] = raw(cached_values_[k]);
-      Values folded = tile_.body(stage, fold, state);
-      for (ScalarId id : early) memo_.loaded[static_cast<size_t>(id)] = -1;
+  auto there = [&](V i) { return pointwise(b_, ScalarOp::Lt, std::array{i, to}); };
+  Values carried = state, begin = tile_.fetch(r.loads, tile_base(number(from)), false, there(from));
+  carried.insert(carried.end(), begin.begin(), begin.end());
+  carried = accumulators_.loop(r.fold, from, to, r.one, r.tiles_of_row, carried, [&](V i, std::span<const V> now) {
+    V after = sizes_.op(ScalarOp::Add, i, r.one);
+    Values next = tile_.fetch(r.loads, tile_base(number(after)), false, there(after));
+    Values out = memo_.scoped([&] {
+      for (size_t k = 0; k < r.loads.size(); ++k) memo_.loaded[static_cast<size_t>(r.loads[k])] = now[numbers + k];
+      Values folded = tile(number(i), Values(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(numbers)));
+      for (ScalarId id : r.loads) memo_.loaded[static_cast<size_t>(id)] = -1;
       return folded;
     });
+    out.insert(out.end(), next.begin(), next.end());
+    return out;
+  });
+  carried.resize(numbers);
+  return carried;
+}
+
+// Iterations from .. to - 1; `number` is an iteration's tile.
+Values SharedRow::tiles(const Round& r, V from, V to, const std::function<V(V)>& number, const Values& state,
+                        const Tile& tile) {
+  if (!r.loads.empty()) return prefetched_loop(r, from, to, number, state, tile);
+  return loop(r, from, to, state, [&](V i, const Values& carried) { return tile(number(i), carried); });
+}
+
+// Loads that are only stored, to different elements, become asynchronous copies.
+Values SharedRow::copied_tiles(const Round& r, V to, const Values& state) {
+  auto tile = [&](V i, std::span<const V> carried) {
+    const V base = tile_base(i), offset = cached_offset(i);
+    memo_.scoped([&] {
+      placement_.place(*fold_side(), base, schedule_.access.alignment_peel > 1);
+      for (size_t k = 0; k < cached_values_.size(); ++k)
+        b_.store(cached_memory_[k], offset, splat(scalars_.stored_value(cached_values_[k].id), full_shape()));
+      return 0;
+    });
+    return placed(base, [&] {
+      for (size_t k = 0; k < cached_values_.size(); ++k) recall(cached_values_[k], b_.load(cached_memory_[k], offset));
+      return tile_.body(r.stage, r.fold, Values(carried.begin(), carried.end()));
+    });
   };
-  if (all_cached_) {
-    cached_tiles();
-  } else if (first) {
-    cached_tiles();
-    read_tiles();
-    last_tile();
-  } else {
-    last_tile();
-    read_tiles();
-    cached_tiles();
+  return b_.for_loop(r.none, to, r.one, state, tile, std::min(schedule_.residency.cached_tiles, tile::kMaxStages));
+}
+
+Values SharedRow::cached_tiles(const Round& r, const Values& state) {
+  if (schedule_.residency.cached_tiles == 0) return state;
+  auto tile = [&](V i, const Values& carried) {
+    V offset = schedule_.access.alignment_peel > 1 && !cached_values_.empty() ? cached_offset(i)
+                                                                              : -1; // shared by both branches
+    return placed(tile_base(i), [&] {
+      if (offset < 0 && !cached_values_.empty()) offset = cached_offset(i);
+      for (size_t k = 0; !r.first && k < cached_values_.size(); ++k)
+        recall(cached_values_[k], b_.load(cached_memory_[k], offset));
+      for (size_t k = 0; r.first && k < cached_values_.size(); ++k) {
+        V v = raw(cached_values_[k]);
+        b_.store(cached_memory_[k], offset, splat(v, full_shape()));
+      }
+      return tile_.body(r.stage, r.fold, carried);
+    });
+  };
+  const V to = all_cached_ ? last_ : sizes_.op(ScalarOp::Min, r.keep, last_);
+  if (!r.first) return loop(r, r.none, to, state, tile);
+  if (copies_) return copied_tiles(r, to, state);
+  return tiles(
+      r, r.none, to, [](V i) { return i; }, state, tile);
+}
+
+// The tiles from `keep` to the one before the last, or from there back to `keep`.
+Values SharedRow::read_tiles(const Round& r, const Values& state) {
+  const V ends = sizes_.op(ScalarOp::Add, last_, sizes_.constant(schedule_.residency.cached_tiles - 1));
+  auto number = [&](V i) { return r.back ? sizes_.op(ScalarOp::Sub, ends, i) : i; };
+  return tiles(r, r.keep, last_, number, state, [&](V i, const Values& carried) {
+    return placed(tile_base(i), [&] { return tile_.body(r.stage, r.fold, carried); });
+  });
+}
+
+// `early`: loads of the tile that are in flight, with their values.
+Values SharedRow::last_tile(const Round& r, const std::vector<std::pair<ScalarId, V>>& early, const Values& state) {
+  return memo_.scoped([&] {
+    Side& s = *fold_side();
+    placement_.place(s, tile_base(last_), true);
+    if (s.mask < 0 && idle_blocks_)
+      s.mask = pointwise(b_, ScalarOp::Lt, std::array{sizes_.number(axis(s).var), sizes_.number(axis(s).extent)});
+    for (size_t k = 0; !r.first && k < cached_values_.size(); ++k) recall(cached_values_[k], last_values_[k]);
+    for (auto [id, v] : early) memo_.loaded[static_cast<size_t>(id)] = v;
+    for (size_t k = 0; r.first && k < cached_values_.size(); ++k) last_values_[k] = raw(cached_values_[k]);
+    Values folded = tile_.body(r.stage, r.fold, state);
+    for (auto [id, v] : early) memo_.loaded[static_cast<size_t>(id)] = -1;
+    return folded;
+  });
+}
+
+// One stage over this block's tiles: accumulators.
+Values SharedRow::walk(const Stage& stage, const Fold& fold) {
+  // Non-negative positions make divisions cheaper.
+  const bool one_axis = (fold_ == 0 ? legal_.groups.rows : legal_.groups.columns).size() == 1;
+  const int before = rounds_walked_++;
+  Values state = accumulators_.identities(fold);
+  const V none = sizes_.constant(0), one = sizes_.constant(1), keep = sizes_.constant(schedule_.residency.cached_tiles);
+  const Round r{stage,
+                fold,
+                before == 0,
+                before % 2 == 1 && one_axis,
+                none,
+                one,
+                keep,
+                ceildiv(shift_.positions_of_row(), fold_side()->lanes),
+                schedule_.traversal.num_stages > 1 ? tile_.streams(stage) : std::vector<ScalarId>()};
+  if (all_cached_) return cached_tiles(r, state);
+  if (!r.first) return cached_tiles(r, read_tiles(r, last_tile(r, {}, state)));
+  // If the first tiles are being copied, the last one is in flight as well.
+  std::vector<std::pair<ScalarId, V>> early;
+  if (copies_ && !idle_blocks_) {
+    const std::vector<ScalarId> loads = tile_.streams(stage);
+    const Values values = tile_.load(loads, tile_base(last_), true, -1);
+    for (size_t k = 0; k < loads.size(); ++k) early.emplace_back(loads[k], values[k]);
   }
-  return state;
+  return last_tile(r, early, read_tiles(r, cached_tiles(r, state)));
 }
 
 } // namespace tessera::block

@@ -40,6 +40,26 @@ public:
   Values walk(const Stage& stage, const Fold& fold);
 
 private:
+  // One stage's loops.
+  struct Round {
+    const Stage& stage;
+    const Fold& fold;
+    bool first;                  // no stage before it has read the row
+    bool back;                   // tiles that are not cached are read from the last one to the first
+    V none, one, keep;           // 0, 1, tiles that are cached
+    SymExpr tiles_of_row;        // of a block, at most
+    std::vector<ScalarId> loads; // that are prefetched
+  };
+  using Tile = std::function<Values(V, const Values&)>; // (tile index, state before it) -> state after it
+  Values placed(V base, const std::function<Values()>& body);
+  Values loop(const Round& r, V from, V to, const Values& state, const Tile& tile);
+  Values prefetched_loop(const Round& r, V from, V to, const std::function<V(V)>& number, const Values& state,
+                         const Tile& tile);
+  Values tiles(const Round& r, V from, V to, const std::function<V(V)>& number, const Values& state, const Tile& tile);
+  Values copied_tiles(const Round& r, V to, const Values& state);
+  Values cached_tiles(const Round& r, const Values& state);
+  Values read_tiles(const Round& r, const Values& state);
+  Values last_tile(const Round& r, const std::vector<std::pair<ScalarId, V>>& early, const Values& state);
   [[nodiscard]] std::optional<int64_t> tiles_of_each(const SymExpr& count) const;
   V tile_base(V i);
   V cached_offset(V i);
