@@ -15,11 +15,20 @@ namespace {
 constexpr double kWorth = 1.10;    // predicted time over another kernel's, from which on that is compiled as well
 constexpr size_t kMostKernels = 6; // of a nest whose sizes are not known
 constexpr double kMostCode = 2;    // instruction caches of code: assembling more takes seconds, and it spills
+
 struct Choice {
   Legal legal;
   Cost cost;
   std::string measured; // of a record
   std::vector<ExtentRange> extents;
+};
+
+// The schedules of a cell: the best one, and the best one of those that are right for every size.
+struct CellChoice {
+  const Cell* cell;
+  SizedFacts sized;
+  Choice best, any;
+  [[nodiscard]] bool few_points() const { return !cell->grow.empty(); }
 };
 
 class Chooser {
@@ -35,47 +44,50 @@ public:
         narrow_ |= uint64_t{1} << i;
   }
 
-  std::vector<BlockChoice> run() {
+  [[nodiscard]] std::vector<BlockChoice> run() const {
     const Cells all = typical_cells(f_);
-    const std::vector<Cell>& cells = all.list;
-    for (const Cell& cell : cells) {
-      auto sized = sized_facts(f_, cell.sizes);
-      if (sized.ok()) best_of(cell, *sized);
-    }
+    std::vector<CellChoice> cells; // those that have a schedule
+    for (const Cell& cell : all.list)
+      if (auto sized = sized_facts(f_, cell.sizes); sized.ok())
+        if (auto choice = best_of(cell, *sized)) cells.push_back(std::move(*choice));
     std::vector<BlockChoice> list;
-    if (any_.empty()) return list; // no size is possible: whoever calls takes scalars
-    // For every size: the one that loses least over all cells.
-    size_t general = 0;
-    double least = 0;
-    bool first = true;
-    for (size_t g = 0; g < any_.size(); ++g) {
-      if (!cells_[g]->grow.empty()) continue; // few points have a kernel of their own where that pays
-      double sum = 0;
-      for (size_t c = 0; c < sized_.size(); ++c)
-        if (cells_[c]->grow.empty()) sum += predicted(any_[g].legal.schedule, c).us / best_[c].cost.us;
-      if (first || sum < least) least = sum, general = g;
-      first = false;
-    }
-    for (size_t c = 0; c < best_.size() && list.size() + 1 < kMostKernels; ++c) {
+    const Choice* every_size = general(cells);
+    if (!every_size) return list; // no size is possible: whoever calls takes scalars
+    for (size_t c = 0; c < cells.size() && list.size() + 1 < kMostKernels; ++c) {
+      const CellChoice& here = cells[c];
+      Choice choice = here.best;
       const bool seen = c == 0 && all.seen; // is what the model is run at
-      if (predicted(any_[general].legal.schedule, c).us < (seen ? 1 : kWorth) * best_[c].cost.us) continue;
-      if (!cells_[c]->grow.empty()) {
-        if (!limit(best_[c], *cells_[c], any_[general].legal.schedule)) continue;
-        if (all.seen && !list.empty() && list.front().legal.schedule == best_[c].legal.schedule &&
-            holds(best_[c].legal.conditions, cells_.front()->sizes)) {
-          list.front() = explained(best_[c]); // one kernel for these and the sizes that were seen
+      if (predicted(every_size->legal.schedule, here.sized).us < (seen ? 1 : kWorth) * here.best.cost.us) continue;
+      if (here.few_points()) {
+        if (!limit(choice, *here.cell, every_size->legal.schedule)) continue;
+        if (all.seen && !list.empty() && list.front().legal.schedule == choice.legal.schedule &&
+            holds(choice.legal.conditions, cells.front().cell->sizes)) {
+          list.front() = explained(choice); // one kernel for these and the sizes that were seen
           continue;
         }
       }
-      const bool same = best_[c].legal.conditions.empty() && !best_[c].legal.grid_barrier;
-      list.push_back(explained(best_[c]));
-      if (same) return list;
+      list.push_back(explained(choice));
+      if (choice.legal.conditions.empty() && !choice.legal.grid_barrier) return list;
     }
-    list.push_back(explained(any_[general]));
+    list.push_back(explained(*every_size));
     return list;
   }
 
 private:
+  // The schedule for every size that loses least over all cells; null where there are none. Few points have a separate
+  // kernel where that pays.
+  [[nodiscard]] const Choice* general(const std::vector<CellChoice>& cells) const {
+    const Choice* out = nullptr;
+    double least = 0;
+    for (const CellChoice& of : cells) {
+      if (of.few_points()) continue;
+      double sum = 0;
+      for (const CellChoice& at : cells)
+        if (!at.few_points()) sum += predicted(of.any.legal.schedule, at.sized).us / at.best.cost.us;
+      if (!out || sum < least) least = sum, out = &of.any;
+    }
+    return out || cells.empty() ? out : &cells.front().any;
+  }
   // The schedule of a cell of few points, for as many as it takes less time for than the general one. False: it is not
   // right for them.
   bool limit(Choice& choice, const Cell& cell, const Schedule& general) const {
@@ -83,7 +95,7 @@ private:
     for (double points = 0; points < kTypicalPoints;) {
       const auto sized = sized_facts(f_, sizes);
       if (!sized.ok()) break;
-      auto us = [&](const Schedule& schedule) { return cost(*sized, schedule, 1, f_.device, model_).us; };
+      auto us = [&](const Schedule& schedule) { return predicted(schedule, *sized).us; };
       if (points > 0 && us(choice.legal.schedule) >= us(general)) break;
       points = 1;
       for (size_t i = 0; i < choice.extents.size(); ++i) {
@@ -100,8 +112,8 @@ private:
   [[nodiscard]] bool failed(const Schedule& schedule) const {
     return std::find(without_.begin(), without_.end(), schedule) != without_.end();
   }
-  [[nodiscard]] Cost predicted(const Schedule& schedule, size_t cell) const {
-    return cost(sized_[cell], schedule, 1, f_.device, model_);
+  [[nodiscard]] Cost predicted(const Schedule& schedule, const SizedFacts& sized) const {
+    return cost(sized, schedule, 1, f_.device, model_);
   }
   // Whether a schedule is to be chosen rather than `other`: one with too much code is only where all have too much, and
   // then the one that has least.
@@ -111,8 +123,8 @@ private:
     if (std::min(cost.code, other.code) > most) return cost.code < other.code;
     return cost.code <= most;
   }
-  // The best schedule of a cell, and the best one of those that are right for every size.
-  void best_of(const Cell& cell, const SizedFacts& sized) {
+  // Nothing where no schedule is right.
+  [[nodiscard]] std::optional<CellChoice> best_of(const Cell& cell, const SizedFacts& sized) const {
     std::optional<Choice> best, any;
     const std::vector<ExtentRange> everything(sized.extents.size(), ExtentRange{INT64_MIN, INT64_MAX, 1});
     auto offer = [&](const Schedule& schedule, int64_t blocks_per_row) {
@@ -127,13 +139,10 @@ private:
           any = {std::move(l), c, "", everything};
     };
     for_each_schedule(f_, sized, cell.sizes, online_, offer);
-    if (!any) return;
+    if (!any) return std::nullopt;
     if (!best) best = any;
     take_record(cell, sized, *best, *any);
-    cells_.push_back(&cell);
-    sized_.push_back(sized);
-    best_.push_back(std::move(*best));
-    any_.push_back(std::move(*any));
+    return CellChoice{&cell, sized, std::move(*best), std::move(*any)};
   }
   // A schedule that was measured to be fastest at such extents takes the place of those that are predicted to be.
   void take_record(const Cell& cell, const SizedFacts& sized, Choice& best, Choice& any) const {
@@ -166,11 +175,8 @@ private:
   const std::span<const Schedule> without_; // that gave no code
   const CostModel model_;
   const ScheduleRecords* records_ = nullptr;
-  std::string signature_;          // empty: there are no records
-  uint64_t narrow_ = 0;            // axes of which records count within a bucket alone
-  std::vector<const Cell*> cells_; // those that have a schedule
-  std::vector<SizedFacts> sized_;  // by them
-  std::vector<Choice> best_, any_; // likewise
+  std::string signature_; // empty: there are no records
+  uint64_t narrow_ = 0;   // axes of which records count within a bucket alone
 };
 
 } // namespace
