@@ -6,7 +6,7 @@ namespace tessera::fusion {
 
 // Requests that the two units stay apart.
 std::optional<Refusal> Planner::kept_apart(int a, int b) const {
-  const Unit &x = units_[static_cast<size_t>(a)], &y = units_[static_cast<size_t>(b)];
+  const Unit &x = units_[a], &y = units_[b];
   if (auto why = steering_.conflict(x.marks, y.marks)) return Refusal{FusionReason::KeptApart, *why};
   for (const Unit* u : {&x, &y})
     if ((u->node.valid() && steering_.alone(u->node)) ||
@@ -15,8 +15,8 @@ std::optional<Refusal> Planner::kept_apart(int a, int b) const {
   for (const auto& [from, to] : {std::pair{&x, b}, std::pair{&y, a}})
     for (ValueId v : from->defines) {
       if (!steering_.broken(v)) continue;
-      const auto& readers = readers_[static_cast<size_t>(v.index)];
-      if (std::any_of(readers.begin(), readers.end(), [&, unit = to](int r) { return find(r) == unit; }))
+      const auto& readers = units_.readers(v);
+      if (std::any_of(readers.begin(), readers.end(), [&, unit = to](int r) { return units_.find(r) == unit; }))
         return Refusal{steering_.failed(v) ? FusionReason::InternalFailure : FusionReason::KeptApart,
                        steering_.broken_by(v)};
     }
@@ -29,7 +29,7 @@ std::optional<Refusal> Planner::kept_apart(int producer, int consumer, const Loo
   auto apart = kept_apart(producer, consumer);
   if (!apart) return std::nullopt;
   LoopNest trial = into;
-  if (auto refusal = merger_.vertical(trial, units_[static_cast<size_t>(consumer)].nest, keep_axes)) return refusal;
+  if (auto refusal = merger_.vertical(trial, units_[consumer].nest, keep_axes)) return refusal;
   return apart;
 }
 
@@ -38,8 +38,8 @@ std::optional<Refusal> Planner::kept_apart(int producer, int consumer, const Loo
 void Planner::complete_pins() {
   completing_ = true;
   std::map<int, std::vector<int>> units; // by pin
-  for (int unit : order_.order())
-    if (const int pin = units_[static_cast<size_t>(unit)].pin; pin >= 0) units[pin].push_back(unit);
+  for (int unit : units_.order())
+    if (const int pin = units_[unit].pin; pin >= 0) units[pin].push_back(unit);
   for (auto& [pin, list] : units)
     for (bool merged = true; merged && list.size() > 1;) {
       merged = false;
@@ -47,33 +47,30 @@ void Planner::complete_pins() {
         for (size_t j = 0; j < list.size() && !merged; ++j) {
           if (i == j) continue;
           const int a = list[i], b = list[j];
-          bool edge = false, back = false;
-          successors(a, [&, to = b](int u) { edge = edge || u == to; });
-          successors(b, [&, to = a](int u) { back = back || u == to; });
-          if (back) continue;
-          if (edge)
+          if (units_.edge(b, a)) continue;
+          if (units_.edge(a, b))
             merged = !try_vertical(a, b);
           else if (i < j)
             merged = !try_horizontal(a, b) || try_side_by_side(a, b, 0);
         }
-      std::erase_if(list, [&](int u) { return find(u) != u; });
+      std::erase_if(list, [&](int u) { return units_.find(u) != u; });
     }
   completing_ = false;
 }
 
 // What a pin says must be so: one unit, of these nodes.
-void Planner::check_pins() {
+std::vector<UnmetPin> Planner::check_pins() const {
   std::vector<int> found(steering_.pins(), -1);
   std::map<int, std::string> wrong; // by pin
-  for (int unit : order_.order()) {
-    const Unit& u = units_[static_cast<size_t>(unit)];
+  for (int unit : units_.order()) {
+    const Unit& u = units_[unit];
     if (u.pin < 0) continue;
     int& first = found[static_cast<size_t>(u.pin)];
     if (first >= 0) {
       std::string why = "its nodes are in several groups";
       for (int reader : u.members)
-        for (ValueId v : units_[static_cast<size_t>(reader)].reads)
-          if (auto it = refused_.find({v.index, reader}); it != refused_.end() && home(v) == first)
+        for (ValueId v : units_[reader].reads)
+          if (auto it = tried_.refused.find({v.index, reader}); it != tried_.refused.end() && units_.home(v) == first)
             why += ": " + std::string(info(it->second.reason).name) + ", " + it->second.detail;
       wrong.emplace(u.pin, std::move(why));
       continue;
@@ -109,7 +106,9 @@ void Planner::check_pins() {
     if (steering_.nodes(static_cast<int>(pin)).empty()) continue; // a kernel that the plan itself makes
     if (found[pin] < 0) wrong.emplace(static_cast<int>(pin), "no group of that kind computes its nodes on this device");
   }
-  for (auto& [pin, why] : wrong) unmet_.push_back({pin, std::move(why)});
+  std::vector<UnmetPin> unmet;
+  for (auto& [pin, why] : wrong) unmet.push_back({pin, std::move(why)});
+  return unmet;
 }
 
 } // namespace tessera::fusion

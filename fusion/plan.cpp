@@ -63,12 +63,12 @@ Result<FusionPlan> plan_groups(Graph& graph, fusion::AxisPool& axes, const Fusio
       if (plan_around(graph, work.now(), plan.error(), changed->constraints, failed_merges, failures)) continue;
       return plan;
     }
-    if (planner.unmet().empty()) {
+    if (plan->unmet.empty()) {
       plan->unmet = steering.unmet();
       plan->failures = std::move(failures);
       return plan;
     }
-    for (UnmetPin& pin : planner.unmet()) dropped.push_back(std::move(pin));
+    for (UnmetPin& pin : plan->unmet) dropped.push_back(std::move(pin));
   }
 }
 
@@ -96,57 +96,26 @@ size_t at(NodeId n) { return static_cast<size_t>(n.index); }
 
 Result<FusionPlan> Planner::run() {
   TESSERA_ASSIGN(d_, decide(graph_, options_, steering_, pool_, bodies_, estimate_));
-  defined_by_.assign(static_cast<size_t>(graph_.value_count()), -1);
-  readers_.resize(static_cast<size_t>(graph_.value_count()));
-  homes_.resize(static_cast<size_t>(graph_.node_count()));
   TESSERA_TRY(make_units());
   merge_small();
-  if (steering_.has_pins()) complete_pins();
-  if (steering_.has_pins()) check_pins();
-  return emit();
+  std::vector<UnmetPin> unmet;
+  if (steering_.has_pins()) {
+    complete_pins();
+    unmet = check_pins();
+  }
+  TESSERA_ASSIGN(FusionPlan plan, emit());
+  plan.unmet = std::move(unmet);
+  return plan;
 }
 
 // ---- units
 
-int Planner::find(int unit) const {
-  auto parent = [&](int u) -> int& { return units_[static_cast<size_t>(u)].parent; };
-  while (parent(unit) >= 0) {
-    if (int above = parent(parent(unit)); above >= 0) parent(unit) = above;
-    unit = parent(unit);
-  }
-  return unit;
-}
-
-int Planner::home(ValueId v) const {
-  int unit = defined_by_[at(v)];
-  return unit < 0 ? -1 : find(unit);
-}
-
-void Planner::successors(int unit, const std::function<void(int)>& f) {
-  for (ValueId v : units_[static_cast<size_t>(unit)].defines)
-    for (int reader : readers_[at(v)])
-      if (int r = find(reader); r != unit) f(r);
-  if (auto it = waiting_.find(units_[static_cast<size_t>(unit)].node); it != waiting_.end())
-    for (int waits : it->second)
-      if (int r = find(waits); r != unit) f(r);
-}
-
 int Planner::add(Unit unit) {
-  int id = static_cast<int>(units_.size());
-  for (ValueId v : unit.defines) defined_by_[at(v)] = id;
-  for (ValueId v : unit.reads)
-    if (readers_[at(v)].empty() || readers_[at(v)].back() != id) readers_[at(v)].push_back(id);
-  auto wait = [&](NodeId n) { sizes_.needed_by(graph_, n, [&](NodeId definer) { waiting_[definer].push_back(id); }); };
-  if (unit.node.valid()) wait(unit.node);
-  for (NodeId n : unit.nest.sources) wait(n);
-  unit.members = {id};
   if (auto call = d_.call_marks.find(unit.node.index); call != d_.call_marks.end())
     unit.marks = call->second;
   else
-    unit.marks = steering_.marks(unit.node.valid() ? std::vector<NodeId>{unit.node} : unit.nest.sources);
-  units_.push_back(std::move(unit));
-  order_.append(id);
-  return id;
+    unit.marks = steering_.marks(nodes_of(unit));
+  return units_.add(std::move(unit));
 }
 
 Status Planner::make_units() {
@@ -171,7 +140,7 @@ Status Planner::make_units() {
         if (v.valid()) unit.reads.push_back(v);
       for (ValueId v : node.results)
         if (v.valid()) unit.defines.push_back(v);
-      homes_[at(id)].push_back(add(std::move(unit)));
+      add(std::move(unit));
       break;
     }
     case Place::Library: {
@@ -182,7 +151,7 @@ Status Planner::make_units() {
       for (const auto& operand : unit.draft->call.operands) unit.reads.push_back(operand.value);
       unit.defines = {node.results[0]};
       unit.pin = steering_.pin_of_call(id);
-      homes_[at(id)].push_back(add(std::move(unit)));
+      add(std::move(unit));
       break;
     }
     case Place::Loops:
@@ -192,10 +161,6 @@ Status Planner::make_units() {
     }
   }
   return {};
-}
-
-std::vector<NodeId> nodes_of(const Unit& unit) {
-  return unit.node.valid() ? std::vector<NodeId>{unit.node} : unit.nest.sources;
 }
 
 Work merge_of(const Unit& a, const Unit& b, WorkInHand& hand) {
@@ -213,7 +178,7 @@ Status Planner::make_stage(ValueId value) {
   TESSERA_ASSIGN(LoopNest nest, expander.nest(value));
   // Known contents read at an index that is data have to be in memory after all; they depend on nothing.
   for (ValueId v : nest.loads)
-    if (graph_.producer(v) && defined_by_[at(v)] < 0 && d_.place[at(graph_.value(v).producer)] != Place::Constant) {
+    if (graph_.producer(v) && units_.home(v) < 0 && d_.place[at(graph_.value(v).producer)] != Place::Constant) {
       if (!known_contents(graph_, v))
         return Diagnostic(ErrorCode::Internal, graph_.node(graph_.value(v).producer).location,
                           "read before it is planned");
@@ -228,7 +193,6 @@ Status Planner::make_stage(ValueId value) {
   unit.pin = steering_.pin_of_stage(value);
   unit.nest = std::move(nest);
   int id = add(std::move(unit));
-  for (NodeId n : units_[static_cast<size_t>(id)].nest.sources) homes_[at(n)].push_back(id);
   if (!options_.enabled) return {};
   merge_producers(id);
   TESSERA_TRY(recompute_reads(id));
@@ -246,51 +210,43 @@ void Planner::merge_producers(int unit) {
     ValueId value;
   };
   std::vector<Candidate> producers;
-  for (ValueId v : units_[static_cast<size_t>(unit)].reads)
-    if (int from = home(v); from >= 0)
-      producers.push_back({estimate_(byte_count(graph_, v)), order_.position(from), from, v});
+  for (ValueId v : units_[unit].reads)
+    if (int from = units_.home(v); from >= 0)
+      producers.push_back({estimate_(byte_count(graph_, v)), units_.position(from), from, v});
   std::stable_sort(producers.begin(), producers.end(), [](const Candidate& x, const Candidate& y) {
     return x.bytes != y.bytes ? x.bytes > y.bytes : x.position > y.position;
   });
   for (const auto& c : producers) {
-    int from = find(c.unit), to = find(unit);
+    int from = units_.find(c.unit), to = units_.find(unit);
     if (from == to) continue;
-    if (auto refusal = try_vertical(from, to)) refused_[{c.value.index, unit}] = std::move(*refusal);
+    if (auto refusal = try_vertical(from, to)) tried_.refused[{c.value.index, unit}] = std::move(*refusal);
   }
 }
 
 // And with units that read the same.
 void Planner::merge_siblings(int unit) {
   std::vector<int> tried;
-  std::vector<ValueId> reads = units_[static_cast<size_t>(unit)].reads;
+  std::vector<ValueId> reads = units_[unit].reads;
   for (ValueId v : reads) {
-    const auto& readers = readers_[at(v)];
+    const auto& readers = units_.readers(v);
     size_t count = 0;
     for (size_t i = readers.size(); i-- > 0 && count < kSiblings;) {
-      int a = find(readers[i]), b = find(unit);
+      int a = units_.find(readers[i]), b = units_.find(unit);
       if (a == b) continue;
       ++count;
       if (std::find(tried.begin(), tried.end(), a) != tried.end()) continue;
       tried.push_back(a);
       if (try_horizontal(a, b)) continue;
-      for (int member : units_[static_cast<size_t>(find(unit))].members)
+      for (int member : units_[units_.find(unit)].members)
         if (member != unit)
-          for (ValueId w : units_[static_cast<size_t>(member)].reads)
-            if (std::find(reads.begin(), reads.end(), w) != reads.end()) shared_[{w.index, unit}] = true;
+          for (ValueId w : units_[member].reads)
+            if (std::find(reads.begin(), reads.end(), w) != reads.end()) tried_.shared.emplace(w.index, unit);
     }
   }
 }
 
-bool Planner::read_elsewhere(ValueId v, int a, int b) const {
-  return std::any_of(readers_[at(v)].begin(), readers_[at(v)].end(), [&](int r) {
-    int u = find(r);
-    return u != a && u != b;
-  });
-}
-
 bool Planner::will_be_read_elsewhere(ValueId v, int a, int b) {
-  if (read_elsewhere(v, a, b)) return true;
-  if (users_.empty()) users_ = graph_.users();
+  if (units_.read_elsewhere(v, a, b)) return true;
   // Through what is written out into its readers, to what is in memory.
   std::vector<ValueId> work = {v};
   std::unordered_set<int32_t> seen = {v.index};
@@ -305,22 +261,12 @@ bool Planner::will_be_read_elsewhere(ValueId v, int a, int b) {
           work.push_back(r);
           continue;
         }
-        int unit = home(r);
+        int unit = units_.home(r);
         if (unit != a && unit != b) return true;
       }
     }
   }
   return false;
-}
-
-std::optional<Refusal> Planner::path_between(int a, int b) {
-  switch (order_.indirect_path(a, b)) {
-  case UnitOrder::Path::None: return std::nullopt;
-  case UnitOrder::Path::Exists:
-    return Refusal{FusionReason::WouldCycle, "another step needs the one and is needed by the other"};
-  case UnitOrder::Path::TooFar: return Refusal{FusionReason::WouldCycle, "too far apart to decide"};
-  }
-  return std::nullopt;
 }
 
 std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int ua, int ub) {
@@ -344,7 +290,8 @@ std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int u
     for (ValueId v : nest->loads)
       if (!stores(a, v) && !stores(b, v)) count(v);
     for (const auto& s : nest->stores)
-      if (d_.pinned[at(s.value)] || read_elsewhere(s.value, ua, ub) || readers_[at(s.value)].empty()) count(s.value);
+      if (d_.pinned[at(s.value)] || units_.read_elsewhere(s.value, ua, ub) || units_.readers(s.value).empty())
+        count(s.value);
   }
   if (static_cast<int>(buffers.size()) > options_.max_buffers)
     return Refusal{FusionReason::TooManyBuffers,
@@ -371,21 +318,8 @@ std::optional<Refusal> failed_before(const WorkInHand& hand) {
   return std::nullopt;
 }
 
-void Planner::contract(int a, int b, int kept) {
-  order_.merge(a, b, kept);
-  int gone = kept == a ? b : a;
-  Unit &into = units_[static_cast<size_t>(kept)], &from = units_[static_cast<size_t>(gone)];
-  into.defines.insert(into.defines.end(), from.defines.begin(), from.defines.end());
-  into.members.insert(into.members.end(), from.members.begin(), from.members.end());
-  into.marks = Steering::united(into.marks, from.marks);
-  from.defines.clear();
-  from.members.clear();
-  from.nest = LoopNest{};
-  from.parent = kept;
-}
-
 std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
-  Unit &p = units_[static_cast<size_t>(producer)], &c = units_[static_cast<size_t>(consumer)];
+  Unit &p = units_[producer], &c = units_[consumer];
   if (p.kind == Group::Kind::Own || c.kind == Group::Kind::Own)
     return Refusal{FusionReason::SeparateKernel, "a separate kernel"};
   if (p.kind == Group::Kind::Control || c.kind == Group::Kind::Control)
@@ -399,24 +333,24 @@ std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
   if (p.kind == Group::Kind::Library) return try_library(producer, consumer);
   if (auto r = fits(p.nest, c.nest, producer, consumer)) return r;
   if (auto r = keeps_parallelism(p.nest, c.nest)) return r;
-  if (auto r = path_between(producer, consumer)) return r;
+  if (auto r = units_.path_between(producer, consumer)) return r;
   if (auto r = kept_apart(producer, consumer, p.nest, false)) return r;
   const WorkInHand::Doing merging(work_, merge_of(p, c, work_));
   if (auto r = failed_before(work_)) return r;
   if (auto r = merger_.vertical(p.nest, c.nest, false)) return r;
-  contract(producer, consumer, producer);
+  units_.contract(producer, consumer, producer);
   return std::nullopt;
 }
 
 std::optional<Refusal> Planner::try_library(int producer, int consumer) {
-  Unit &p = units_[static_cast<size_t>(producer)], &c = units_[static_cast<size_t>(consumer)];
+  Unit &p = units_[producer], &c = units_[consumer];
   std::string op(graph_.node(p.node).op->name);
   if (!options_.generated_epilogues && !options_.fixed_epilogues && !options_.library_accepts)
     return Refusal{FusionReason::ResultOfLibrary, "no epilogues are offered"};
   if (c.nest.has_reduction())
     return Refusal{FusionReason::RowsOfLibraryResult, "a reduction needs whole rows of the result of " + op};
   if (auto r = fits(p.draft->epilogue, c.nest, producer, consumer)) return r;
-  if (auto r = path_between(producer, consumer)) return r;
+  if (auto r = units_.path_between(producer, consumer)) return r;
   const WorkInHand::Doing merging(work_, merge_of(p, c, work_));
   if (auto r = failed_before(work_)) return r;
   CallDraft draft = *p.draft;
@@ -424,7 +358,7 @@ std::optional<Refusal> Planner::try_library(int producer, int consumer) {
   if (options_.library_accepts || options_.fixed_epilogues) {
     std::string why;
     auto kept = [&](ValueId v) {
-      return d_.pinned[at(v)] || will_be_read_elsewhere(v, producer, consumer) || readers_[at(v)].empty();
+      return d_.pinned[at(v)] || will_be_read_elsewhere(v, producer, consumer) || units_.readers(v).empty();
     };
     auto call = calls_.finish(draft, kept);
     if (options_.fixed_epilogues && call.epilogue_nest) {
@@ -438,15 +372,15 @@ std::optional<Refusal> Planner::try_library(int producer, int consumer) {
   }
   if (auto r = kept_apart(producer, consumer)) return r;
   p.draft = std::move(draft);
-  contract(producer, consumer, producer);
+  units_.contract(producer, consumer, producer);
   return std::nullopt;
 }
 
 std::optional<Refusal> Planner::try_horizontal(int a, int b) {
-  Unit &x = units_[static_cast<size_t>(a)], &y = units_[static_cast<size_t>(b)];
+  Unit &x = units_[a], &y = units_[b];
   Refusal no{FusionReason::NoGain, ""};
   if (x.kind != Group::Kind::Kernel || y.kind != Group::Kind::Kernel) return no;
-  if (!completing_ && std::abs(order_.position(a) - order_.position(b)) > kSiblingDistance) return no;
+  if (!completing_ && std::abs(units_.position(a) - units_.position(b)) > kSiblingDistance) return no;
   // What is read once instead of twice has to be worth it.
   double shared = 0, all = 0;
   SizeSum both;
@@ -462,12 +396,8 @@ std::optional<Refusal> Planner::try_horizontal(int a, int b) {
   if (!completing_ && shared * 8 < all) return no;
   if (auto r = fits(x.nest, y.nest, a, b)) return r;
   if (auto r = keeps_parallelism(x.nest, y.nest)) return r;
-  bool edge = false;
-  auto reads_from = [&](int from, int to) { successors(from, [&](int u) { edge = edge || u == to; }); };
-  reads_from(a, b);
-  reads_from(b, a);
-  if (edge) return no; // that was tried as producer and consumer
-  if (auto r = path_between(a, b)) return r;
+  if (units_.edge(a, b) || units_.edge(b, a)) return no; // that was tried as producer and consumer
+  if (auto r = units_.path_between(a, b)) return r;
   const auto apart = kept_apart(a, b);
   const WorkInHand::Doing merging(work_, merge_of(x, y, work_));
   if (auto r = failed_before(work_)) return r;
@@ -475,37 +405,37 @@ std::optional<Refusal> Planner::try_horizontal(int a, int b) {
   if (auto r = merger_.horizontal(apart ? trial : x.nest, y.nest)) {
     // A kernel folds over one set of axes: what two reductions over different ones both read is read twice.
     if (x.nest.has_reduction() && y.nest.has_reduction())
-      pairs_.push_back({x.nest.sources[0], y.nest.sources[0], FusionReason::DifferentReduction,
-                        Detail("both read ") << both << ": " + r->detail});
+      tried_.pairs.push_back({x.nest.sources[0], y.nest.sources[0], FusionReason::DifferentReduction,
+                              Detail("both read ") << both << ": " + r->detail});
     return r;
   }
   if (apart) return apart;
-  contract(a, b, a);
+  units_.contract(a, b, a);
   return std::nullopt;
 }
 
 // ---- groups
 
-bool Planner::stored(ValueId v) const {
+bool Planner::stored(ValueId v, const std::vector<bool>& read) const {
   if (d_.pinned[at(v)]) return true;
-  int from = home(v);
-  if (!read_.empty() && from >= 0 && units_[static_cast<size_t>(from)].kind == Group::Kind::Kernel) return read_[at(v)];
-  if (readers_[at(v)].empty()) return true;
-  return std::any_of(readers_[at(v)].begin(), readers_[at(v)].end(), [&](int r) { return find(r) != from; });
+  int from = units_.home(v);
+  if (!read.empty() && from >= 0 && units_[from].kind == Group::Kind::Kernel) return read[at(v)];
+  if (units_.readers(v).empty()) return true;
+  return std::any_of(units_.readers(v).begin(), units_.readers(v).end(), [&](int r) { return units_.find(r) != from; });
 }
 
 // What kernels and calls load in the end, from the last unit to the first. Sizes may have decided since a unit was made,
 // or while it was merged, that it reads nothing of a value; a kernel stores no such value, and what makes nothing else
 // is left out.
-void Planner::find_reads() {
-  std::vector<bool> read(d_.pinned.size(), false); // read_ says what is stored once all of it is known
+std::vector<bool> Planner::find_reads() {
+  std::vector<bool> read(d_.pinned.size(), false);
   const auto load = [&](const std::vector<ValueId>& values) {
     for (ValueId v : values) read[at(v)] = true;
   };
   const auto wanted = [&](ValueId v) { return d_.pinned[at(v)] || read[at(v)]; };
-  const std::vector<int> order = order_.order();
+  const std::vector<int> order = units_.order();
   for (auto id = order.rbegin(); id != order.rend(); ++id) {
-    Unit& unit = units_[static_cast<size_t>(*id)];
+    Unit& unit = units_[*id];
     const bool computes = unit.kind == Group::Kind::Kernel || unit.kind == Group::Kind::Library;
     unit.unread = computes && std::none_of(unit.defines.begin(), unit.defines.end(), wanted);
     if (unit.unread) continue;
@@ -521,7 +451,7 @@ void Planner::find_reads() {
       load(unit.reads);
     }
   }
-  read_ = std::move(read);
+  return read;
 }
 
 // Outer axes in the order in which the first full store has them: the innermost axis is the one whose elements are
@@ -597,10 +527,11 @@ std::string Planner::group_name(size_t number, const Group& group) const {
 
 Result<FusionPlan> Planner::emit() {
   FusionPlan plan;
-  find_reads();
+  const std::vector<bool> read = find_reads();
+  const auto stored = [&](ValueId v) { return this->stored(v, read); };
   auto by_index = [](NodeId x, NodeId y) { return x.index < y.index; };
-  for (int id : order_.order()) {
-    Unit& unit = units_[static_cast<size_t>(id)];
+  for (int id : units_.order()) {
+    Unit& unit = units_[id];
     if (unit.unread) continue;
     const WorkInHand::Doing emitting(work_, {-1, nodes_of(unit)});
     Group group;
@@ -615,7 +546,7 @@ Result<FusionPlan> Planner::emit() {
       fill(group, group.nest);
       sources = group.nest.sources;
     } else if (unit.kind == Group::Kind::Library) {
-      group.call = calls_.finish(*unit.draft, [&](ValueId v) { return stored(v); });
+      group.call = calls_.finish(*unit.draft, stored);
       std::sort(group.call.sources.begin(), group.call.sources.end(), by_index);
       if (options_.fixed_epilogues && group.call.epilogue_nest) {
         group.call.fixed = calls_.fixed(group.call, nullptr);
@@ -661,8 +592,8 @@ Result<FusionPlan> Planner::emit() {
     group.name = "a" + std::to_string(plan.groups.size()) + "_output";
     plan.groups.push_back(std::move(group));
   }
-  explain(plan);
-  plan.pairs = std::move(pairs_);
+  plan.ledger = explain_edges({graph_, options_, steering_, bodies_, d_, units_, tried_, stored});
+  plan.pairs = std::move(tried_.pairs);
   return plan;
 }
 

@@ -20,10 +20,10 @@ constexpr int kMaxNodes = 400;  // of a nest that something is written out into
 } // namespace
 
 Status Planner::recompute_reads(int made) {
-  const std::vector<ValueId> reads = units_[static_cast<size_t>(made)].reads; // as it was made
+  const std::vector<ValueId> reads = units_[made].reads; // as it was made
   for (ValueId v : reads) {
-    const int unit = find(made), from = home(v);
-    Unit& u = units_[static_cast<size_t>(unit)];
+    const int unit = units_.find(made), from = units_.home(v);
+    Unit& u = units_[unit];
     auto recipe = d_.recipes.find(v.index);
     if (from < 0 || from == unit || u.kind != Group::Kind::Kernel || recipe == d_.recipes.end()) continue;
     if (u.nest.dag.size() > kMaxNodes) continue;
@@ -67,18 +67,19 @@ Status Planner::recompute_reads(int made) {
     u.marks = Steering::united(u.marks, marks);
     for (NodeId n : nest.sources)
       if (std::find(u.nest.sources.begin(), u.nest.sources.end(), n) == u.nest.sources.end())
-        homes_[static_cast<size_t>(n.index)].push_back(made);
-    std::erase_if(readers_[static_cast<size_t>(v.index)], [&](int r) {
-      if (find(r) != unit) return false;
-      refused_.erase({v.index, r});
-      recomputed_[{v.index, r}] = {computed_sum, read_sum};
+        units_.homes(n).push_back(made);
+    std::erase_if(units_.readers(v), [&](int r) {
+      if (units_.find(r) != unit) return false;
+      tried_.refused.erase({v.index, r});
+      tried_.recomputed[{v.index, r}] = {computed_sum, read_sum};
       return true;
     });
     for (ValueId w : nest.loads) {
-      auto& readers = readers_[static_cast<size_t>(w.index)];
-      if (std::none_of(readers.begin(), readers.end(), [&](int r) { return find(r) == unit; })) readers.push_back(made);
+      auto& readers = units_.readers(w);
+      if (std::none_of(readers.begin(), readers.end(), [&](int r) { return units_.find(r) == unit; }))
+        readers.push_back(made);
     }
-    auto& own = units_[static_cast<size_t>(made)].reads;
+    auto& own = units_[made].reads;
     std::erase(own, v);
     for (ValueId leaf : recipe->second.leaves)
       if (std::find(own.begin(), own.end(), leaf) == own.end()) own.push_back(leaf);

@@ -19,8 +19,8 @@ void Planner::merge_small() {
   const double worth = options_.launch_us * options_.bytes_per_us;
   if (!options_.enabled || worth <= 0) return;
   std::vector<int> small;
-  for (int unit : order_.order()) {
-    const Unit& u = units_[static_cast<size_t>(unit)];
+  for (int unit : units_.order()) {
+    const Unit& u = units_[unit];
     if (u.kind != Group::Kind::Kernel || at_planned(moved(u.nest)) >= worth) continue;
     bool merged = false;
     for (size_t i = small.size(), tried = 0; i-- > 0 && tried < kTried && !merged; ++tried)
@@ -31,13 +31,10 @@ void Planner::merge_small() {
 
 // Pairs of different sizes, and pairs of which one needs the other, are not recorded.
 bool Planner::try_side_by_side(int a, int b, double worth) {
-  Unit &x = units_[static_cast<size_t>(a)], &y = units_[static_cast<size_t>(b)];
+  Unit &x = units_[a], &y = units_[b];
   for (AxisRole role : {AxisRole::Outer, AxisRole::Row})
     if (!graph_.env().known_equal(product(x.nest.extents(role)), product(y.nest.extents(role)))) return false;
-  bool edge = false;
-  for (auto [from, to] : {std::pair{a, b}, std::pair{b, a}})
-    successors(from, [&, target = to](int u) { edge = edge || u == target; });
-  if (edge || path_between(a, b)) return false;
+  if (units_.edge(a, b) || units_.edge(b, a) || units_.path_between(a, b)) return false;
   PairEntry entry{x.nest.sources[0], y.nest.sources[0], FusionReason::HorizontalFusion, ""};
   const SizeSum left = moved(x.nest), right = moved(y.nest);
   SizeSum together = left, launch;
@@ -61,9 +58,9 @@ bool Planner::try_side_by_side(int a, int b, double worth) {
     entry.reason = refusal->reason;
     entry.detail << ": " + refusal->detail;
   } else {
-    contract(a, b, a);
+    units_.contract(a, b, a);
   }
-  pairs_.push_back(std::move(entry));
+  tried_.pairs.push_back(std::move(entry));
   return !refusal;
 }
 
