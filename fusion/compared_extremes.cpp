@@ -1,5 +1,6 @@
 #include "fusion/compared_extremes.h"
 #include "fusion/decide.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 
 namespace tessera::fusion {
@@ -8,7 +9,7 @@ namespace {
 bool moves_as_it_is(const Graph& graph, ValueId v) {
   if (is_view(graph, v)) return true;
   const Node* node = graph.producer(v);
-  if (!node || node->op->name != std::string_view("cast")) return false;
+  if (!node || !ops::is(*node, ScalarOp::Cast)) return false;
   const DType from = graph.type(node->operands[0]).dtype, to = graph.type(v).dtype;
   return is_float(from) && is_float(to) && info(from).bits <= info(to).bits;
 }

@@ -1,5 +1,6 @@
 #include "fusion/expand.h"
 #include "fusion/structured_nest.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -175,9 +176,7 @@ ScalarId Expander::both(ScalarId a, ScalarId b) {
   return nest_.dag.op(ScalarOp::And, a, b);
 }
 
-bool Expander::rounds(const Node& node) {
-  return node.op->name == std::string_view("cast") && node.attributes.i("rounds") != 0;
-}
+bool Expander::rounds(const Node& node) { return ops::is(node, ScalarOp::Cast) && node.attributes.i("rounds") != 0; }
 
 // To `storage` and back.
 ScalarId Expander::through(ScalarId scalar, DType storage) {
@@ -326,7 +325,7 @@ DType Expander::storage_behind(ValueId value) const {
     const DType dtype = graph_.type(value).dtype;
     const Node* node = graph_.producer(value);
     if (computes_wider(dtype) || !is_float(dtype) || !node || !is_virtual_(value)) return dtype;
-    const bool widens = node->op->name == std::string_view("cast") && is_float(graph_.type(node->operands[0]).dtype);
+    const bool widens = ops::is(*node, ScalarOp::Cast) && is_float(graph_.type(node->operands[0]).dtype);
     if (!widens && !(node->op->indexing() && node->operands.size() == 1)) return dtype;
     if (widens && !computes_wider(graph_.type(node->operands[0]).dtype)) return dtype;
     value = node->operands[0];

@@ -1,4 +1,5 @@
 #include "fusion/structured_nest.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 
 namespace tessera::fusion {
@@ -183,8 +184,7 @@ Result<NodeBody> structured_body(const Graph& graph, const Node& node, AxisPool&
   const auto* structured = node.op->structured();
   StructuredBody body(graph, node, pool);
   if (structured && structured->kind == Structured::Matmul) return body.matmul();
-  // The two convolutions differ in what their weight's first dimension is: a meaning that the record names.
-  if (structured && structured->kind == Structured::Conv) return body.conv(node.op->name == "conv_transpose");
+  if (structured && structured->kind == Structured::Conv) return body.conv(ops::is_transposed(node));
   if (structured && structured->kind == Structured::Pool) return body.pool();
   return Diagnostic(ErrorCode::UnsupportedFeature, node.location,
                     "operator '" + std::string(node.op->name) + "' has no loops");

@@ -1,5 +1,5 @@
 #include "codegen/device/integer_products.h"
-#include "graph/ops/op.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -32,7 +32,7 @@ std::optional<Range> range_of(const Graph& graph, ValueId v, int depth = 0) {
     return out;
   }
   const auto of = [&](size_t operand) { return range_of(graph, node->operands[operand], depth + 1); };
-  if (node->op->name == "cast") {
+  if (ops::is(*node, ScalarOp::Cast)) {
     const DType from = graph.type(node->operands[0]).dtype;
     if (from == DType::Bool) return Range{0, 1};
     if (!is_integer(from)) return std::nullopt;
@@ -41,11 +41,11 @@ std::optional<Range> range_of(const Graph& graph, ValueId v, int depth = 0) {
       return info(from).kind == DTypeKind::Signed ? Range{-values / 2, values / 2 - 1} : Range{0, values - 1};
     return of(0);
   }
-  if (node->op->name == "sub" || node->op->name == "add") {
+  if (ops::is(*node, ScalarOp::Sub) || ops::is(*node, ScalarOp::Add)) {
     const auto a = of(0), b = of(1);
     if (!a || !b) return std::nullopt;
-    return node->op->name == "add" ? Range{a->low + b->low, a->high + b->high}
-                                   : Range{a->low - b->high, a->high - b->low};
+    return ops::is(*node, ScalarOp::Add) ? Range{a->low + b->low, a->high + b->high}
+                                         : Range{a->low - b->high, a->high - b->low};
   }
   const auto* indexing = node->op->indexing();
   return indexing && indexing->view ? of(0) : std::nullopt;

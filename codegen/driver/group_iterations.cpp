@@ -1,6 +1,7 @@
 #include "codegen/driver/group_iterations.h"
 #include "graph/ops/control.h"
 #include "graph/ops/formulas.h"
+#include "graph/ops/questions.h"
 #include "graph/ops/repeat.h"
 #include "graph/passes/pass.h"
 #include <algorithm>
@@ -275,9 +276,10 @@ Result<bool> group_iterations(Graph& graph, const Target& device) {
   bool changed = false;
   for (NodeId id : graph.order()) {
     const Node node = graph.node(id);
-    if (node.op->name != "scan_graph") continue;
+    if (!is(node, Structured::Control)) continue;
     TESSERA_ASSIGN(ControlForm form, control_form(node));
-    if (!can_inline(*form.bodies[0].graph) || !fits_as_it_is(graph, node, form)) continue;
+    if (form.kind != ControlForm::Kind::Scan || !can_inline(*form.bodies[0].graph) || !fits_as_it_is(graph, node, form))
+      continue;
     TESSERA_ASSIGN(auto results, Grouping(graph, id, std::move(form), device, constants).run());
     if (results.empty()) continue;
     for (size_t r = 0; r < node.results.size(); ++r) {

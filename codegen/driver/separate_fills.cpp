@@ -1,4 +1,5 @@
 #include "codegen/driver/separate_fills.h"
+#include "graph/ops/questions.h"
 #include "graph/ops/scatter.h"
 #include <algorithm>
 
@@ -17,7 +18,8 @@ std::vector<NodeId> fill_nodes(const Graph& graph, ValueId v) {
     const NodeId id = graph.value(v).producer;
     if (!id.valid()) return {};
     const Node& node = graph.node(id);
-    if (node.op->name != "expand" && node.op->name != "reshape" && node.op->name != "cast") return {};
+    const bool view = node.op->indexing() && node.op->indexing()->view;
+    if (!view && !ops::is(node, ScalarOp::Cast)) return {};
     nodes.push_back(id);
     v = node.operands[0];
   }

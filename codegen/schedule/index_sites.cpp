@@ -1,5 +1,5 @@
 #include "codegen/schedule/index_sites.h"
-#include "graph/ops/op.h"
+#include "graph/ops/questions.h"
 
 namespace tessera {
 namespace {
@@ -12,7 +12,7 @@ const Node* scatter_of(const Graph& graph, ValueId targets) {
     const auto reads = std::find_if(n.operands.begin(), n.operands.end(),
                                     [&](ValueId v) { return std::find(from.begin(), from.end(), v) != from.end(); });
     if (reads == n.operands.end()) continue;
-    if (n.op->name == "scatter") return &n;
+    if (ops::is(n, Structured::Scatter) && ops::piece_of(n) == ops::Piece::Rows) return &n;
     from.insert(from.end(), n.results.begin(), n.results.end());
   }
   return nullptr;
@@ -47,11 +47,11 @@ IndexCheck check_of(const Graph& graph, const LoopNest& nest, ScalarId id) {
     check.shape = graph.type(indices).shape;
     check.node = source.location.node.empty() ? std::string(source.op->name) : source.location.node;
     table = source.operands[0];
-    if (source.op->name == "require") {
+    if (ops::checks_of(source) == ops::Checks::Condition) {
       check.failure = source.attributes.s("message", "");
       table = {};
       if (check.shape.empty()) indices = {}; // a condition for all elements: none is at fault
-    } else if (source.op->name == "checked_index") {
+    } else if (ops::checks_of(source) == ops::Checks::Index) {
       const Node* scatter = scatter_of(graph, source.results[0]);
       table = scatter ? scatter->operands[0] : ValueId{};
       check.component = static_cast<int>(source.attributes.i("component", -1));

@@ -5,6 +5,7 @@
 //   at once    a program has a tile of updates: of targets that differ, or, by atomic updates, of integers whose fold
 //              does not depend on the order (a GPU only)
 #include "codegen/schedule/own_lowering.h"
+#include "graph/ops/questions.h"
 #include "graph/ops/scatter.h"
 #include <algorithm>
 
@@ -174,8 +175,8 @@ private:
 Result<std::vector<ScheduledKernel>> lower_scatter(const Graph& graph, const Node& node, const Target& device,
                                                    const std::string& name) {
   std::vector<ScheduledKernel> kernels;
-  kernels.push_back(node.op->name == "scatter_runs" ? lower_runs(graph, node, device, name)
-                                                    : ScatterLowering(graph, node, device, name).run());
+  kernels.push_back(ops::piece_of(node) == ops::Piece::Runs ? lower_runs(graph, node, device, name)
+                                                            : ScatterLowering(graph, node, device, name).run());
   return kernels;
 }
 

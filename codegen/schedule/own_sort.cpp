@@ -1,7 +1,7 @@
 // Sorting by integer keys: a host sorts a row by digits, or lists the few that are wanted; a block of threads sorts a tile
 // by a network.
 #include "codegen/schedule/own_lowering.h"
-#include "graph/ops/op.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -529,7 +529,7 @@ private:
 Result<std::vector<ScheduledKernel>> lower_sort(const Graph& graph, const Node& node, const Target& device,
                                                 const std::string& name) {
   std::vector<ScheduledKernel> kernels;
-  if (node.op->name == "merge_runs")
+  if (ops::piece_of(node) == ops::Piece::Runs)
     kernels.push_back(RunMerge(graph, node, device, name).run());
   else if (device.is_gpu())
     kernels.push_back(TileSort(graph, node, device, name).run());

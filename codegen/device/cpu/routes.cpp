@@ -1,5 +1,6 @@
 #include "codegen/device/cpu/cpu.h"
 #include "codegen/schedule/own_kernels.h"
+#include "graph/ops/questions.h"
 
 namespace tessera {
 namespace {
@@ -36,7 +37,7 @@ DeviceRoutes cpu_routes(const std::set<std::string>& as_loops) {
                    {},
                    "whole rows",
                    [](const Graph&, const Node& node, std::string* why_not) {
-                     if (node.op->name == "sort_indices") return true;
+                     if (ops::piece_of(node) == ops::Piece::Rows) return true;
                      if (why_not) *why_not = "a host sorts whole rows";
                      return false;
                    },

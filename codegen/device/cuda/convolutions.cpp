@@ -1,6 +1,7 @@
 // Prepares convolutions for the library or the loops that compute them.
 #include "codegen/device/cuda/names.h"
 #include "codegen/device/cuda/passes.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 #include <map>
 
@@ -25,7 +26,7 @@ bool all(const Node& node, const char* attribute, int64_t value) {
 }
 
 bool convolves_single_points(const Graph& graph, const Node& node) {
-  return weighs_single_points(graph, node.operands[1]) && is_channels_last(node) && !is_transposed(node) &&
+  return weighs_single_points(graph, node.operands[1]) && is_channels_last(node) && !ops::is_transposed(node) &&
          node.attributes.i("groups", 1) == 1 && all(node, "strides", 1) && all(node, "pads_begin", 0) &&
          all(node, "pads_end", 0);
 }
@@ -34,7 +35,7 @@ bool convolves_single_points(const Graph& graph, const Node& node) {
 // fill an access of the device: the library's kernels for these reach a small part of a product's speed.
 bool cuts_thin_patches(const Graph& graph, const Node& node, int64_t access_bytes) {
   const SymShape &x = graph.type(node.operands[0]).shape, &w = graph.type(node.operands[1]).shape;
-  if (!is_channels_last(node) || is_transposed(node) || node.attributes.i("groups", 1) != 1 ||
+  if (!is_channels_last(node) || ops::is_transposed(node) || node.attributes.i("groups", 1) != 1 ||
       !all(node, "pads_begin", 0) || !all(node, "pads_end", 0) || !all(node, "dilations", 1) || !w[1].as_const())
     return false;
   const Ints strides = node.attributes.ints("strides");
@@ -145,7 +146,7 @@ private:
       TESSERA_ASSIGN(Tensor tensor, transposed(*value, perm));
       stored = graph_.add_constant(std::move(tensor), names_(graph_.value(w).name + ".channels_last"));
     } else {
-      const bool lies_so = producer && producer->op->name == "transpose" && producer->attributes.ints("perm") == back;
+      const bool lies_so = producer && ops::permutation_of(*producer) == back;
       if (lies_so || weighs_single_points(graph_, w)) return w;
       // A weight that is a run-time input is copied to its layout in each call.
       TESSERA_ASSIGN(ValueId view, graph_.apply("transpose", {w}, {{"perm", perm}}, where));

@@ -2,7 +2,7 @@
 #include "codegen/device/cuda/names.h"
 #include "codegen/device/cuda/passes.h"
 #include "fusion/cost.h"
-#include "graph/ops/op.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -197,8 +197,7 @@ private:
     };
     const Node* turn = graph_.producer(s.weight);
     kind.tf32 = node.attributes.i("tf32", 0) != 0;
-    kind.transposed = turn && turn->op->name == std::string_view("transpose") && graph_.type(s.weight).rank() == 2 &&
-                      turn->attributes.ints("perm") == Ints{1, 0};
+    kind.transposed = turn && graph_.type(s.weight).rank() == 2 && ops::permutation_of(*turn) == Ints{1, 0};
     const ValueId source = kind.transposed ? turn->operands[0] : s.weight;
     const SymShape& shape = graph_.type(source).shape;
     const auto columns = shape.size() == 2 ? shape[kind.transposed ? 0 : 1].as_const() : std::nullopt;
@@ -258,7 +257,7 @@ private:
     auto user = only_user(s.result);
     if (!user) return;
     const Node& add = graph_.node(*user);
-    if (add.op->name != std::string_view("add") || add.operands[0] == add.operands[1] || is_kept_apart(add)) return;
+    if (!ops::is(add, ScalarOp::Add) || add.operands[0] == add.operands[1] || is_kept_apart(add)) return;
     ValueId bias = add.operands[add.operands[0] == s.result ? 1 : 0];
     const Tensor* vector = tensor_of(graph_, bias);
     if (!vector || vector->count() != s.columns || vector->dims().empty() || vector->dims().back() != s.columns ||
@@ -292,9 +291,9 @@ private:
       alone = alone && tensor && tensor->count() == 1;
       text += " " + std::to_string(v.index);
     }
-    if (!alone) return node.op->name != std::string_view("add");
+    if (!alone) return !ops::is(node, ScalarOp::Add);
     // A product that reads the sum applies the factor to it.
-    if (node.op->name == std::string_view("mul") || node.op->name == std::string_view("div")) return true;
+    if (ops::is(node, ScalarOp::Mul) || ops::is(node, ScalarOp::Div)) return true;
     if (value != s.result || !node.attributes.items().empty() || graph_.type(node.results[0]) != graph_.type(value))
       return false;
     kind.follows = text;

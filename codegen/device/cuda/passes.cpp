@@ -3,6 +3,7 @@
 #include "codegen/device/cuda/backend.h"
 #include "codegen/device/cuda/join_products.h"
 #include "codegen/device/integer_products.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -43,7 +44,7 @@ Result<bool> leave_unchecked(Graph& graph, const CudaLibraries&) {
   std::vector<Node> unchecked;
   for (NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (node.op->name != "require" || node.attributes.i("host", 0) == 0) continue;
+    if (ops::checks_of(node) != ops::Checks::Condition || node.attributes.i("host", 0) == 0) continue;
     by_value[static_cast<size_t>(node.results[0].index)] = node.operands[0];
     unchecked.push_back(node);
   }

@@ -1,11 +1,11 @@
 #include "codegen/device/cuda/routes.h"
 #include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 
 namespace tessera {
 
-bool is_transposed(const Node& node) { return node.op->name == std::string_view("conv_transpose"); }
 bool is_channels_last(const Node& node) { return node.attributes.i("channels_last", 0) != 0; }
 
 namespace {
@@ -36,7 +36,7 @@ bool is_refused(const Node& node, const CudaLibraries& libraries, Why why_not) {
 
 // One output channel per input channel and multiplier: as many groups as channels.
 bool is_depthwise(const Graph& graph, const Node& node) {
-  return node.attributes.i("groups", 1) > 1 && !is_transposed(node) &&
+  return node.attributes.i("groups", 1) > 1 && !ops::is_transposed(node) &&
          graph.type(node.operands[1]).shape[1].is_const(1);
 }
 
@@ -140,7 +140,8 @@ bool cudnn_accepts(const Graph& graph, const LibraryCall& call, const CudaLibrar
   if (call.kind == LibraryCall::Kind::Pool) return refuse(why_not, "pooling has no epilogue");
   const auto& fixed = *call.fixed;
   using Activation = FixedEpilogue::Activation;
-  if (is_transposed(graph.node(call.node))) return refuse(why_not, "cuDNN's transposed convolution has no epilogue");
+  if (ops::is_transposed(graph.node(call.node)))
+    return refuse(why_not, "cuDNN's transposed convolution has no epilogue");
   if (fixed.bias && (fixed.bias_dim != 1 || !env.known_equal(fixed.bias->strides[1], 1)))
     return refuse(why_not, "cuDNN's bias lies along the channels, a dense vector");
   if (fixed.activation != Activation::None && fixed.activation != Activation::Relu && !libraries.runtime_compiled)
@@ -166,7 +167,7 @@ bool cudnn_convolves(const Graph& graph, const Node& node, const CudaLibraries& 
   if (!cudnn_has_images(graph, node, libraries, why_not)) return false;
   // Windows that slide: codegen/schedule/window_facts.h.
   if (is_depthwise(graph, node)) return refuse(why_not, "generated loops are faster for one channel per group");
-  if (!is_transposed(node)) return true;
+  if (!ops::is_transposed(node)) return true;
   if (!has_even_pads(node)) return refuse(why_not, "cuDNN's transposed convolution cannot crop its result");
   const Ints extra = node.attributes.ints("output_padding"), strides = node.attributes.ints("strides");
   for (size_t i = 0; i < extra.size(); ++i)
@@ -233,7 +234,8 @@ std::shared_ptr<const DeviceRoutes> cuda_routes(std::shared_ptr<const CudaLibrar
                    {},
                    "tiles and runs, which pass sort-by-tiles makes",
                    [](const Graph&, const Node& node, std::string* why_not) {
-                     return node.op->name != "sort_indices" || refuse(why_not, "pass sort-by-tiles did not run");
+                     return ops::piece_of(node) != ops::Piece::Rows ||
+                            refuse(why_not, "pass sort-by-tiles did not run");
                    },
                    {}};
   const Route suppress{RouteKind::OwnKernel, "generated suppression", {}, {}, "", {}, {}};

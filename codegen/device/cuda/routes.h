@@ -28,6 +28,5 @@ void configure_for_cuda(FusionOptions& fusion, const Target& device);
 
 // Attributes of convolutions and pooling.
 [[nodiscard]] bool is_channels_last(const Node& node);
-[[nodiscard]] bool is_transposed(const Node& node);
 
 } // namespace tessera

@@ -10,6 +10,7 @@
 #include "codegen/schedule/own_kernels.h"
 #include "graph/ops/builder.h"
 #include "graph/ops/formulas.h"
+#include "graph/ops/questions.h"
 #include "graph/ops/scatter.h"
 #include <limits>
 
@@ -78,7 +79,7 @@ private:
     const Node node = b_.graph().node(producer);
     if (node.op->name == "reshape") return one_column_of_reshape(node.operands[0], shape, depth);
     const bool expands = node.op->name == "expand";
-    if (!expands && !node.op->pointwise() && node.op->name != "checked_index") return {};
+    if (!expands && !node.op->pointwise() && ops::checks_of(node) != ops::Checks::Index) return {};
     shape.back() = 1;
     std::vector<ValueId> operands;
     for (ValueId x : expands ? std::vector<ValueId>{node.operands[0]} : node.operands) {
@@ -228,7 +229,9 @@ Result<bool> scatter_in_any_order(Graph& graph, const Target& device, bool deter
   bool changed = false;
   for (NodeId id : graph.order()) {
     const Node node = graph.node(id);
-    if (node.op->name != "scatter" || node.attributes.i("unique") != 0) continue;
+    if (!ops::is(node, Structured::Scatter) || ops::piece_of(node) != ops::Piece::Rows ||
+        node.attributes.i("unique") != 0)
+      continue;
     const DType dtype = graph.type(node.operands[0]).dtype;
     const std::string reduction = node.attributes.s("reduction", "none");
     const bool is_atomic = is_integer(dtype) && info(dtype).bits >= 32 && reduction != "none" && reduction != "mul";

@@ -3,6 +3,7 @@
 #include "codegen/device/cuda/passes.h"
 #include "graph/ops/builder.h"
 #include "graph/ops/formulas.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -67,7 +68,9 @@ Result<bool> rewrite(Graph& graph, bool wide, const std::function<Result<ValueId
   bool changed = false;
   for (NodeId id : graph.order()) {
     const Node node = graph.node(id);
-    if (node.op->name != "sort_indices" || (info(graph.type(node.operands[0]).dtype).bits > 32) != wide) continue;
+    if (!ops::is(node, Structured::Sort) || ops::piece_of(node) != ops::Piece::Rows ||
+        (info(graph.type(node.operands[0]).dtype).bits > 32) != wide)
+      continue;
     TESSERA_ASSIGN(ValueId sorted, rule(node));
     graph.value(sorted).name = graph.value(node.results[0]).name;
     graph.value(node.results[0]).name.clear();

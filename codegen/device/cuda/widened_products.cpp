@@ -1,4 +1,5 @@
 #include "codegen/device/cuda/passes.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 
 namespace tessera {
@@ -13,7 +14,7 @@ std::optional<std::vector<NodeId>> widening_of(const Graph& graph, ValueId v) {
     const Node* node = graph.producer(v);
     if (node == nullptr) return std::nullopt;
     chain.push_back(graph.value(v).producer);
-    if (node->op->name == std::string_view("cast"))
+    if (ops::is(*node, ScalarOp::Cast))
       return is_narrow(graph.type(node->operands[0]).dtype) ? std::optional(std::move(chain)) : std::nullopt;
     const auto* indexing = node->op->indexing();
     if (indexing == nullptr || !indexing->view) return std::nullopt;

@@ -1,0 +1,23 @@
+// Questions about nodes that folders above have, so that no pass tests an operator's name.
+#pragma once
+#include "graph/ops/op.h"
+
+namespace tessera::ops {
+
+[[nodiscard]] bool is(const Node& node, Structured kind);
+// True for the pointwise operator of this name: add(a, b) is ScalarOp::Add, a cast ScalarOp::Cast however it rounds.
+[[nodiscard]] bool is(const Node& node, ScalarOp op);
+// True for a convolution whose weight has the input's channels first.
+[[nodiscard]] bool is_transposed(const Node& node);
+// How a node permutes the dimensions of its operand; empty for one that does not.
+[[nodiscard]] Ints permutation_of(const Node& node);
+
+// What a sort or scatter works on: whole rows, or the tiles and sorted runs into which passes of a device divide them.
+enum class Piece : uint8_t { Rows, Tiles, Runs };
+[[nodiscard]] Piece piece_of(const Node& node);
+
+// What a node checks before it yields its first operand: a condition, its second operand, or that it is in bounds.
+enum class Checks : uint8_t { Nothing, Condition, Index };
+[[nodiscard]] Checks checks_of(const Node& node);
+
+} // namespace tessera::ops
