@@ -1,5 +1,6 @@
 #include "fusion/library.h"
 #include "fusion/library_epilogue.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 
 namespace tessera::fusion {
@@ -47,7 +48,7 @@ bool is_scaling(const Graph& graph, NodeBodies& bodies, ValueId value) {
 
 LibraryCalls::Operand LibraryCalls::operand(ValueId value, const std::vector<SymExpr>& at,
                                             const std::function<bool(ValueId)>& through) {
-  Operand out{value, at, {}, 1};
+  Operand out{value, at, 1};
   if (through(value)) {
     Expander expander(graph_, pool_, bodies_, through, false);
     if (auto access = expander.access(value, at)) {
@@ -63,7 +64,7 @@ LibraryCalls::Operand LibraryCalls::operand(ValueId value, const std::vector<Sym
 std::optional<LibraryCalls::Operand> LibraryCalls::half_weight(ValueId value, const std::vector<SymExpr>& at,
                                                                const std::function<bool(ValueId)>& through) {
   const Node* cast = graph_.producer(value);
-  if (!cast || cast->op->name != "cast" || graph_.type(value).dtype != DType::F32) return std::nullopt;
+  if (!cast || !ops::is(*cast, ScalarOp::Cast) || graph_.type(value).dtype != DType::F32) return std::nullopt;
   DType from = graph_.type(cast->operands[0]).dtype;
   if (from != DType::F16 && from != DType::BF16) return std::nullopt;
   Operand out = operand(cast->operands[0], at, through);
@@ -98,6 +99,80 @@ std::optional<OperandView> LibraryCalls::view(ValueId value, const std::vector<S
   return out;
 }
 
+LibraryCalls::Space LibraryCalls::space(const Node& node) const {
+  const ShapeEnv& env = pool_.env();
+  const LibraryCall::Kind kind = *library_kind(node);
+  Space out;
+  auto add = [&](const SymExpr& size) {
+    SymExpr extent = env.simplify(size);
+    out.dims.push_back({pool_.axis(static_cast<int>(out.dims.size()), extent), extent});
+    return out.dims.size() - 1;
+  };
+  for (const auto& size : graph_.type(node.results[0]).shape) out.result.push_back(add(size));
+  if (kind == LibraryCall::Kind::Matmul) {
+    const size_t rank = out.result.size(), k = add(graph_.type(node.operands[0]).shape.back());
+    for (size_t d = 0; d + 2 < rank; ++d) out.batch.push_back(d);
+    out.operands = {out.batch, out.batch};
+    out.operands[0].insert(out.operands[0].end(), {rank - 2, k});
+    out.operands[1].insert(out.operands[1].end(), {k, rank - 1});
+  } else {
+    out.operands.resize(kind == LibraryCall::Kind::Pool ? 1 : 2);
+    for (size_t o = 0; o < out.operands.size(); ++o)
+      for (const auto& size : graph_.type(node.operands[o]).shape) out.operands[o].push_back(add(size));
+  }
+  for (const auto& dim : out.dims) out.parts.push_back({dim});
+  return out;
+}
+
+// The elements of a value of this shape whose dimensions are the last of `use`: a dimension of 1 is repeated.
+std::vector<SymExpr> LibraryCalls::elements(const Space& space, const SymShape& shape,
+                                            const std::vector<size_t>& use) const {
+  const ShapeEnv& env = pool_.env();
+  std::vector<SymExpr> at;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const Dim& dim = space.dims[use[use.size() - shape.size() + d]];
+    const bool repeated = env.known_equal(shape[d], 1) && !env.known_equal(dim.extent, 1);
+    at.push_back(repeated ? SymExpr(0) : rewrite(dim.var, space.split, env));
+  }
+  return at;
+}
+
+// A batch dimension that an operand divides (heads that share keys and values) is split for the whole call.
+void LibraryCalls::split_batch(Space& space, std::vector<Operand>& operands) const {
+  const ShapeEnv& env = pool_.env();
+  std::unordered_set<uint64_t> taken;
+  for (const auto& dim : space.dims) taken.insert(dim.var.symbol_id());
+  auto fresh = [&](const SymExpr& extent) {
+    Dim dim{pool_.fresh(extent, taken), extent};
+    taken.insert(dim.var.symbol_id());
+    return dim;
+  };
+  for (int round = 0; round < 8; ++round) {
+    std::vector<Axis> axes;
+    std::vector<std::pair<size_t, size_t>> where;
+    for (size_t d : space.batch)
+      for (size_t p = 0; p < space.parts[d].size(); ++p) {
+        axes.push_back({space.parts[d][p].var, space.parts[d][p].extent, AxisRole::Outer});
+        where.emplace_back(d, p);
+      }
+    std::vector<SymExpr> indices;
+    for (const auto& o : operands) indices.insert(indices.end(), o.index.begin(), o.index.end());
+    auto split = find_split(indices, axes, env);
+    if (!split) break;
+    auto [d, p] = where[static_cast<size_t>(split->axis)];
+    auto& parts = space.parts[d];
+    const Dim outer = fresh(*exact_quotient(axes[static_cast<size_t>(split->axis)].extent, split->divisor, env));
+    const Dim inner = fresh(split->divisor);
+    Substitution step{{parts[p].var.symbol_id(), outer.var * split->divisor + inner.var}};
+    parts[p] = outer;
+    parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(p) + 1, inner);
+    for (auto& o : operands)
+      for (auto& e : o.index) e = rewrite(e, step, env);
+    for (auto& [symbol, e] : space.split) e = rewrite(e, step, env);
+    space.split.merge(step);
+  }
+}
+
 CallDraft LibraryCalls::draft(NodeId id, const Through& may_look, bool half_weights) {
   const Node& node = graph_.node(id);
   const ShapeEnv& env = pool_.env();
@@ -106,123 +181,42 @@ CallDraft LibraryCalls::draft(NodeId id, const Through& may_look, bool half_weig
   call.kind = *library_kind(node);
   call.node = id;
   call.sources = {id};
-  ValueId result = node.results[0];
-  const SymShape& shape = graph_.type(result).shape;
-  size_t rank = shape.size();
-  bool product = call.kind == LibraryCall::Kind::Matmul;
-
-  // The call's dimensions of an operand or result: [N, C, spatial...] also where the node has the channels last.
-  const bool last = node.attributes.i("channels_last", 0) != 0;
-  auto call_order = [&](std::vector<size_t> use) {
-    if (last && use.size() > 2) std::rotate(use.begin() + 1, use.end() - 1, use.end());
-    return use;
-  };
-  // Dimensions of the result, then of what only operands have: the inner dimension of a product, those of a
-  // convolution's operands.
-  std::vector<Dim> dims;
-  for (size_t d = 0; d < rank; ++d) {
-    SymExpr extent = env.simplify(shape[d]);
-    dims.push_back({pool_.axis(static_cast<int>(d), extent), extent});
-  }
-  auto extra = [&](const SymExpr& size) {
-    SymExpr extent = env.simplify(size);
-    dims.push_back({pool_.axis(static_cast<int>(dims.size()), extent), extent});
-    return dims.size() - 1;
-  };
+  Space space = this->space(node);
   std::vector<Operand> operands;
-  auto add_operand = [&](ValueId value, const std::vector<size_t>& use) {
-    const SymShape& own = graph_.type(value).shape;
-    std::vector<SymExpr> at;
-    for (size_t d = 0; d < own.size(); ++d) {
-      size_t dim = use[use.size() - own.size() + d];
-      at.push_back(env.known_equal(own[d], 1) && !env.known_equal(dims[dim].extent, 1) ? SymExpr(0) : dims[dim].var);
-    }
-    auto through = [&, k = operands.size()](ValueId v) { return may_look(k, v); };
-    auto half = half_weights && operands.size() == 1 ? half_weight(value, at, through) : std::nullopt;
-    Operand o = half ? std::move(*half) : operand(value, at, through);
-    o.dims = use;
-    operands.push_back(std::move(o));
+  for (size_t k = 0; k < space.operands.size(); ++k) {
+    const ValueId value = node.operands[k];
+    const std::vector<SymExpr> at = elements(space, graph_.type(value).shape, space.operands[k]);
+    auto through = [&](ValueId v) { return may_look(k, v); };
+    auto half = half_weights && k == 1 ? half_weight(value, at, through) : std::nullopt;
+    operands.push_back(half ? std::move(*half) : operand(value, at, through));
+  }
+  split_batch(space, operands);
+
+  // The call's dimensions of its first operand or result: [N, C, spatial...] also where the node has the channels last.
+  const bool last = node.attributes.i("channels_last", 0) != 0;
+  auto dims_of = [&](std::vector<size_t> use, bool has_channels) {
+    if (has_channels && last && use.size() > 2) std::rotate(use.begin() + 1, use.end() - 1, use.end());
+    std::vector<Dim> dims;
+    for (size_t d : use) dims.insert(dims.end(), space.parts[d].begin(), space.parts[d].end());
+    return dims;
   };
-  std::vector<size_t> batch;
-  if (product) {
-    for (size_t d = 0; d + 2 < rank; ++d) batch.push_back(d);
-    size_t k = extra(graph_.type(node.operands[0]).shape.back());
-    auto a = batch, b = batch;
-    a.insert(a.end(), {rank - 2, k});
-    b.insert(b.end(), {k, rank - 1});
-    add_operand(node.operands[0], a);
-    add_operand(node.operands[1], b);
-  } else {
-    size_t count = call.kind == LibraryCall::Kind::Pool ? 1 : 2;
-    for (size_t o = 0; o < count; ++o) {
-      std::vector<size_t> use;
-      for (const auto& size : graph_.type(node.operands[o]).shape) use.push_back(extra(size));
-      add_operand(node.operands[o], use);
-    }
-  }
-
-  // A batch dimension that an operand divides (heads that share keys and values) is split for the whole call.
-  std::vector<std::vector<Dim>> parts; // of each dimension
-  for (const auto& dim : dims) parts.push_back({dim});
-  Substitution map;
-  std::unordered_set<uint64_t> taken;
-  for (const auto& dim : dims) taken.insert(dim.var.symbol_id());
-  for (int round = 0; product && round < 8; ++round) {
-    std::vector<Axis> axes;
-    std::vector<std::pair<size_t, size_t>> where;
-    for (size_t d : batch)
-      for (size_t p = 0; p < parts[d].size(); ++p) {
-        axes.push_back({parts[d][p].var, parts[d][p].extent, AxisRole::Outer});
-        where.emplace_back(d, p);
-      }
-    std::vector<SymExpr> indices;
-    for (const auto& o : operands) indices.insert(indices.end(), o.index.begin(), o.index.end());
-    auto split = find_split(indices, axes, env);
-    if (!split) break;
-    auto [d, p] = where[static_cast<size_t>(split->axis)];
-    SymExpr quotient = *exact_quotient(axes[static_cast<size_t>(split->axis)].extent, split->divisor, env);
-    Dim outer{pool_.fresh(quotient, taken), quotient};
-    taken.insert(outer.var.symbol_id());
-    Dim inner{pool_.fresh(split->divisor, taken), split->divisor};
-    taken.insert(inner.var.symbol_id());
-    Substitution step{{parts[d][p].var.symbol_id(), outer.var * split->divisor + inner.var}};
-    parts[d][p] = outer;
-    parts[d].insert(parts[d].begin() + static_cast<std::ptrdiff_t>(p) + 1, inner);
-    for (auto& o : operands)
-      for (auto& e : o.index) e = rewrite(e, step, env);
-    for (auto& [symbol, e] : map) e = rewrite(e, step, env);
-    map.merge(step);
-  }
-
   for (size_t k = 0; k < operands.size(); ++k) {
-    auto& o = operands[k];
-    std::vector<Dim> own;
-    for (size_t d : k == 0 ? call_order(o.dims) : o.dims) own.insert(own.end(), parts[d].begin(), parts[d].end());
-    auto folded = view(o.value, o.index, own);
-    if (!folded) { // read as it is, from a buffer of its own
-      std::vector<SymExpr> at;
-      const SymShape& shape_k = graph_.type(node.operands[k]).shape;
-      for (size_t d = 0; d < shape_k.size(); ++d) {
-        const Dim& dim = dims[o.dims[o.dims.size() - shape_k.size() + d]];
-        bool repeated = env.known_equal(shape_k[d], 1) && !env.known_equal(dim.extent, 1);
-        at.push_back(repeated ? SymExpr(0) : rewrite(dim.var, map, env));
-      }
-      folded = view(node.operands[k], at, own);
-    } else {
-      call.scale *= o.scale;
-    }
+    const std::vector<Dim> own = dims_of(space.operands[k], k == 0);
+    auto folded = view(operands[k].value, operands[k].index, own);
+    if (folded)
+      call.scale *= operands[k].scale;
+    else // read as it is, from a buffer of its own
+      folded = view(node.operands[k], elements(space, graph_.type(node.operands[k]).shape, space.operands[k]), own);
     TESSERA_CHECK(folded.has_value(), "an operand in memory is linear in its own dimensions");
     call.operands.push_back(std::move(*folded));
   }
 
   // The result in the call's dimensions, and the nest that consumers will be appended to.
-  std::vector<size_t> of_result(rank);
-  for (size_t d = 0; d < rank; ++d) of_result[d] = d;
-  std::vector<Dim> own;
-  for (size_t d : call_order(of_result)) own.insert(own.end(), parts[d].begin(), parts[d].end());
+  const ValueId result = node.results[0];
+  const std::vector<Dim> own = dims_of(space.result, true);
   std::vector<SymExpr> at;
-  for (size_t d = 0; d < rank; ++d)
-    at.push_back(env.known_equal(dims[d].extent, 1) ? SymExpr(0) : rewrite(dims[d].var, map, env));
+  for (size_t d : space.result)
+    at.push_back(env.known_equal(space.dims[d].extent, 1) ? SymExpr(0) : rewrite(space.dims[d].var, space.split, env));
   auto plain = view(result, at, own);
   TESSERA_CHECK(plain.has_value(), "a result is linear in its own dimensions");
   call.result = std::move(*plain);

@@ -42,9 +42,22 @@ private:
   struct Operand {
     ValueId value;
     std::vector<SymExpr> index; // into value's dimensions
-    std::vector<size_t> dims;   // of the call, in the operand's order
     double scale = 1;
   };
+  // The dimensions of a call: those of the result, then of what only operands have: the inner dimension of a product,
+  // those of a convolution's operands.
+  struct Space {
+    std::vector<Dim> dims;
+    std::vector<size_t> batch;                 // dimensions of a batched product
+    std::vector<size_t> result;                // dimensions of the result, in its order
+    std::vector<std::vector<size_t>> operands; // of each operand
+    std::vector<std::vector<Dim>> parts;       // of each dimension, one unless it is split
+    Substitution split;                        // dimensions by their parts
+  };
+  [[nodiscard]] Space space(const Node& node) const;
+  [[nodiscard]] std::vector<SymExpr> elements(const Space& space, const SymShape& shape,
+                                              const std::vector<size_t>& use) const;
+  void split_batch(Space& space, std::vector<Operand>& operands) const;
   [[nodiscard]] Operand operand(ValueId value, const std::vector<SymExpr>& at,
                                 const std::function<bool(ValueId)>& through);
   [[nodiscard]] std::optional<Operand> half_weight(ValueId value, const std::vector<SymExpr>& at,
