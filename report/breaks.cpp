@@ -1,4 +1,5 @@
 // The breaks of a report: operators on the host, sizes that only a run knows, control flow, copies.
+#include "codegen/target/derived.h"
 #include "report/context.h"
 #include "runtime/variant.h"
 
@@ -25,12 +26,12 @@ Json break_json(const Json& step, const char* kind, FusionReason reason, const s
 
 Json breaks_json(Context& x, const Json& steps) {
   Json out = Json::array();
-  const bool gpu = x.device.is_gpu();
+  const bool copied = has_own_memory(x.device);
   for (const Json& s : steps) {
     const std::string kind = s.at("kind"), id = s.at("id");
     if (kind == "host") {
       Json j = break_json(s, "host-operator", FusionReason::HostOperator, id + " runs by its reference on the host");
-      if (gpu) { // its inputs come to the host, its results go back
+      if (copied) { // its inputs come to the host, its results go back
         j["copies"] = s.at("reads").size() + s.at("writes").size();
         j["copy_bytes"] = s.at("bytes");
         j["waits"] = 1;
@@ -43,9 +44,9 @@ Json breaks_json(Context& x, const Json& steps) {
       for (const Json& symbol : s.at("defines")) {
         Json j = break_json(s, "computed-size", FusionReason::DataDependent,
                             "size " + symbol.get<std::string>() + " is known only when " + id + " has run");
-        j["copies"] = gpu ? 1 : 0;
+        j["copies"] = copied ? 1 : 0;
         j["waits"] = 1;
-        if (gpu) j["price_us"] = x.device.host_wait_us;
+        if (copied) j["price_us"] = x.device.host_wait_us;
         j["advice"] =
             "what follows is planned and launched when that step has run; a padded size with a mask avoids it";
         out.push_back(std::move(j));
@@ -55,7 +56,7 @@ Json breaks_json(Context& x, const Json& steps) {
       int64_t launches = 0;
       for (const Json& body : s.at("bodies")) launches += body.at("totals").at("launches").get<int64_t>();
       j["launches"] = launches; // of one iteration
-      j["waits"] = gpu ? 1 : 0;
+      j["waits"] = copied ? 1 : 0;
       const Json& terms = s.at("price").at("terms_us");
       if (terms.contains("iterations")) j["price_us"] = terms.at("iterations");
       j["advice"] = "unroll a loop of few iterations when exporting; nothing fuses across its border";

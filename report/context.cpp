@@ -1,4 +1,5 @@
 #include "report/context.h"
+#include "codegen/target/derived.h"
 #include "fusion/cost.h"
 #include <algorithm>
 
@@ -106,18 +107,14 @@ Json Context::ids(const std::vector<NodeId>& nodes) {
   return out;
 }
 
-double Context::bandwidth() const {
-  return device.is_gpu() ? device.memory_bytes_per_us
-                         : std::min(device.memory_bytes_per_us, device.core_memory_bytes_per_us * device.cores);
-}
-
 double Context::transfer_us(double bytes) const {
   if (device.is_gpu())
-    return bytes / (bytes <= static_cast<double>(device.l2_bytes) / 2 ? device.l2_bytes_per_us : bandwidth());
+    return bytes /
+           (bytes <= static_cast<double>(device.l2_bytes) / 2 ? device.l2_bytes_per_us : reached_bandwidth(device));
   const double cores = device.cores;
   if (bytes <= static_cast<double>(device.l2_bytes) * cores) return bytes / (device.l2_bytes_per_us * cores);
   if (bytes <= static_cast<double>(device.l3_bytes)) return bytes / (device.l3_bytes_per_us * cores);
-  return bytes / bandwidth();
+  return bytes / reached_bandwidth(device);
 }
 
 std::vector<StepOf> steps_of(const Compiled& c) {

@@ -57,9 +57,6 @@ public:
 
   // Microseconds to move bytes that a step before or behind has just written or will read next.
   [[nodiscard]] double transfer_us(double bytes) const;
-  [[nodiscard]] double bandwidth() const; // of memory, bytes per microsecond
-  // A launch by itself, as a profile measures it. What one adds to a sequence of launches is device.launch_us.
-  [[nodiscard]] double launch_us() const { return device.is_gpu() ? device.kernel_us : device.launch_us; }
 };
 
 // A step of the executable and the group that it is of.

@@ -2,6 +2,7 @@
 #include "codegen/device/library_cost.h"
 #include "codegen/driver/planned_operators.h"
 #include "codegen/schedule/legal.h"
+#include "codegen/target/derived.h"
 #include "fusion/cost.h"
 #include <algorithm>
 #include <cmath>
@@ -13,7 +14,6 @@ namespace {
 // Results per microsecond of the whole device, for multiply-adds counted twice.
 double peak_flops(const Context& x, const Group* group) {
   const Target& d = x.device;
-  const double processors = d.is_gpu() ? d.multiprocessors : d.cores;
   double each = d.fma_per_cycle;
   if (d.is_gpu() && group && (group->kind == Group::Kind::Library || group->kind == Group::Kind::Attention)) {
     const bool library = group->kind == Group::Kind::Library;
@@ -22,11 +22,11 @@ double peak_flops(const Context& x, const Group* group) {
     if (library && dtype == DType::F32 && x.graph.node(group->call.node).attributes.i("tf32", 0) != 0)
       each = d.tensor_tf32_per_cycle;
   }
-  return 2 * each * processors * d.clock_mhz;
+  return 2 * each * processors(d) * d.clock_mhz;
 }
 
 PredictedTime moved(const Context& x, double bytes) {
-  const double memory = bytes / x.bandwidth(), launch = x.launch_us();
+  const double memory = bytes / reached_bandwidth(x.device), launch = lone_launch_us(x.device);
   return {memory + launch, {{"memory", memory}, {"launch", launch}}};
 }
 
@@ -129,7 +129,7 @@ StepPrice price_of(const Context& x, const StepOf& step) {
   case Group::Kind::Host: {
     // Copies there and back, the wait for them, and the host's memory; the operator's own time is not predicted.
     PredictedTime t;
-    if (x.device.is_gpu()) {
+    if (has_own_memory(x.device)) {
       t.terms = {{"copies", *bytes / x.device.host_copy_bytes_per_us}, {"wait", x.device.host_wait_us}};
       t.us = t.terms[0].second + t.terms[1].second;
     } else {
@@ -148,14 +148,14 @@ Json price_json(const Context& x, const StepOf& step, const StepPrice& price) {
   j["terms_us"] = Json::object();
   if (!price.time) return j;
   // In a call, a launch begins while the one before it runs; by itself, it waits for the device.
-  const double alone = price.time->us, overlapped = launches(step) ? x.launch_us() - x.device.launch_us : 0;
+  const double alone = price.time->us, overlapped = launches(step) ? lone_launch_us(x.device) - x.device.launch_us : 0;
   const double us = std::max(0.0, alone - overlapped);
   j["us"] = us;
   j["alone_us"] = alone;
   if (!price.time->terms.empty()) j["bound"] = price.time->bound();
   for (const auto& [term, each] : price.time->terms)
     if (std::isfinite(each)) j["terms_us"][term] = term == "launch" ? std::max(0.0, each - overlapped) : each;
-  const double roofline = std::max(price.bytes / x.bandwidth(), price.flops / peak_flops(x, step.group));
+  const double roofline = std::max(price.bytes / reached_bandwidth(x.device), price.flops / peak_flops(x, step.group));
   if (us > 0) j["roofline_share"] = std::min(1.0, roofline / us);
   if (!step.group) {
     j["unfused_us"] = us;
@@ -173,7 +173,7 @@ Json price_json(const Context& x, const StepOf& step, const StepPrice& price) {
   if (g.kind == Group::Kind::Library || g.kind == Group::Kind::Attention)
     for (const auto& [term, us] : price.time->terms)
       if (term == "compute" || term == "latency") compute += us;
-  j["unfused_us"] = std::max(us, *bytes / x.bandwidth() + compute + operators * x.device.launch_us);
+  j["unfused_us"] = std::max(us, *bytes / reached_bandwidth(x.device) + compute + operators * x.device.launch_us);
   return j;
 }
 

@@ -1,5 +1,6 @@
 #include "report/report.h"
 #include "codegen/device/library_cost.h"
+#include "codegen/target/derived.h"
 #include "report/context.h"
 #include "runtime/variant.h"
 #include <algorithm>
@@ -21,9 +22,9 @@ void add_model(Context& x, const ModelInfo& model, Json& j) {
   j["target"] = x.exe.target;
   j["figures"] = x.c.report.figures;
   // The figures of the device that prices are computed from, in bytes per microsecond and microseconds.
-  j["device"] = {{"memory_bytes_per_us", x.bandwidth()},
+  j["device"] = {{"memory_bytes_per_us", reached_bandwidth(x.device)},
                  {"launch_us", x.device.launch_us},
-                 {"launch_alone_us", x.launch_us()},
+                 {"launch_alone_us", lone_launch_us(x.device)},
                  {"host_launch_us", x.device.host_launch_us}};
   j["sizes"] = x.named;
   j["planned_sizes"] = x.planned;

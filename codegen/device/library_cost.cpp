@@ -1,4 +1,5 @@
 #include "codegen/device/library_cost.h"
+#include "codegen/target/derived.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,16 +20,16 @@ double rate(const ProductShape& s, const Target& device, const LibraryCost& cost
 
 double memory_time(double bytes, const Target& device, const LibraryCost& cost) {
   if (!device.is_gpu()) {
-    const double bandwidth = std::min(device.memory_bytes_per_us, device.core_memory_bytes_per_us * device.cores);
     const double cached = device.l2_bytes_per_us * device.cores;
-    return bytes / (bytes <= static_cast<double>(device.l2_bytes) ? cached : bandwidth * cost.bandwidth);
+    return bytes /
+           (bytes <= static_cast<double>(device.l2_bytes) ? cached : reached_bandwidth(device) * cost.bandwidth);
   }
   const bool fits = bytes <= static_cast<double>(device.l2_bytes) / 2;
   return bytes / (fits ? device.l2_bytes_per_us * cost.cached : device.memory_bytes_per_us * cost.bandwidth);
 }
 
 PredictedTime put_together(double memory, double compute, double latency, const Target& device) {
-  const double launch = device.is_gpu() ? device.kernel_us : device.launch_us;
+  const double launch = lone_launch_us(device);
   PredictedTime out;
   out.terms = {{"memory", memory}, {"compute", compute}, {"latency", latency}, {"launch", launch}};
   out.us = launch + latency + std::max(memory, compute);
@@ -103,9 +104,8 @@ PredictedTime attention_time(const ProductShape& scores, const ProductShape& val
   const double each = rate(scores, device, cost) * cost.attention / cost.tensor;
   const double tiles = scores.batch * std::ceil(scores.m / cost.attention_rows);
   const double work = cost.attention_rows * scores.n * (scores.k + values.n); // multiply-adds of a block
-  const double processors = device.is_gpu() ? device.multiprocessors : device.cores;
-  return put_together(memory, std::ceil(tiles / processors) * work / each, cost.attention_start * device.kernel_us,
-                      device);
+  return put_together(memory, std::ceil(tiles / processors(device)) * work / each,
+                      cost.attention_start * device.kernel_us, device);
 }
 
 std::optional<ProductShape> product_shape(const Graph& graph, const LibraryCall& call, const SizeValue& value) {

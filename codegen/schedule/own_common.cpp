@@ -1,5 +1,6 @@
 // What kernels that are built directly in the tile IR share: sizes of blocks, and a time that they take at least.
 #include "codegen/schedule/own_kernels.h"
+#include "codegen/target/derived.h"
 #include <algorithm>
 
 namespace tessera {
@@ -28,7 +29,7 @@ PredictedTime time_of_bytes(const ShapeEnv& env, const Target& device, const Sym
   PredictedTime time;
   const auto known = env.simplify(bytes).as_const();
   if (!known) return time;
-  const double launch = device.is_gpu() ? device.kernel_us : device.launch_us;
+  const double launch = lone_launch_us(device);
   const double rate = *known <= device.l2_bytes ? device.l2_bytes_per_us : device.memory_bytes_per_us;
   const double memory = static_cast<double>(*known) / rate;
   time.us = launch + memory;

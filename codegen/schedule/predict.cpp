@@ -2,6 +2,7 @@
 #include "codegen/schedule/cost.h"
 #include "codegen/schedule/host_cost.h"
 #include "codegen/schedule/legal.h"
+#include "codegen/target/derived.h"
 
 namespace tessera {
 
@@ -9,7 +10,7 @@ Result<KernelPrediction> predict(const Graph& graph, const LoopNest& nest, const
                                  const Schedule& schedule, const CallSizes& sizes) {
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
   if (domain.axes.empty()) { // scalars: nothing but the launch
-    const double launch = device.is_gpu() ? device.kernel_us : device.launch_us;
+    const double launch = lone_launch_us(device);
     return KernelPrediction{{launch, {{"launch", launch}}}, 1, 1, 0, 0};
   }
   const BlockFacts facts(graph, nest, domain, device);
