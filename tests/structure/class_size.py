@@ -7,26 +7,12 @@ its data. Constructors, destructors, operators and what is `= default` or `= del
 --list prints the largest ones.
 """
 import os, re, sys
+from cpp import closing, plain, sources
 
 MOST = 40
-LEFT_OUT = {"build", "tests", "shared", ".git"}
 
 HEAD = re.compile(r"\b(?<!enum )(?:class|struct)\s+(?:\[\[\w+\]\]\s*)?([\w:]+)\s*(?:final\s*)?(?::[^;{}()]*)?\{")
 NOT_A_FUNCTION = re.compile(r"^\s*(friend|using|typedef|static_assert|enum|struct|class|union)\b")
-
-def plain(text):
-    """The text without comments, preprocessor lines, and what stands in quotes."""
-    literal = r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\''
-    text = re.sub(r"//[^\n]*|/\*.*?\*/|" + literal, lambda m: '""' if m[0][0] in "R\"'" else " ", text, flags=re.S)
-    return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", "", text, flags=re.M)
-
-def closing(text, at, pair):
-    """Behind the bracket that closes the one at `at`."""
-    depth = 0
-    for i in range(at, len(text)):
-        depth += (text[i] == pair[0]) - (text[i] == pair[1])
-        if depth == 0: return i + 1
-    return len(text)
 
 def members(body):
     """Declarations right in a class's body, without what stands in their braces."""
@@ -69,14 +55,11 @@ def classes(text):
 
 def main():
     root, found = sys.argv[1], {}
-    for folder, inner, names in os.walk(root):
-        inner[:] = sorted(d for d in inner if d not in LEFT_OUT and not d.startswith("build"))
-        for n in sorted(names):
-            if not n.endswith((".h", ".cpp")): continue
-            path = os.path.join(folder, n)
-            for name, count in classes(plain(open(path, encoding="utf-8").read())):
-                where = f"{os.path.relpath(path, root)}:{name}"
-                found[where] = max(count, found.get(where, 0))
+    for path in sources(root):
+        rel = os.path.relpath(path, root)
+        if rel.startswith("tests/"): continue
+        for name, count in classes(plain(open(path, encoding="utf-8").read())):
+            found[f"{rel}:{name}"] = max(count, found.get(f"{rel}:{name}", 0))
     if "--list" in sys.argv:
         for where, count in sorted(found.items(), key=lambda x: -x[1])[:20]: print(f"{count:4} {where}")
     problems = [f"{where}: {count} member functions, {MOST} allowed; divide it along the flow of its data"

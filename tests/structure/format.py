@@ -6,21 +6,15 @@
 Another version of clang-format breaks lines elsewhere: the one that tools/setup installs counts.
 """
 import concurrent.futures, os, subprocess, sys
+from cpp import sources
 
-LEFT_OUT = ("build", "shared", ".")
 SUFFIXES = (".c", ".cpp", ".h", ".hpp", ".inc")
-
-
-def sources(root):
-    for folder, folders, names in os.walk(root):
-        folders[:] = [f for f in folders if not f.startswith(LEFT_OUT)]
-        yield from (os.path.join(folder, n) for n in sorted(names) if n.endswith(SUFFIXES))
 
 
 def main():
     root, formatter = os.path.abspath(sys.argv[1]), os.path.join(os.path.dirname(sys.executable), "clang-format")
     if not os.path.exists(formatter): sys.exit(f"error: {formatter} is not there; tools/setup installs it")
-    files = list(sources(root))
+    files = list(sources(root, SUFFIXES))
     check = lambda some: subprocess.run([formatter, "--dry-run", *some], stderr=subprocess.PIPE, text=True, check=True).stderr
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         said = "".join(pool.map(check, (files[i : i + 40] for i in range(0, len(files), 40))))
