@@ -190,6 +190,10 @@ public:
 [[nodiscard]] Result<std::unique_ptr<Device>>
 make_cuda_device(std::span<const std::shared_ptr<const Executable>> executables, const ExecutorOptions& options);
 
+// Ranges for NVIDIA's profilers (cuda/nvtx.h), where TESSERA_NVTX=1 wants them; else null. Error UnsupportedFeature:
+// NVIDIA's library is nowhere.
+[[nodiscard]] Result<std::shared_ptr<RangeMarker>> wanted_ranges();
+
 // The error of a bad index; `sizes` are those of the call, by symbol (Variant::symbol_values).
 [[nodiscard]] Diagnostic bad_index(const KernelLaunch& kernel, const IndexReport& report,
                                    const std::unordered_map<uint64_t, int64_t>& sizes);

@@ -8,7 +8,6 @@
 #include "graph/support/stopwatch.h"
 #include "graph/sym/input_rank.h"
 #include "runtime/choose_variant.h"
-#include "runtime/cuda/nvtx.h"
 #include "runtime/memory_account.h"
 #include "runtime/state_values.h"
 #include <algorithm>
@@ -548,8 +547,8 @@ Result<std::unique_ptr<Executor>> make(const Order& order, std::shared_ptr<Execu
   if (executables.empty()) return Diagnostic(ErrorCode::Usage, "an executor needs at least one executable");
   if (!options.pool) options.pool = ThreadPool::create();
   if (!options.memory) options.memory = std::make_shared<MemoryAccount>(options.memory_limit);
-  if (!options.ranges && cuda::nvtx_wanted()) {
-    TESSERA_ASSIGN(options.ranges, cuda::nvtx_ranges());
+  if (!options.ranges) {
+    TESSERA_ASSIGN(options.ranges, wanted_ranges());
   }
   const bool on_gpu = is_gpu_target(executables.front()->target);
   TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(executables, options) : make_cpu_device(options));

@@ -1,5 +1,5 @@
 #include "frontend/fx/mutation.h"
-#include "frontend/fx/aten/view_parts.h"
+#include "frontend/fx/view_parts.h"
 #include "frontend/fx/graph_builder.h"
 #include <algorithm>
 #include <array>

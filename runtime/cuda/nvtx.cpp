@@ -1,6 +1,7 @@
 #include "runtime/cuda/nvtx.h"
 #include "graph/support/environment.h"
 #include "runtime/cuda/dynamic_library.h"
+#include "runtime/device.h"
 #include <cstdlib>
 #include <cstring>
 
@@ -46,6 +47,13 @@ std::string no_range_receiver() {
          " is not set; start the program by 'nsys profile' or 'ncu --nvtx'";
 }
 
-bool nvtx_wanted() { return environment_flag("TESSERA_NVTX", false); }
-
 } // namespace tessera::cuda
+
+namespace tessera {
+
+Result<std::shared_ptr<RangeMarker>> wanted_ranges() {
+  if (!environment_flag("TESSERA_NVTX", false)) return std::shared_ptr<RangeMarker>();
+  return cuda::nvtx_ranges();
+}
+
+} // namespace tessera

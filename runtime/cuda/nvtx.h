@@ -12,7 +12,5 @@ namespace tessera::cuda {
 [[nodiscard]] Result<std::shared_ptr<RangeMarker>> nvtx_ranges();
 // Empty where a profiler receives the ranges, else why none does.
 [[nodiscard]] std::string no_range_receiver();
-// TESSERA_NVTX is set, and not to 0.
-[[nodiscard]] bool nvtx_wanted();
 
 } // namespace tessera::cuda

@@ -1,6 +1,6 @@
 // The list of indices of index.Tensor and index_put: positions in some dimensions of a tensor, all of one shape.
 #pragma once
-#include "frontend/fx/aten/view_parts.h"
+#include "frontend/fx/view_parts.h"
 
 namespace tessera::fx {
 

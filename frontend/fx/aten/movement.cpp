@@ -1,5 +1,5 @@
 // Elements in other places: concatenation, repetition, flips, padding.
-#include "frontend/fx/aten/view_parts.h"
+#include "frontend/fx/view_parts.h"
 #include <algorithm>
 #include <numeric>
 

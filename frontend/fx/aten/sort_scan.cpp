@@ -1,5 +1,5 @@
 // Sorting, searching in what is sorted, and running values along a dimension.
-#include "frontend/fx/aten/view_parts.h"
+#include "frontend/fx/view_parts.h"
 
 namespace tessera::fx {
 namespace {

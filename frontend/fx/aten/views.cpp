@@ -1,5 +1,5 @@
 // Views: what moves no element. Copies of views are the same.
-#include "frontend/fx/aten/view_parts.h"
+#include "frontend/fx/view_parts.h"
 #include <algorithm>
 #include <numeric>
 

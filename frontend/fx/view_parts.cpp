@@ -1,4 +1,4 @@
-#include "frontend/fx/aten/view_parts.h"
+#include "frontend/fx/view_parts.h"
 #include <algorithm>
 #include <numeric>
 
