@@ -190,8 +190,8 @@ public:
   [[nodiscard]] static Result<std::unique_ptr<Executor>> create(std::vector<std::shared_ptr<const Executable>> variants,
                                                                 ExecutorOptions options = {});
   // The same, over the variants that `source` has, now and before each call.
-  [[nodiscard]] static Result<std::unique_ptr<Executor>> create(std::shared_ptr<ExecutableSource> source,
-                                                                ExecutorOptions options = {});
+  [[nodiscard]] static Result<std::unique_ptr<Executor>> create_from(std::shared_ptr<ExecutableSource> source,
+                                                                     ExecutorOptions options = {});
   virtual ~Executor() = default;
   // Inputs by name. Outputs are fresh tensors (in model order) unless given in `outputs` (dtype and dims must fit).
   // Errors: UnknownInput, MissingInput, BadInput (dtype, rank, dimension; an output whose memory overlaps an input's or
