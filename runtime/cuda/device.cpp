@@ -116,9 +116,9 @@ public:
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
     const bool loads_ahead = account_->limit() == 0; // that takes memory for a moment
-    TESSERA_TRY(prepare_steps({context_, recorder_, graph_room_, variant, *l.code, l.table, l.reports,
-                               memory_.resting(), dependent_launch_, kernels_.get(), loads_ahead},
-                              segment, call, plan, l.refused));
+    TESSERA_TRY(prepare_steps(
+        {context_, recorder_, graph_room_, variant, *l.code, l.reports, dependent_launch_, kernels_.get(), loads_ahead},
+        segment, call, plan, l.refused));
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
   }
@@ -224,7 +224,7 @@ public:
   }
 
   Result<bool> replay(const SegmentPlan& segment, bool wait) override {
-    auto& plan = static_cast<CudaPlan&>(*segment.device);
+    const auto& plan = static_cast<const CudaPlan&>(*segment.device);
     if (!plan.replays || !graphs_ || synchronize_launches_ || run_.captured) return false;
     // Everything else that the steps read stays where it is as long as the plan.
     addresses_.assign(run_.table->pointers.begin(), run_.table->pointers.end());
@@ -257,13 +257,13 @@ public:
         TESSERA_CUDA_TRY(*this, "copy '" + c->name + "'", cuMemcpyDtoDAsync, address(pointer(c->target)),
                          address(pointer(c->source)), static_cast<size_t>(run_.bytes(c->target)), run_.stream);
     } else {
-      auto& plan = static_cast<CudaPlan&>(*device);
-      auto& step = plan.steps[static_cast<size_t>(index - plan.first_step)];
+      const auto& plan = static_cast<const CudaPlan&>(*device);
+      const auto& step = plan.steps[static_cast<size_t>(index - plan.first_step)];
+      const LaunchMemory memory = memory_.of_launches(run_.table->pointers.data(), run_.loaded->reports);
       if (step.library)
-        if (auto s = step.library->run(run_.stream, run_.table->pointers.data(), memory_.scratch(), run_.captured);
-            !s.ok())
+        if (auto s = step.library->run(run_.stream, memory.buffers, memory.scratch, run_.captured); !s.ok())
           return attributed(std::move(s).take_error());
-      if (step.kernel.grid > 0) TESSERA_TRY(launch(step.kernel, index));
+      if (step.kernel.grid > 0) TESSERA_TRY(launch(step.kernel, memory, index));
     }
     return {};
   }
@@ -471,11 +471,10 @@ private:
     return {};
   }
 
-  Status launch(PreparedLaunch& l, int index) {
+  Status launch(const PreparedLaunch& l, const LaunchMemory& memory, int index) {
     run_.loaded->reports.launched[static_cast<size_t>(index)] = l.kernel;
-    for (size_t w = 0; w < l.workspaces.size(); ++w) l.addresses[w] = memory_.scratch() + l.workspaces[w];
     auto start = [&]() -> Status {
-      const auto started = start_kernel(driver(), l, run_.stream, l.params.data(), times_.empty());
+      const auto started = launcher_.start(driver(), l, memory, run_.stream, times_.empty());
       if (started.result == CUDA_SUCCESS) [[likely]]
         return {};
       return error(started.result, started.function, "launching kernel '" + l.kernel->name + "'");
@@ -551,6 +550,7 @@ private:
   std::shared_ptr<LibraryChoices> choices_;
   std::shared_ptr<ProductKernels> kernels_;
   RunMemory memory_;
+  Launcher launcher_;
   PendingWork pending_;
   StepTimes times_;
   Staging staging_;

@@ -8,14 +8,14 @@ namespace tessera::cuda {
 
 namespace {
 
-// A plan's steps with addresses that were kept, in the place of those that its launches look up: the variant's runs go
-// on meanwhile. `addresses`: as RunMemory::append_addresses() leaves them behind the table of pointers.
+// A plan's steps with addresses that were kept, in the place of those of the variant's runs, which go on meanwhile.
+// `addresses`: of buffers, then as RunMemory::append_addresses() leaves them.
 class StepsElsewhere {
 public:
   StepsElsewhere(Context& context, const Variant& variant, const SegmentPlan& segment, const CudaPlan& plan,
-                 const BufferTable& table, const RestingMemory& resting, std::span<void* const> addresses)
-      : context_(context), variant_(variant), segment_(segment), plan_(plan), table_(table), resting_(resting),
-        addresses_(addresses), kept_(addresses.subspan(table.pointers.size())) {}
+                 const Reports& reports, std::span<void* const> addresses)
+      : context_(context), variant_(variant), segment_(segment), plan_(plan),
+        memory_(RunMemory::kept(addresses, variant.exe->buffers.size(), reports)) {}
 
   Status put(CUstream stream) {
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
@@ -26,7 +26,7 @@ public:
         continue;
       }
       const PreparedStep& step = plan_.steps[s];
-      if (step.library) TESSERA_TRY(step.library->run(stream, addresses_.data(), kept_[RunMemory::kScratch], false));
+      if (step.library) TESSERA_TRY(step.library->run(stream, memory_.buffers, memory_.scratch, false));
       if (step.kernel.grid > 0) TESSERA_TRY(put(step.kernel, stream));
     }
     return {};
@@ -35,7 +35,7 @@ public:
 private:
   Status put(const CopyStep& copy, CUstream stream) {
     const auto bytes = static_cast<size_t>(segment_.bytes[static_cast<size_t>(copy.target)]);
-    void *from = addresses_[static_cast<size_t>(copy.source)], *to = addresses_[static_cast<size_t>(copy.target)];
+    void *from = memory_.buffers[copy.source], *to = memory_.buffers[copy.target];
     if (bytes > 0 && from != to)
       TESSERA_CUDA_TRY(context_, "copy '" + copy.name + "'", cuMemcpyDtoDAsync, reinterpret_cast<CUdeviceptr>(to),
                        reinterpret_cast<CUdeviceptr>(from), bytes, stream);
@@ -43,41 +43,18 @@ private:
   }
 
   Status put(const PreparedLaunch& launch, CUstream stream) {
-    workspaces_.clear();
-    for (int64_t at : launch.workspaces)
-      workspaces_.push_back(static_cast<std::byte*>(kept_[RunMemory::kScratch]) + at);
-    params_.clear();
-    for (void* param : launch.params) params_.push_back(instead_of(param, launch));
-    const auto started = start_kernel(context_.driver(), launch, stream, params_.data(), true);
+    const auto started = launcher_.start(context_.driver(), launch, memory_, stream, true);
     if (started.result != CUDA_SUCCESS)
       return context_.error(started.result, started.function, "launching kernel '" + launch.kernel->name + "'");
     return {};
-  }
-
-  // Numbers of the plan and addresses of reports stay as they are.
-  void* instead_of(void* param, const PreparedLaunch& launch) {
-    const auto within = [&](const auto& v) {
-      return std::less_equal<>()(static_cast<const void*>(v.data()), param) &&
-             std::less<>()(param, static_cast<const void*>(v.data() + v.size()));
-    };
-    auto there = [](const void* p) { return const_cast<void*>(p); };
-    if (within(table_.pointers))
-      return there(&addresses_[static_cast<size_t>(static_cast<void**>(param) - table_.pointers.data())]);
-    if (within(launch.addresses))
-      return &workspaces_[static_cast<size_t>(static_cast<void* const*>(param) - launch.addresses.data())];
-    if (param == &resting_.counters) return there(&kept_[RunMemory::kCounters]);
-    if (param == &resting_.boxes) return there(&kept_[RunMemory::kBoxes]);
-    return param;
   }
 
   Context& context_;
   const Variant& variant_;
   const SegmentPlan& segment_;
   const CudaPlan& plan_;
-  const BufferTable& table_;
-  const RestingMemory& resting_;
-  std::span<void*const> addresses_, kept_;
-  std::vector<void*> params_, workspaces_;
+  const LaunchMemory memory_;
+  Launcher launcher_;
 };
 
 class Preparer {
@@ -100,13 +77,13 @@ public:
       if (plan_.leaves_out(s)) continue;
       if (std::holds_alternative<KernelLaunch>(*form.step)) {
         const auto& planned = plan_.steps[s];
-        place_workspaces(planned, step.kernel);
         step.kernel.cooperative = planned.at_once;
         step.kernel.alone = !planned.at_once && !planned.kernel->team.is_const(0);
         replayable = replayable && !step.kernel.alone; // a graph does not wait for what is outside of it
         made->counters = std::max(made->counters, planned.counters);
         made->boxes = std::max(made->boxes, planned.boxes);
-        TESSERA_TRY(kernel(*planned.kernel, planned.grid, plan_.numbers.data() + planned.sizes, index, step.kernel));
+        const std::span sizes(plan_.numbers.data() + planned.sizes, planned.kernel->sizes.size());
+        TESSERA_TRY(kernel(*planned.kernel, planned.grid, planned.workspaces, sizes, index, step.kernel));
         put += step.kernel.grid > 0 ? 1 : 0;
       } else if (std::holds_alternative<LibraryStep>(*form.step)) {
         refused_ = false;
@@ -132,8 +109,8 @@ public:
       made->replays = std::make_unique<Replays>(
           place_.context, place_.recorder, place_.graphs, put,
           [this_plan = &plan_, made = made.get(), variant = &variant_, context = place_.context.get(),
-           table = &place_.table, resting = &place_.resting](CUstream stream, std::span<void* const> addresses) {
-            return StepsElsewhere(*context, *variant, *this_plan, *made, *table, *resting, addresses).put(stream);
+           reports = &place_.reports](CUstream stream, std::span<void* const> addresses) {
+            return StepsElsewhere(*context, *variant, *this_plan, *made, *reports, addresses).put(stream);
           });
     plan_.device = std::move(made);
     return {};
@@ -151,18 +128,8 @@ private:
     return copy && has_bytes(variant_.exe->buffers[static_cast<size_t>(copy->source)].dtype);
   }
 
-  // One behind the other, in memory that the step has for itself while it runs.
-  void place_workspaces(const StepPlan& planned, PreparedLaunch& out) {
-    int64_t at = 0;
-    for (int64_t bytes : planned.workspaces) {
-      out.workspaces.push_back(at);
-      at += rounded_bytes(bytes);
-    }
-    out.addresses.resize(out.workspaces.size());
-    plan_.step_scratch = std::max(plan_.step_scratch, at);
-  }
-
-  Status kernel(const KernelLaunch& k, int64_t grid, int64_t* sizes, int step, PreparedLaunch& out) {
+  Status kernel(const KernelLaunch& k, int64_t grid, std::span<const int64_t> workspaces,
+                std::span<const int64_t> sizes, int step, PreparedLaunch& out) {
     if (grid > INT32_MAX)
       return Diagnostic(ErrorCode::SizeOverflow, "kernel '" + k.name + "' would have " + std::to_string(grid) +
                                                      " blocks, a GPU launches at most " + std::to_string(INT32_MAX));
@@ -175,14 +142,26 @@ private:
     if (out.grid > 0) behind_kernel_ = !out.alone; // behind that one lies an event
     out.threads = static_cast<unsigned>(k.threads);
     out.shared_bytes = static_cast<unsigned>(k.shared_bytes);
-    out.params.reserve(k.buffers.size() + out.addresses.size() + k.sizes.size() + 3);
-    for (auto b : k.buffers) out.params.push_back(&place_.table.pointers[static_cast<size_t>(b)]);
-    for (auto& a : out.addresses) out.params.push_back(&a);
-    if (!k.counters.is_const(0)) out.params.push_back(&place_.resting.counters);
-    if (!k.boxes.is_const(0)) out.params.push_back(&place_.resting.boxes);
-    for (size_t i = 0; i < k.sizes.size(); ++i) out.params.push_back(sizes + i);
-    out.params.push_back(place_.reports.argument(step));
+    arguments(k, workspaces, sizes, step, out.arguments);
     return {};
+  }
+
+  // In the order of the kernel's parameters (KernelLaunch).
+  void arguments(const KernelLaunch& k, std::span<const int64_t> workspaces, std::span<const int64_t> sizes, int step,
+                 std::vector<LaunchArgument>& out) {
+    using Kind = LaunchArgument::Kind;
+    out.reserve(k.buffers.size() + workspaces.size() + sizes.size() + 3);
+    for (BufferId buffer : k.buffers) out.push_back({Kind::Buffer, buffer});
+    int64_t at = 0; // workspaces lie one behind the other, in memory that the step has for itself while it runs
+    for (int64_t bytes : workspaces) {
+      out.push_back({Kind::Workspace, at});
+      at += rounded_bytes(bytes);
+    }
+    plan_.step_scratch = std::max(plan_.step_scratch, at);
+    if (!k.counters.is_const(0)) out.push_back({Kind::Counters});
+    if (!k.boxes.is_const(0)) out.push_back({Kind::Boxes});
+    for (int64_t size : sizes) out.push_back({Kind::Number, size});
+    out.push_back({Kind::Report, step});
   }
 
   Status library(const StepForm& form, int index, PreparedStep& step) {
@@ -222,8 +201,7 @@ private:
     std::vector<int64_t> box(result.shape.size(), 0);
     box.insert(box.end(), result.shape.begin(), result.shape.end());
     TESSERA_ASSIGN(auto launch, EpilogueSizes(variant_, *form.epilogue, call_, plan_).at(box, l.name));
-    step.kernel.sizes = std::move(launch.sizes);
-    return kernel(*launch.kernel, launch.grid, step.kernel.sizes.data(), index, step.kernel);
+    return kernel(*launch.kernel, launch.grid, {}, launch.sizes, index, step.kernel);
   }
 
   static bool fused(const LibraryStep& step) {
@@ -301,33 +279,11 @@ Status prepare_steps(const PlanPlace& place, int segment, const Variant::CallSta
   return Preparer(place, call, plan).run(segment, refused);
 }
 
-Started start_kernel(const Driver& driver, const PreparedLaunch& launch, CUstream stream, void* const* params,
-                     bool dependent) {
-  auto** arguments = const_cast<void**>(params); // the driver reads them before it returns
-  if (launch.cooperative)
-    return {driver.cuLaunchCooperativeKernel(launch.function, launch.grid, 1, 1, launch.threads, 1, 1,
-                                             launch.shared_bytes, stream, arguments),
-            "cuLaunchCooperativeKernel"};
-  if (launch.dependent && dependent) {
-    CUlaunchAttribute attribute{};
-    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attribute.value.programmaticStreamSerializationAllowed = 1;
-    const CUlaunchConfig config{launch.grid, 1, 1, launch.threads, 1, 1, launch.shared_bytes, stream, &attribute, 1};
-    const auto result = driver.cuLaunchKernelEx(&config, launch.function, arguments, nullptr);
-    if (result != CUDA_ERROR_NOT_SUPPORTED && result != CUDA_ERROR_INVALID_VALUE) return {result, "cuLaunchKernelEx"};
-  }
-  return {driver.cuLaunchKernel(launch.function, launch.grid, 1, 1, launch.threads, 1, 1, launch.shared_bytes, stream,
-                                arguments, nullptr),
-          "cuLaunchKernel"};
-}
-
 int64_t CudaPlan::host_bytes() const {
   constexpr int64_t kLibraryCall = 2048; // descriptors and algorithm
   int64_t total = static_cast<int64_t>(sizeof *this + steps.capacity() * sizeof(PreparedStep));
   for (const PreparedStep& step : steps) {
-    const PreparedLaunch& k = step.kernel;
-    total += static_cast<int64_t>(
-        sizeof(void*) * (k.params.capacity() + k.sizes.capacity() + k.workspaces.capacity() + k.addresses.capacity()));
+    total += static_cast<int64_t>(sizeof(LaunchArgument) * step.kernel.arguments.capacity());
     if (step.library) total += kLibraryCall;
   }
   return total; // graphs are counted where they are made (graph_room.h)

@@ -14,8 +14,8 @@ public:
   // Sets where the reports are for the host and for the GPU, and with that the argument of every launch.
   void place(IndexReport* memory, CUdeviceptr seen_by_gpu);
   [[nodiscard]] IndexReport* memory() const { return memory_; } // null: not placed yet
-  // The argument of a step's kernel; stays in place.
-  [[nodiscard]] CUdeviceptr* argument(int step) { return &arguments_[static_cast<size_t>(step)]; }
+  // The argument of a step's kernel: the address of its report.
+  [[nodiscard]] CUdeviceptr argument(int step) const { return arguments_[static_cast<size_t>(step)]; }
 
   [[nodiscard]] bool any() const; // kernels may be writing
   // There are some, and all words of them have come: no kernel need have ended.

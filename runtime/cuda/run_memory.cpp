@@ -104,5 +104,12 @@ void RunMemory::append_addresses(std::vector<void*>& to) const {
   to.push_back(scratch_at_);
   for (CUdeviceptr resting : {resting_.counters, resting_.boxes}) to.push_back(reinterpret_cast<void*>(resting));
 }
+LaunchMemory RunMemory::kept(std::span<void* const> addresses, size_t buffers, const Reports& reports) {
+  void* const* appended = addresses.data() + buffers;
+  return {addresses.data(),
+          static_cast<std::byte*>(appended[0]),
+          {reinterpret_cast<CUdeviceptr>(appended[1]), reinterpret_cast<CUdeviceptr>(appended[2])},
+          reports};
+}
 
 } // namespace tessera::cuda

@@ -26,12 +26,15 @@ public:
   // Those of a captured call are the graph's, and cleared in it.
   [[nodiscard]] Result<std::byte*> enter(int segment, int64_t arena_bytes, int64_t scratch_bytes, const CudaPlan& plan,
                                          CUstream stream);
-  [[nodiscard]] std::byte* scratch() const { return scratch_at_; }
-  [[nodiscard]] RestingMemory& resting() { return resting_; }
+  // The memory of the present call's launches; `buffers` by BufferId.
+  [[nodiscard]] LaunchMemory of_launches(void* const* buffers, const Reports& reports) const {
+    return {buffers, scratch_at_, resting_, reports};
+  }
 
-  // The addresses that a replay of launches depends on, behind those of buffers, in this order.
-  enum : size_t { kScratch, kCounters, kBoxes };
+  // Appends to the addresses of buffers what a replay of launches depends on.
   void append_addresses(std::vector<void*>& to) const;
+  // The memory that such addresses name, of so many buffers and what was appended.
+  [[nodiscard]] static LaunchMemory kept(std::span<void* const> addresses, size_t buffers, const Reports& reports);
 
 private:
   [[nodiscard]] Status grow(DeviceBlock& block, int64_t bytes, CUstream stream, const char* what);
