@@ -48,7 +48,7 @@ std::optional<size_t> chosen_launch(const Context& x, const KernelLaunch& launch
     for (const SizeCondition& c : conditions) {
       const auto v = c.value.eval(x.sizes);
       if (!v.ok()) return std::nullopt;
-      if (*v % c.multiple_of != 0 || *v < c.min || *v > c.max) return false;
+      if (!c.allows(*v)) return false;
     }
     return true;
   };

@@ -13,8 +13,7 @@
 
 namespace tessera {
 
-// Where the buffers of a variant are in the current run, by BufferId. The arrays stay in place as long as the
-// variant: a device may prepare launches that look into `pointers` when they are made.
+// Where the buffers of a variant are in the current run, by BufferId.
 struct BufferTable {
   std::vector<void*> pointers; // addresses on the device; of strings and of what only host steps use: none, or stale
   std::vector<const Dims*> dims;

@@ -3,9 +3,8 @@
 // It is a list of steps over buffers. Sizes, offsets and grids are SymExprs over the symbols of the model's input
 // dimensions; an Executor evaluates them once per distinct shape ("shape plan") and then only launches.
 #pragma once
-#include "graph/support/tensor.h"
 #include "graph/sym/env.h"
-#include "runtime/index_check.h"
+#include "runtime/launch_spec.h"
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,62 +29,16 @@ struct BufferInfo {
   bool dynamic = false; // its size has symbols that a host step defines: allocated when that step has run
 };
 
-// Host kernel ABI. `buffers` in parameter order, `sizes` the i64 parameters; runs programs [begin, end). `scratch` has
-// scratch_bytes for the calling thread, 64-byte aligned. Bad indices go into *report, to which other threads add, too.
-using HostKernelFn = void (*)(void* const* buffers, const int64_t* sizes, int64_t begin, int64_t end, void* scratch,
-                              IndexReport* report);
-
-// What must be true of the sizes of a call for a kernel to be launched: checked once per shape, not a guard.
-struct SizeCondition {
-  SymExpr value;
-  int64_t multiple_of = 1;
-  int64_t min = 0, max = INT64_MAX;
-};
-
-// Memory of a launch that its programs share; its contents are undefined when it begins.
-struct Workspace {
-  DType dtype = DType::F32;
-  SymExpr count; // elements
-};
-
-// What a kernel's code may access of one of its buffers, for every launch for which the contract's facts hold.
-struct KernelAccess {
-  DType dtype = DType::F32;
-  SymExpr elements;               // of dtype, from the buffer's first one on
-  std::vector<int> may_overwrite; // written: indices of the buffers whose memory it may share, read or written
-};
-
 // A generated kernel. HostKernelFn's `buffers` are the addresses of the buffers, of the workspaces, and of the counters
 // if there are any. On a GPU (threads > 0) its parameters are these, the boxes if there are any, the sizes as i64, and
 // the address of an IndexReport; program p is block (p, 0, 0).
-struct KernelLaunch {
-  std::string name;                // group name, for traces and errors
-  std::string symbol;              // in the object
-  int object = -1;                 // index into Executable::objects
-  HostKernelFn function = nullptr; // linked; nullptr in an executable that has only been deserialized
+struct KernelLaunch : LaunchSpec {
+  std::string name; // group name, for traces and errors
   std::vector<BufferId> buffers;
-  std::vector<bool> written;
-  std::vector<SymExpr> sizes;
-  SymExpr grid;
-  SymExpr work_per_program;
-  SymExpr scratch_bytes;
-  std::vector<IndexCheck> report_sites; // by site
-  std::vector<Workspace> workspaces;
-  SymExpr counters = 0; // i32 words of grid barriers: their low 31 bits are 0 before a launch and after
-  SymExpr boxes = 0;    // GPU only, as is team: i32 words through which programs exchange numbers, 0 likewise
-  // Programs wait for each other: so many neighbours, from a multiple of it on. 0: none do; the grid: all of them.
-  SymExpr team = 0;
-  int threads = 0;          // per block; 0 on the host
-  int64_t shared_bytes = 0; // dynamic shared memory of a block
   // Kernels of the same buffers and meaning for sizes that allow more: the first one whose conditions hold is launched,
   // and this one, which takes every size, if none does. One whose programs wait is passed over where the GPU cannot
   // run enough of them at once. Alternatives have none themselves.
-  std::vector<SizeCondition> conditions;
   std::vector<KernelLaunch> alternatives;
-  // The contract of the code: what each buffer must hold, and what its compile took for granted of sizes. Both are
-  // checked when a shape is planned. Without `access` the launch is unchecked, and cannot be saved.
-  std::vector<KernelAccess> access; // per buffer
-  std::vector<SizeCondition> facts;
   SymExpr bytes; // of a step: that it reads and writes. Of each kind of step, as the plan counts them (Group)
 };
 

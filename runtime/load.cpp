@@ -39,6 +39,38 @@ std::vector<std::pair<size_t, size_t>> sections(const JsonValue& sizes, size_t a
   return all;
 }
 
+// Reads the fields of a launch.
+struct LaunchReader {
+  const Symbols& symbols;
+  size_t buffers;
+
+  void read(const JsonValue& j, std::string& value) const { value = j.text(); }
+  template <std::integral Int>
+  void read(const JsonValue& j, Int& value) const {
+    value = j.integer<Int>(0, INT32_MAX);
+  }
+  void read(const JsonValue& j, SymExpr& size) const { size = read_expr(j, symbols); }
+  void read(const JsonValue& j, Workspace& w) const {
+    w.dtype = j.at(size_t{0}).dtype();
+    read(j.at(1), w.count);
+  }
+  void read(const JsonValue& j, SizeCondition& c) const {
+    read(j.at(size_t{0}), c.value);
+    c.multiple_of = j.at(1).integer<int64_t>(1, INT64_MAX);
+    c.min = j.at(2).integer();
+    c.max = j.at(3).integer();
+  }
+  void read(const JsonValue& j, KernelAccess& a) const { // j.at(2) is `written`
+    a.dtype = j.at(size_t{0}).dtype();
+    read(j.at(1), a.elements);
+    a.may_overwrite = j.at(3).list([&](const JsonValue& b) { return read_index<int>(b, buffers); });
+  }
+  template <class T>
+  void read(const JsonValue& j, std::vector<T>& list) const {
+    j.each([&](const JsonValue& one) { read(one, list.emplace_back()); });
+  }
+};
+
 // A launch over parameters of its own.
 Contract contract(const JsonValue& j, size_t objects) {
   Contract c;
@@ -48,36 +80,15 @@ Contract contract(const JsonValue& j, size_t objects) {
     c.parameters.push_back(parameter(static_cast<size_t>(p)));
     symbols.emplace(c.parameters.back().symbol_name(), c.parameters.back());
   }
-  auto number = [&](const JsonValue& e) { return read_expr(e, symbols); };
-  auto conditions = [&](const JsonValue& list) {
-    return list.list([&](const JsonValue& v) {
-      return SizeCondition{number(v.at(size_t{0})), v.at(1).integer<int64_t>(1, INT64_MAX), v.at(2).integer(),
-                           v.at(3).integer()};
-    });
-  };
-  KernelLaunch& k = c.launch;
-  k.symbol = j.at("symbol").text();
-  k.object = read_index<int>(j.at("object"), objects);
-  k.sizes = j.at("sizes").list(number);
-  k.grid = number(j.at("grid"));
-  k.work_per_program = number(j.at("work"));
-  k.scratch_bytes = number(j.at("scratch"));
-  const auto buffers = j.at("access").size();
-  j.at("access").each([&](const JsonValue& a) {
-    auto shared = a.at(3).list([&](const JsonValue& b) { return read_index<int>(b, buffers); });
-    k.access.push_back({a.at(size_t{0}).dtype(), number(a.at(1)), std::move(shared)});
-    k.written.push_back(a.at(2).flag());
+  c.launch.object = read_index<int>(j.at("object"), objects);
+  const LaunchReader reader{symbols, j.at("access").size()};
+  each_launch_field(c.launch, [&](const LaunchField& field, auto& value) {
+    if constexpr (std::is_same_v<decltype(value), bool&>)
+      value = j.has(field.key) && j.at(field.key).flag();
+    else
+      reader.read(j.at(field.key), value);
   });
-  j.at("workspaces").each([&](const JsonValue& w) {
-    k.workspaces.push_back({w.at(size_t{0}).dtype(), number(w.at(1))});
-  });
-  k.counters = number(j.at("counters"));
-  k.boxes = number(j.at("boxes"));
-  k.team = number(j.at("team"));
-  k.threads = j.at("threads").integer(0, INT32_MAX);
-  k.shared_bytes = j.at("shared").integer<int64_t>(0, INT32_MAX);
-  k.conditions = conditions(j.at("conditions"));
-  k.facts = conditions(j.at("facts"));
+  j.at("access").each([&](const JsonValue& a) { c.launch.written.push_back(a.at(2).flag()); });
   return c;
 }
 

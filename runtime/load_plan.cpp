@@ -196,13 +196,13 @@ private:
   }
 
   KernelLaunch kernel(const JsonValue& j) {
-    KernelLaunch k = launch(j);
+    KernelLaunch k{launch(j)};
     k.name = j.at("name").text();
     k.buffers = buffer_ids(j.at("buffers"));
     if (k.buffers.size() != k.access.size()) j.at("buffers").wrong(std::to_string(k.access.size()) + " buffers");
     if (!j.has("alternatives")) return k;
     j.at("alternatives").each([&](const JsonValue& a) {
-      KernelLaunch other = launch(a);
+      KernelLaunch other{launch(a)};
       other.name = k.name;
       other.buffers = k.buffers;
       k.alternatives.push_back(std::move(other));
@@ -211,13 +211,13 @@ private:
   }
   // A contract with the sizes of this launch in the place of its parameters: that of a launch before where they are
   // equal, as in layers of a model.
-  KernelLaunch launch(const JsonValue& j) {
+  LaunchSpec launch(const JsonValue& j) {
     const auto number = read_index<size_t>(j.at("contract"), file_.contracts.size());
     std::string key = std::to_string(number);
     j.at("arguments").each([&](const JsonValue& a) { key += '\n' + a.text(); });
     auto known = launches_.find(key);
     if (known == launches_.end()) known = launches_.emplace(std::move(key), placed(j, file_.contracts[number])).first;
-    KernelLaunch k = known->second;
+    LaunchSpec k = known->second;
     k.report_sites = j.at("sites").list([&](const JsonValue& s) {
       IndexCheck c{s.at("table").text(), s.at("indices").text(), s.at("node").text()};
       if (!s.at("extent").is_null()) c.extent = expr(s.at("extent"));
@@ -229,23 +229,18 @@ private:
     });
     return k;
   }
-  KernelLaunch placed(const JsonValue& j, const Contract& c) const {
+  LaunchSpec placed(const JsonValue& j, const Contract& c) const {
     auto arguments = exprs(j.at("arguments"));
     if (arguments.size() != c.parameters.size())
       j.at("arguments").wrong(std::to_string(c.parameters.size()) + " sizes");
     std::unordered_map<uint64_t, SymExpr> by_parameter;
     for (size_t p = 0; p < arguments.size(); ++p) by_parameter.emplace(c.parameters[p].symbol_id(), arguments[p]);
-    KernelLaunch k = c.launch;
+    LaunchSpec k = c.launch;
     const auto object = object_.find(static_cast<size_t>(k.object));
     if (object == object_.end()) j.at("contract").wrong("a kernel whose code the variant has");
     k.object = object->second;
-    auto place = [&](SymExpr& e) { e = e.substitute(by_parameter); };
-    for (auto& e : k.sizes) place(e);
-    for (auto* e : {&k.grid, &k.work_per_program, &k.scratch_bytes, &k.counters, &k.boxes, &k.team}) place(*e);
-    for (auto& w : k.workspaces) place(w.count);
-    for (auto& a : k.access) place(a.elements);
-    for (auto* list : {&k.conditions, &k.facts})
-      for (auto& condition : *list) place(condition.value);
+    static_cast<LaunchSizes<SymExpr>&>(k) = convert_sizes<SymExpr>(
+        c.launch, [&](const LaunchField&, const SymExpr& size) { return size.substitute(by_parameter); });
     return k;
   }
   StridedOperand operand(const JsonValue& j) const {
@@ -385,7 +380,7 @@ private:
   size_t buffers_ = 0;
   std::unordered_map<size_t, int> object_; // by number in the file, in the executable
   Symbols symbols_;
-  std::map<std::string, KernelLaunch> launches_; // by contract and arguments
+  std::map<std::string, LaunchSpec> launches_; // by contract and arguments
 };
 
 } // namespace

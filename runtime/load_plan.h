@@ -24,7 +24,7 @@ template <class Int>
 
 // A launch over parameters of its own.
 struct Contract {
-  KernelLaunch launch; // `object` counts the objects of the file
+  LaunchSpec launch; // `object` counts the objects of the file
   std::vector<SymExpr> parameters;
 };
 

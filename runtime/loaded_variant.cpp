@@ -493,7 +493,7 @@ Status LoadedVariant::profiled(const StepForm& form, const StepPlan& step, Segme
   p.on_host = std::holds_alternative<HostStep>(*form.step) || std::holds_alternative<ControlStep>(*form.step);
   if (step.kernel) {
     p.kernel = step.kernel->symbol;
-    p.blocks = step.grid;
+    p.blocks = step.launch.grid;
     p.threads = step.kernel->threads;
   }
   p.submit_begin_ms = host_clock_ms(); // before the device can begin
@@ -587,7 +587,7 @@ Status LoadedVariant::control(const StepPlan& step, const SegmentPlan& plan, int
     TESSERA_ASSIGN(run, ControlRun::create(*variant_, index, device_, table_, options_));
   }
   const auto& numbers = variant_->steps[static_cast<size_t>(index)].control;
-  Status done = run->run(std::span(plan.numbers).subspan(numbers.empty() ? 0 : step.sizes, numbers.size()),
+  Status done = run->run(std::span(plan.numbers).subspan(numbers.empty() ? 0 : step.numbers, numbers.size()),
                          variant_->symbol_values(call.values, call.bound), *stats_, captured_);
   if (!done.ok()) body_miss_ = run->take_miss();
   return of_this_call(std::move(done));

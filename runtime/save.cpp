@@ -170,35 +170,35 @@ private:
     std::unordered_map<uint64_t, SymExpr> parameter;
     for (size_t p = 0; p < arguments.size(); ++p) parameter.emplace(arguments[p].symbol_id(), file::parameter(p));
     auto text = [&](const SymExpr& e) { return e.substitute(parameter).str(); };
-    auto conditions = [&](const std::vector<SizeCondition>& list) {
-      Json all = Json::array();
-      for (const auto& c : list) all.push_back(Json::array({text(c.value), c.multiple_of, c.min, c.max}));
-      return all;
-    };
-    Json sizes = Json::array(), workspaces = Json::array(), access = Json::array();
-    for (const auto& e : k.sizes) sizes.push_back(text(e));
-    for (const auto& w : k.workspaces) workspaces.push_back(Json::array({name(w.dtype), text(w.count)}));
-    for (size_t b = 0; b < k.access.size(); ++b)
-      access.push_back(Json::array({name(k.access[b].dtype), text(k.access[b].elements),
-                                    b < k.written.size() && k.written[b], k.access[b].may_overwrite}));
-    const Json contract = Json::object({{"symbol", k.symbol},
-                                        {"object", file_object(k.object)},
-                                        {"parameters", arguments.size()},
-                                        {"sizes", sizes},
-                                        {"grid", text(k.grid)},
-                                        {"work", text(k.work_per_program)},
-                                        {"scratch", text(k.scratch_bytes)},
-                                        {"access", access},
-                                        {"workspaces", workspaces},
-                                        {"counters", text(k.counters)},
-                                        {"boxes", text(k.boxes)},
-                                        {"team", text(k.team)},
-                                        {"threads", k.threads},
-                                        {"shared", k.shared_bytes},
-                                        {"conditions", conditions(k.conditions)},
-                                        {"facts", conditions(k.facts)}});
+    Json contract = Json::object({{"object", file_object(k.object)}, {"parameters", arguments.size()}});
+    each_launch_field(k, [&](const LaunchField& field, const auto& value) {
+      if constexpr (std::is_same_v<decltype(value), const bool&>)
+        if (!value) return;
+      contract.add(field.key, json(value, k, text));
+    });
     launch.add("contract", parts_.contract(contract));
     launch.add("arguments", list(arguments));
+  }
+  // The value of a field of launch `k`.
+  static Json json(std::integral auto value, const KernelLaunch&, const auto&) { return value; }
+  static Json json(const std::string& value, const KernelLaunch&, const auto&) { return value; }
+  static Json json(const SymExpr& size, const KernelLaunch&, const auto& text) { return text(size); }
+  static Json json(const Workspace& w, const KernelLaunch&, const auto& text) {
+    return Json::array({name(w.dtype), text(w.count)});
+  }
+  static Json json(const SizeCondition& c, const KernelLaunch&, const auto& text) {
+    return Json::array({text(c.value), c.multiple_of, c.min, c.max});
+  }
+  static Json json(const KernelAccess& a, const KernelLaunch& k, const auto& text) {
+    const auto buffer = static_cast<size_t>(&a - k.access.data());
+    return Json::array(
+        {name(a.dtype), text(a.elements), buffer < k.written.size() && k.written[buffer], a.may_overwrite});
+  }
+  template <class T>
+  static Json json(const std::vector<T>& list, const KernelLaunch& k, const auto& text) {
+    Json all = Json::array();
+    for (const T& one : list) all.push_back(json(one, k, text));
+    return all;
   }
   // The number of an object in the file.
   [[nodiscard]] int64_t file_object(int object) const {
@@ -213,12 +213,7 @@ private:
       names_.add(e);
       for (const auto& s : e.symbols()) found.insert(s);
     };
-    for (const auto& e : k.sizes) add(e);
-    for (const auto& e : {k.grid, k.work_per_program, k.scratch_bytes, k.counters, k.boxes, k.team}) add(e);
-    for (const auto& w : k.workspaces) add(w.count);
-    for (const auto& a : k.access) add(a.elements);
-    for (const auto* list : {&k.conditions, &k.facts})
-      for (const auto& c : *list) add(c.value);
+    each_size(k, add);
     std::vector<SymExpr> ordered(found.begin(), found.end());
     std::sort(ordered.begin(), ordered.end(),
               [&](const SymExpr& a, const SymExpr& b) { return names_.place(a) < names_.place(b); });

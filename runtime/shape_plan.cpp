@@ -11,8 +11,6 @@ SegmentPlan::~SegmentPlan() = default;
 
 namespace {
 
-// Elements of pointwise work that are worth handing to another core: some microseconds.
-constexpr int64_t kElementsPerChunk = 8192;
 constexpr int64_t kMaxScratch = int64_t{1} << 40;
 
 std::string sizes_text(const Variant& v, const Variant::CallState& call) {
@@ -22,11 +20,10 @@ std::string sizes_text(const Variant& v, const Variant::CallState& call) {
   return s.empty() ? "constant sizes" : s;
 }
 
-[[gnu::noinline, gnu::cold]] Diagnostic no_number(const Variant& v, const Variant::CallState& call, size_t r,
+[[gnu::noinline, gnu::cold]] Diagnostic no_number(const Variant& v, const Variant::CallState& call, SymFault fault,
                                                   const char* before, const std::string& name) {
-  return Diagnostic(call.sizes.fault[r] == SymFault::Overflow ? ErrorCode::SizeOverflow : ErrorCode::BadInput,
-                    before + ("'" + name + "' ") + std::string(describe(call.sizes.fault[r])) + " for " +
-                        sizes_text(v, call));
+  return Diagnostic(fault == SymFault::Overflow ? ErrorCode::SizeOverflow : ErrorCode::BadInput,
+                    before + ("'" + name + "' ") + std::string(describe(fault)) + " for " + sizes_text(v, call));
 }
 
 // A number of the plan being made. Its error calls it `before`, then the name in quotes.
@@ -35,16 +32,15 @@ std::string sizes_text(const Variant& v, const Variant::CallState& call) {
   auto r = static_cast<size_t>(reg);
   if (call.sizes.fault[r] == SymFault::None) [[likely]]
     return call.sizes.value[r];
-  return no_number(v, call, r, before, name);
+  return no_number(v, call, call.sizes.fault[r], before, name);
 }
 
 // A condition on a size that cannot be evaluated does not hold: the kernel that takes every size is launched, and says
 // what is wrong if it cannot be either.
 bool holds(const KernelForm& form, const SymProgram::State& state) {
-  return std::all_of(form.conditions.begin(), form.conditions.end(), [&](const KernelForm::Condition& c) {
+  return std::all_of(form.conditions.begin(), form.conditions.end(), [&](const SizeConditionOf<int>& c) {
     auto r = static_cast<size_t>(c.value);
-    return state.fault[r] == SymFault::None && state.value[r] >= c.min && state.value[r] <= c.max &&
-           state.value[r] % c.multiple_of == 0;
+    return state.fault[r] == SymFault::None && c.allows(state.value[r]);
   });
 }
 
@@ -95,12 +91,12 @@ Result<bool> check_contract(const Variant& v, const Variant::CallState& call, co
   };
   bool writes = false;
   for (size_t i = 0; i < form.access.size(); ++i) {
-    auto r = static_cast<size_t>(form.access[i]);
+    auto r = static_cast<size_t>(form.access[i].elements);
     const auto& buffer = v.exe->buffers[static_cast<size_t>(k.buffers[i])];
     int64_t there = plan.bytes[static_cast<size_t>(k.buffers[i])];
     if (state.fault[r] != SymFault::None || state.value[r] < 0)
       return broken("accesses a number of elements of '" + buffer.name + "' that cannot be computed");
-    if (state.value[r] / 8 > there || byte_size(k.access[i].dtype, state.value[r]) > there)
+    if (state.value[r] / 8 > there || byte_size(form.access[i].dtype, state.value[r]) > there)
       return broken("accesses " + std::to_string(state.value[r]) + " elements of '" + buffer.name + "', which has " +
                     std::to_string(there) + " bytes of " + std::string(name(buffer.dtype)));
     writes = writes || (k.written[i] && state.value[r] > 0);
@@ -109,8 +105,7 @@ Result<bool> check_contract(const Variant& v, const Variant::CallState& call, co
   for (size_t i = 0; i < form.facts.size(); ++i) {
     const auto& fact = form.facts[i];
     auto r = static_cast<size_t>(fact.value);
-    if (state.fault[r] != SymFault::None || state.value[r] < fact.min || state.value[r] > fact.max ||
-        state.value[r] % fact.multiple_of != 0)
+    if (state.fault[r] != SymFault::None || !fact.allows(state.value[r]))
       return broken(
           "was compiled for other sizes: " + k.facts[i].value.str() + " is " +
           (state.fault[r] == SymFault::None ? std::to_string(state.value[r]) : "a size that cannot be computed") +
@@ -119,6 +114,40 @@ Result<bool> check_contract(const Variant& v, const Variant::CallState& call, co
           std::to_string(fact.min) + " to " + std::to_string(fact.max));
   }
   return true;
+}
+
+// The numbers of a launch whose registers are in `state`.
+Result<LaunchNumbers<int64_t>> numbers_of(const Variant& v, const Variant::CallState& call, const std::string& name,
+                                          const KernelForm& form, const SymProgram::State& state) {
+  Status status;
+  auto numbers = convert_numbers<int64_t>(form, [&](const LaunchField& field, int reg) {
+    const auto r = static_cast<size_t>(reg);
+    const int64_t n = state.value[r];
+    if (!status.ok()) return n;
+    if (state.fault[r] != SymFault::None)
+      status = no_number(v, call, state.fault[r], "kernel ", name);
+    else if (!field.memory.empty() && (n < 0 || n > kMaxScratch))
+      status = Diagnostic(ErrorCode::SizeOverflow,
+                          "kernel '" + name + "' needs " + std::to_string(n) + " " + std::string(field.memory));
+    return n;
+  });
+  TESSERA_TRY(std::move(status));
+  return numbers;
+}
+
+// The launch for the sizes in `state`. Arguments are those of choose(), check_contract() and numbers_of().
+Result<StepPlan> plan_launch(const Variant& v, const Variant::CallState& call, const KernelLaunch& kernel,
+                             const KernelForm& form, const SymProgram::State& state, const SegmentPlan& plan,
+                             const std::function<Result<int64_t>(const KernelLaunch&)>& resident, bool captured) {
+  TESSERA_ASSIGN(const Chosen chosen, choose(kernel, form, state, resident, captured));
+  StepPlan step;
+  step.kernel = chosen.kernel;
+  step.at_once = chosen.at_once;
+  TESSERA_ASSIGN(const bool writes, check_contract(v, call, *chosen.kernel, *chosen.form, state, plan));
+  if (writes) {
+    TESSERA_ASSIGN(step.launch, numbers_of(v, call, kernel.name, *chosen.form, state));
+  }
+  return step;
 }
 
 int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
@@ -148,10 +177,6 @@ public:
   }
 
 private:
-  Result<int64_t> number(int reg, const char* before, const std::string& name) const {
-    return tessera::number(v_, call_, reg, before, name);
-  }
-
   Status buffers() {
     auto count = v_.exe->buffers.size();
     plan_->shapes.resize(v_.shapes.size());
@@ -256,57 +281,17 @@ private:
         auto resident = [&](const KernelLaunch& alternative) {
           return device_.resident_programs(loaded_, alternative);
         };
-        TESSERA_ASSIGN(auto chosen, choose(*k, form.kernel, call_.sizes, resident, captured_));
-        step.at_once = chosen.at_once;
-        alone_ = alone_ || (!chosen.at_once && !chosen.kernel->team.is_const(0));
-        TESSERA_TRY(kernel(*chosen.kernel, *chosen.form, step));
+        TESSERA_ASSIGN(step, plan_launch(v_, call_, *k, form.kernel, call_.sizes, *plan_, resident, captured_));
+        alone_ = alone_ || (!step.at_once && !step.kernel->team.is_const(0));
+        plan_->worker_scratch = std::max(plan_->worker_scratch, step.launch.scratch_bytes);
       }
       if (form.control.empty()) continue;
-      step.sizes = plan_->numbers.size();
+      step.numbers = plan_->numbers.size();
       for (int reg : form.control) {
-        TESSERA_ASSIGN(int64_t n, number(reg, "", name_of(*form.step)));
+        TESSERA_ASSIGN(int64_t n, number(v_, call_, reg, "", name_of(*form.step)));
         plan_->numbers.push_back(n);
       }
     }
-    return {};
-  }
-
-  Status kernel(const KernelLaunch& k, const KernelForm& form, StepPlan& step) {
-    auto what = [&] { return "kernel '" + k.name + "'"; };
-    step.kernel = &k;
-    step.sizes = plan_->numbers.size();
-    TESSERA_ASSIGN(bool writes, check_contract(v_, call_, k, form, call_.sizes, *plan_));
-    if (!writes) { // grid 0: it is not launched
-      plan_->numbers.resize(plan_->numbers.size() + form.sizes.size());
-      step.workspaces.resize(form.workspaces.size());
-      return {};
-    }
-    for (int reg : form.sizes) {
-      TESSERA_ASSIGN(int64_t n, number(reg, "kernel ", k.name));
-      plan_->numbers.push_back(n);
-    }
-    TESSERA_ASSIGN(step.grid, number(form.grid, "kernel ", k.name));
-    TESSERA_ASSIGN(int64_t work, number(form.work, "kernel ", k.name));
-    TESSERA_ASSIGN(int64_t scratch, number(form.scratch, "kernel ", k.name));
-    if (scratch < 0 || scratch > kMaxScratch)
-      return Diagnostic(ErrorCode::SizeOverflow,
-                        what() + " needs " + std::to_string(scratch) + " bytes of scratch memory");
-    for (size_t w = 0; w < form.workspaces.size(); ++w) {
-      TESSERA_ASSIGN(int64_t elements, number(form.workspaces[w], "kernel ", k.name));
-      if (elements < 0 || elements > kMaxScratch)
-        return Diagnostic(ErrorCode::SizeOverflow,
-                          what() + " needs a workspace of " + std::to_string(elements) + " elements");
-      step.workspaces.push_back(byte_size(k.workspaces[w].dtype, elements));
-    }
-    TESSERA_ASSIGN(step.counters, number(form.counters, "kernel ", k.name));
-    if (step.counters < 0 || step.counters > kMaxScratch)
-      return Diagnostic(ErrorCode::SizeOverflow, what() + " needs " + std::to_string(step.counters) + " counters");
-    TESSERA_ASSIGN(step.boxes, number(form.boxes, "kernel ", k.name));
-    if (step.boxes < 0 || step.boxes > kMaxScratch)
-      return Diagnostic(ErrorCode::SizeOverflow,
-                        what() + " needs mailboxes of " + std::to_string(step.boxes) + " words");
-    step.grain = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(work, 1));
-    plan_->worker_scratch = std::max(plan_->worker_scratch, scratch);
     return {};
   }
 
@@ -426,36 +411,15 @@ EpilogueSizes::EpilogueSizes(const Variant& variant, const EpilogueForm& form, c
   }
 }
 
-Result<EpilogueSizes::Launch> EpilogueSizes::at(std::span<const int64_t> box, const std::string& name) {
+Result<StepPlan> EpilogueSizes::at(std::span<const int64_t> box) {
   // Inputs follow the slots in the order begin, count.
   for (size_t i = 0; i < box.size(); ++i) {
     state_.value[variant_.slots.size() + i] = box[i];
     state_.fault[variant_.slots.size() + i] = SymFault::None;
   }
   form_.program.run(state_);
-  bool fine = true;
-  auto get = [&](int reg) {
-    fine = fine && state_.fault[static_cast<size_t>(reg)] == SymFault::None;
-    return state_.value[static_cast<size_t>(reg)];
-  };
   auto none_run = [](const KernelLaunch&) -> Result<int64_t> { return 0; };
-  TESSERA_ASSIGN(auto chosen, choose(form_.source->kernel, form_.kernel, state_, none_run, true));
-  const auto* kernel = chosen.kernel;
-  const auto* form = chosen.form;
-  Launch launch;
-  launch.kernel = kernel;
-  TESSERA_ASSIGN(bool writes, check_contract(variant_, call_, *kernel, *form, state_, plan_));
-  if (!writes) {
-    launch.sizes.resize(form->sizes.size());
-    return launch;
-  }
-  for (int reg : form->sizes) launch.sizes.push_back(get(reg));
-  launch.grid = get(form->grid);
-  launch.scratch = get(form->scratch);
-  if (!fine || launch.scratch < 0 || launch.scratch > kMaxScratch)
-    return Diagnostic(ErrorCode::SizeOverflow, "the epilogue of '" + name + "' has sizes that cannot be computed for " +
-                                                   sizes_text(variant_, call_));
-  return launch;
+  return plan_launch(variant_, call_, form_.source->kernel, form_.kernel, state_, plan_, none_run, true);
 }
 
 int64_t SegmentPlan::host_bytes() const {
@@ -463,7 +427,7 @@ int64_t SegmentPlan::host_bytes() const {
   int64_t total =
       static_cast<int64_t>(sizeof *this) + of(key) + of(shapes) + of(bytes) + of(places) + of(numbers) + of(steps);
   for (const Dims& d : shapes) total += of(d);
-  for (const StepPlan& step : steps) total += of(step.workspaces);
+  for (const StepPlan& step : steps) total += of(step.launch.sizes) + of(step.launch.workspaces);
   return total + (device ? device->host_bytes() : 0) + (captured ? captured->host_bytes() : 0);
 }
 

@@ -15,13 +15,10 @@ class DevicePlan;
 class DeviceVariant;
 
 struct StepPlan {
-  // `sizes` index SegmentPlan::numbers: of a kernel launch, or a control step's numbers. The rest is of launches.
   const KernelLaunch* kernel = nullptr; // the step's, or the first of its alternatives that these sizes allow
-  size_t sizes = 0;
-  int64_t grid = 0, grain = 1;
-  bool at_once = false;            // all programs run at the same time, and are launched so
-  std::vector<int64_t> workspaces; // bytes of each
-  int64_t counters = 0, boxes = 0; // words
+  LaunchNumbers<int64_t> launch;        // of `kernel` at these sizes. Grid 0: there is nothing to launch
+  bool at_once = false;                 // all programs run at the same time, and are launched so
+  size_t numbers = 0;                   // of a control step: its first one in SegmentPlan::numbers
 };
 struct SegmentPlan {
   SegmentPlan();
@@ -37,8 +34,8 @@ struct SegmentPlan {
   std::vector<Place> places; // of temporaries of this segment
   bool overwrites_inputs = false;
   int64_t arena_bytes = 0;
-  std::vector<int64_t> numbers;
-  std::vector<StepPlan> steps; // of this segment
+  std::vector<int64_t> numbers; // of control steps
+  std::vector<StepPlan> steps;  // of this segment
   // Of this segment: steps that are not executed, because others compute the same (LibraryStep::instead_of). Empty:
   // none.
   std::vector<bool> left_out;
@@ -92,14 +89,9 @@ class EpilogueSizes {
 public:
   EpilogueSizes(const Variant& variant, const EpilogueForm& form, const Variant::CallState& call,
                 const SegmentPlan& plan);
-  struct Launch {
-    const KernelLaunch* kernel = nullptr; // or an alternative
-    std::vector<int64_t> sizes;
-    int64_t grid = 0, scratch = 0;
-  };
-  // `box`: begin per dimension, then count per dimension. Errors SizeOverflow, and Internal for a kernel whose contract
-  // does not hold; `name` is the call's.
-  [[nodiscard]] Result<Launch> at(std::span<const int64_t> box, const std::string& name);
+  // `box`: begin per dimension, then count per dimension. Errors SizeOverflow, BadInput, and Internal for a kernel whose
+  // contract does not hold.
+  [[nodiscard]] Result<StepPlan> at(std::span<const int64_t> box);
 
 private:
   const Variant& variant_;

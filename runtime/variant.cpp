@@ -117,18 +117,7 @@ Status Variant::compile_inputs() {
 
 namespace {
 KernelForm compile_kernel(SymProgram& program, const KernelLaunch& k) {
-  KernelForm form;
-  for (const auto& s : k.sizes) form.sizes.push_back(program.add(s));
-  form.grid = program.add(k.grid);
-  form.work = program.add(k.work_per_program);
-  form.scratch = program.add(k.scratch_bytes);
-  form.counters = program.add(k.counters);
-  form.boxes = program.add(k.boxes);
-  form.team = program.add(k.team);
-  for (const auto& w : k.workspaces) form.workspaces.push_back(program.add(w.count));
-  for (const auto& c : k.conditions) form.conditions.push_back({program.add(c.value), c.multiple_of, c.min, c.max});
-  for (const auto& c : k.facts) form.facts.push_back({program.add(c.value), c.multiple_of, c.min, c.max});
-  for (const auto& a : k.access) form.access.push_back(program.add(a.elements));
+  KernelForm form{convert_sizes<int>(k, [&](const LaunchField&, const SymExpr& size) { return program.add(size); })};
   for (const auto& a : k.alternatives) form.alternatives.push_back(compile_kernel(program, a));
   return form;
 }

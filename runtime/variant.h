@@ -10,16 +10,8 @@
 
 namespace tessera {
 
-struct KernelForm {
-  std::vector<int> sizes; // registers
-  int grid = -1, work = -1, scratch = -1, counters = -1, boxes = -1, team = -1;
-  std::vector<int> workspaces; // elements of each
-  struct Condition {
-    int value; // register
-    int64_t multiple_of, min, max;
-  };
-  std::vector<Condition> conditions, facts;
-  std::vector<int> access;              // elements of each buffer; empty: unchecked
+// A kernel's launch with registers in the place of its sizes.
+struct KernelForm : LaunchSizes<int> {
   std::vector<KernelForm> alternatives; // as the kernel's
 };
 struct OperandForm {

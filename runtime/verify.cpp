@@ -150,7 +150,7 @@ Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alterna
     return bad("a block of " + std::to_string(k.threads) + " threads is none for a GPU, or it has no object");
   if (!gpu && k.threads != 0) return bad("it is for a GPU, the executable is not");
   if (k.shared_bytes < 0 || k.shared_bytes > INT32_MAX) return bad("its shared memory has no valid size");
-  if (k.threads == 0 && (!k.boxes.is_const(0) || !k.team.is_const(0)))
+  if (k.threads == 0 && has(k, LaunchUse::Waits))
     return bad("its programs wait for each other, which they do on a GPU alone");
   for (const auto& w : k.workspaces)
     if (info(w.dtype).bits < 8 || info(w.dtype).kind == DTypeKind::Held)
@@ -279,9 +279,7 @@ Status verify_step(const Executable& e, const Step& step) {
     return Diagnostic(ErrorCode::Internal,
                       "library call '" + l.name +
                           "': the epilogue needs a begin and a count symbol per dimension of the result");
-  auto meets = [](const KernelLaunch& k) {
-    return !k.workspaces.empty() || !k.counters.is_const(0) || !k.boxes.is_const(0) || !k.team.is_const(0);
-  };
+  auto meets = [](const KernelLaunch& k) { return has(k, LaunchUse::Shared); };
   const auto& alternatives = epilogue->kernel.alternatives;
   if (meets(epilogue->kernel) || std::any_of(alternatives.begin(), alternatives.end(), meets))
     return Diagnostic(ErrorCode::Internal, "library call '" + l.name + "': an epilogue has a grid barrier");

@@ -21,11 +21,17 @@ struct DeviceCode {
   std::vector<std::string> warnings;
   int hits = 0, misses = 0;
   double codegen_ms = 0, link_ms = 0;
-  // The launch of request `index`. `buffer` gives the executable's buffer of a graph value.
-  std::function<KernelLaunch(int kernel, const std::string& name, const std::function<BufferId(ValueId)>& buffer)>
-      launch;
-  // The kernel's buffers, and which of them may reuse another's memory; the same for all alternatives.
-  std::function<const ScheduledKernel&(int kernel)> scheduled;
+  // By request: kernels for sizes with conditions, and last one for every size. All have the same buffers in the same
+  // order, the same `written` and may_overwrite.
+  std::vector<std::vector<ScheduledKernel>> kernels;
+
+  [[nodiscard]] const ScheduledKernel& scheduled(int kernel) const {
+    return kernels[static_cast<size_t>(kernel)].back();
+  }
+  [[nodiscard]] KernelLaunch launch(int kernel, const std::string& name,
+                                    const std::function<BufferId(ValueId)>& buffer) const {
+    return launch_of(kernels[static_cast<size_t>(kernel)], name, buffer);
+  }
 };
 
 class Backend {

@@ -23,11 +23,7 @@ private:
 
 SymbolSet symbols_of(const KernelLaunch& l) {
   SymbolSet set;
-  for (const SymExpr& e : l.sizes) set.add(e);
-  for (const SymExpr& e : {l.grid, l.work_per_program, l.scratch_bytes, l.counters, l.boxes, l.team}) set.add(e);
-  for (const Workspace& w : l.workspaces) set.add(w.count);
-  for (const SizeCondition& c : l.conditions) set.add(c.value);
-  for (const KernelAccess& a : l.access) set.add(a.elements);
+  each_size(l, [&](const SymExpr& size) { set.add(size); });
   return set;
 }
 

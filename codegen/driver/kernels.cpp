@@ -8,24 +8,13 @@
 
 namespace tessera {
 
-KernelLaunch launch_of(const ScheduledKernel& kernel, const std::string& name, const std::string& symbol, int object,
+KernelLaunch launch_of(std::span<const ScheduledKernel> kernels, const std::string& name,
                        const std::function<BufferId(ValueId)>& buffer) {
-  KernelLaunch l;
+  KernelLaunch l{kernels.back()};
   l.name = name;
-  l.symbol = symbol;
-  l.object = object;
-  for (auto v : kernel.buffers) l.buffers.push_back(buffer(v));
-  l.written = kernel.buffer_written;
-  l.sizes = kernel.sizes;
-  l.grid = kernel.grid;
-  l.work_per_program = kernel.work_per_program;
-  l.scratch_bytes = kernel.scratch_bytes;
-  l.report_sites = kernel.report_sites;
-  l.conditions = kernel.conditions;
-  l.workspaces = kernel.workspaces;
-  l.counters = kernel.counters;
-  l.boxes = kernel.boxes;
-  l.team = kernel.team;
+  for (ValueId v : kernels.back().buffers) l.buffers.push_back(buffer(v));
+  for (size_t i = 0; i + 1 < kernels.size(); ++i)
+    l.alternatives.push_back(launch_of(kernels.subspan(i, 1), name, buffer));
   return l;
 }
 

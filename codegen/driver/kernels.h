@@ -33,9 +33,9 @@ void compile_each(size_t count, const CompileOptions& options, const std::functi
 // made: the version's first two words are the creator, the third is the device.
 [[nodiscard]] EntryOrigin kernel_origin(const std::string& version, std::string name);
 
-// The launch of a scheduled kernel, without device-specific fields: `buffer` gives the executable's buffer of a graph
-// value.
-[[nodiscard]] KernelLaunch launch_of(const ScheduledKernel& kernel, const std::string& name, const std::string& symbol,
-                                     int object, const std::function<BufferId(ValueId)>& buffer);
+// The launch of the last of these kernels, for every size, with the others as alternatives; `buffer` gives the
+// executable's buffer of a graph value.
+[[nodiscard]] KernelLaunch launch_of(std::span<const ScheduledKernel> kernels, const std::string& name,
+                                     const std::function<BufferId(ValueId)>& buffer);
 
 } // namespace tessera

@@ -261,7 +261,7 @@ std::vector<ExtentRange> ranges_of(const BlockFacts& f, std::span<const int64_t>
 bool holds(std::span<const SizeCondition> conditions, const CallSizes& sizes) {
   return std::all_of(conditions.begin(), conditions.end(), [&](const SizeCondition& c) {
     auto v = c.value.eval(sizes);
-    return v.ok() && *v >= c.min && *v <= c.max && *v % c.multiple_of == 0;
+    return v.ok() && c.allows(*v);
   });
 }
 

@@ -70,7 +70,7 @@ Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const Loo
         });
       });
   for (ScheduledKernel& k : kernels) {
-    for (size_t b = 0; b < k.buffers.size(); ++b) k.kernel.params[b].invariant = !k.buffer_written[b];
+    for (size_t b = 0; b < k.buffers.size(); ++b) k.kernel.params[b].invariant = !k.written[b];
     for (const auto& taken : k.may_overwrite)
       for (int b : taken) k.kernel.params[static_cast<size_t>(b)].invariant = false;
   }

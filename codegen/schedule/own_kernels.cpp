@@ -45,7 +45,7 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
     for (const ScanPlan& plan : scan_plans(graph.env(), shape, device)) {
       ScheduledKernel& k = kernels.emplace_back(scan_kernel(graph.env(), shape, plan, name));
       k.buffers = {node.operands[0], node.results[0]};
-      k.buffer_written = {false, true};
+      k.written = {false, true};
       k.may_overwrite.resize(2);
       k.kernel.params[0].invariant = true;
       k.predicted = time_of_bytes(graph.env(), device, type.count() * (2 * byte_size(type.dtype, 1)));
@@ -113,7 +113,7 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
   out.why = rows ? "running value along a contiguous axis, carried from tile to tile"
                  : "running value down an axis, one tile of the inner dimension a program";
   out.buffers = {node.operands[0], node.results[0]};
-  out.buffer_written = {false, true};
+  out.written = {false, true};
   out.may_overwrite.resize(2);
   out.predicted = time_of_bytes(graph.env(), device, type.count() * (2 * byte_size(type.dtype, 1)));
   out.sizes = {n, inner, ceildiv(inner, lanes)};

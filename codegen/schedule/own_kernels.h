@@ -67,7 +67,7 @@ struct ScanPlan {
 };
 // In order of preference; the last one has no conditions.
 [[nodiscard]] std::vector<ScanPlan> scan_plans(const ShapeEnv& env, const ScanShape& shape, const Target& device);
-// Without buffers, buffer_written and may_overwrite.
+// Without buffers, written and may_overwrite.
 [[nodiscard]] ScheduledKernel scan_kernel(const ShapeEnv& env, const ScanShape& shape, const ScanPlan& plan,
                                           const std::string& name);
 

@@ -112,11 +112,11 @@ private:
     targets_ = pointer("targets", type(1).dtype, false);
     from_ = pointer("updates", type(2).dtype, false);
     out_.buffers = {node_.results[0], node_.operands[1], node_.operands[2]};
-    out_.buffer_written = {true, false, false};
+    out_.written = {true, false, false};
     if (ordered_) {
       order_ = pointer("order", type(3).dtype, false);
       out_.buffers.push_back(node_.operands[3]);
-      out_.buffer_written.push_back(false);
+      out_.written.push_back(false);
     }
     if (partial_) {
       partial_targets_ = pointer("partial_targets", DType::I64, true);
@@ -125,7 +125,7 @@ private:
       out_.kernel.params.back().once = true;
       for (size_t r : {1, 2}) {
         out_.buffers.push_back(node_.results[r]);
-        out_.buffer_written.push_back(true);
+        out_.written.push_back(true);
       }
     }
     updates_ = size("updates_per_batch", count_);

@@ -148,7 +148,7 @@ private:
                           : "updates of a column one after another";
     out_.why += "; tile [" + std::to_string(height_) + ", " + std::to_string(width_) + "]";
     out_.buffers = {node_.results[0], node_.operands[1], node_.operands[2]};
-    out_.buffer_written = {true, false, false};
+    out_.written = {true, false, false};
     out_.may_overwrite.resize(3);
     out_.begins_as = {{ops::begins_as(node_), node_.results[0]}};
     out_.work_per_program =

@@ -63,7 +63,7 @@ protected:
     out_.schedule.kind = kind;
     out_.why = std::move(why);
     out_.buffers = {node_.operands[0], node_.results[0]};
-    out_.buffer_written = {false, true};
+    out_.written = {false, true};
     out_.may_overwrite.resize(2);
     out_.predicted = time_of_bytes(
         env_, device_, x_type_.count() * byte_size(x_type_.dtype, 1) + y_type_.count() * byte_size(y_type_.dtype, 1));

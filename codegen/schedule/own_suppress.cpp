@@ -94,7 +94,7 @@ private:
     out_.why = "boxes of a row in order, each compared with those that are kept";
     out_.workspaces.push_back({compute_, env_.simplify(corners_type_.shape[1] * corners_type_.shape[2] * 4)});
     out_.buffers = {node_.operands[0], node_.operands[1], node_.operands[2], node_.operands[3], node_.results[0]};
-    out_.buffer_written = {false, false, false, false, true};
+    out_.written = {false, false, false, false, true};
     out_.may_overwrite.resize(out_.buffers.size());
     set_grid(corners_type_.shape[1]);
     const SymExpr boxes = corners_type_.shape[2];

@@ -58,7 +58,7 @@ Result<std::vector<ScheduledKernel>> lower_tile_text(const Graph& graph, const N
   out.kernel.name = name;
   for (const auto& [value, written] : buffers) {
     out.buffers.push_back(value);
-    out.buffer_written.push_back(written);
+    out.written.push_back(written);
   }
   out.may_overwrite.resize(buffers.size());
   const ShapeEnv& env = graph.env();

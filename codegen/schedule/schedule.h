@@ -146,7 +146,11 @@ struct PredictedTime {
 
 // A tile kernel and how to launch it. Parameters: one pointer per buffer, one per workspace, one to the counters and
 // one to the boxes if there are any, then one i64 per size.
-struct ScheduledKernel {
+//
+// Its conditions are for profit only: the last kernel of a nest has none. What they promise stands in the kernel's
+// parameters (multiple_of) and tiles (a row that fits). Machine code is named and counted by who compiles it
+// (LaunchSpec::symbol to function), access and facts by who makes the executable (codegen/driver/contract.h).
+struct ScheduledKernel : LaunchSpec {
   tile::Kernel kernel;
   Schedule schedule;
   std::string why;                  // for the report: what was chosen
@@ -154,25 +158,12 @@ struct ScheduledKernel {
   std::string measured;             // of a record: "38.1 us -> 35.0 us on NVIDIA H200"; empty: chosen by the cost
   std::vector<ExtentRange> extents; // by axis of the domain, for which the schedule was found to be right (legal.h)
   std::vector<ValueId> buffers;     // graph values, in parameter order
-  std::vector<bool> buffer_written;
   // Per buffer, the read buffers whose memory a written one may take over: read only where the same program has yet to
   // write, with elements of the same size. Two outputs must not take the same one.
   std::vector<std::vector<int>> may_overwrite;
   // Results that a kernel changes in place, and the operands whose elements they have before: {operand, result}. The
   // executable copies them, unless the result takes over the operand's memory.
   std::vector<std::pair<ValueId, ValueId>> begins_as;
-  std::vector<SymExpr> sizes; // i64 parameters after the buffers, as expressions over graph symbols
-  std::vector<Workspace> workspaces;
-  SymExpr counters = 0;     // i32 at which programs meet (tile/cooperation.h), at rest before and after a launch
-  SymExpr boxes = 0;        // i32 through which they exchange numbers (tile/cooperation.h), 0 before and after a launch
-  SymExpr team = 0;         // so many neighbouring programs wait for each other; 0: none do
-  SymExpr grid;             // programs
-  SymExpr work_per_program; // elements, for grain size
-  SymExpr scratch_bytes;    // per program, 0 when none
-  // Under which it may be launched: profit only, the last kernel of a nest has none. What they promise stands in the
-  // kernel's parameters (multiple_of) and tiles (a row that fits).
-  std::vector<SizeCondition> conditions;
-  std::vector<IndexCheck> report_sites; // by ReportIndex site, in the order of the graph
 };
 
 // What a kernel must do whatever its schedule is.

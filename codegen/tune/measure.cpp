@@ -1,4 +1,5 @@
 #include "codegen/tune/measure.h"
+#include "codegen/schedule/legal.h"
 #include "graph/support/stopwatch.h"
 #include "runtime/cuda/timing.h"
 #include <algorithm>
@@ -16,13 +17,6 @@ public:
 private:
   std::vector<TunedSchedule> list_;
 };
-
-bool holds(const KernelLaunch& k, const CallSizes& sizes) {
-  return std::all_of(k.conditions.begin(), k.conditions.end(), [&](const SizeCondition& c) {
-    auto v = c.value.eval(sizes);
-    return v.ok() && *v >= c.min && *v <= c.max && *v % c.multiple_of == 0;
-  });
-}
 
 // Makes kernel `index` of `code` a model at fixed sizes: buffers it reads are inputs, buffers it writes are outputs.
 class KernelModel {
@@ -42,13 +36,13 @@ public:
       const TensorType& type = what_.graph.type(value);
       BufferInfo info;
       info.name = "b" + std::to_string(b);
-      info.kind = scheduled.buffer_written[b] ? BufferInfo::Kind::Output : BufferInfo::Kind::Input;
+      info.kind = scheduled.written[b] ? BufferInfo::Kind::Output : BufferInfo::Kind::Input;
       info.dtype = type.dtype;
       for (const SymExpr& d : type.shape) {
         TESSERA_ASSIGN(SymExpr n, number(d));
         info.shape.push_back(n);
       }
-      (scheduled.buffer_written[b] ? exe->outputs : exe->inputs).push_back({info.name, static_cast<BufferId>(b)});
+      (scheduled.written[b] ? exe->outputs : exe->inputs).push_back({info.name, static_cast<BufferId>(b)});
       exe->buffers.push_back(std::move(info));
     }
     auto buffer = [&](ValueId v) {
@@ -58,7 +52,7 @@ public:
     KernelLaunch all = code_.launch(index, what_.name, buffer);
     KernelLaunch chosen = all;
     for (const KernelLaunch& a : all.alternatives)
-      if (holds(a, what_.sizes)) {
+      if (holds(a.conditions, what_.sizes)) {
         chosen = a;
         break;
       }
@@ -83,12 +77,13 @@ private:
   // Evaluates the launch's expressions, drops its conditions and links its object.
   Status at_sizes(KernelLaunch& k, Executable& exe) const {
     k.conditions.clear();
-    std::vector<SymExpr*> expressions{&k.grid, &k.work_per_program, &k.scratch_bytes, &k.counters, &k.boxes, &k.team};
-    for (SymExpr& e : k.sizes) expressions.push_back(&e);
-    for (Workspace& w : k.workspaces) expressions.push_back(&w.count);
-    for (SymExpr* e : expressions) {
-      TESSERA_ASSIGN(*e, number(*e));
-    }
+    Status status;
+    static_cast<LaunchSizes<SymExpr>&>(k) = convert_sizes<SymExpr>(k, [&](const LaunchField&, const SymExpr& size) {
+      auto n = number(size);
+      if (!n.ok()) status = n.error();
+      return n.ok() ? *n : size;
+    });
+    TESSERA_TRY(std::move(status));
     if (!code_.objects.empty()) exe.objects.push_back(code_.objects[static_cast<size_t>(k.object)]);
     k.object = std::max(0, static_cast<int>(exe.objects.size()) - 1);
     return {};

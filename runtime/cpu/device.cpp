@@ -12,6 +12,9 @@
 namespace tessera {
 namespace {
 
+// Elements of pointwise work that are worth handing to another core: some microseconds.
+constexpr int64_t kElementsPerChunk = 8192;
+
 // The memory of the machine, swap included, in bytes.
 int64_t machine_memory() {
   struct sysinfo info {};
@@ -299,7 +302,8 @@ private:
   void*& pointer(BufferId id) { return table_->pointers[static_cast<size_t>(id)]; }
 
   Status launch(const StepPlan& step) {
-    if (step.grid <= 0) return {};
+    const auto& launch = step.launch;
+    if (launch.grid <= 0) return {};
     const auto& k = *step.kernel;
     for (size_t i = 0; i < k.buffers.size(); ++i) args_[i] = pointer(k.buffers[i]);
     place_shared(step);
@@ -311,8 +315,9 @@ private:
       std::byte* const* scratch;
       IndexReport* report;
     };
-    Frame frame{k.function, args_.data(), plan_->numbers.data() + step.sizes, worker_pointers_.data(), &report};
-    pool_->parallel_for(step.grid, step.grain, [&frame](int64_t begin, int64_t end, int worker) {
+    Frame frame{k.function, args_.data(), launch.sizes.data(), worker_pointers_.data(), &report};
+    const int64_t grain = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(launch.work_per_program, 1));
+    pool_->parallel_for(launch.grid, grain, [&frame](int64_t begin, int64_t end, int worker) {
       frame.function(frame.args, frame.sizes, begin, end, frame.scratch[worker], frame.report);
     });
     return report.any() ? bad_index(k, report, variant_->symbol_values(sizes_->values, sizes_->bound)) : Status();
@@ -320,16 +325,16 @@ private:
 
   // Memory that programs share: one step runs at a time.
   void place_shared(const StepPlan& step) {
-    if (step.workspaces.empty() && step.counters == 0) return;
+    if (step.launch.workspaces.empty() && step.launch.counters == 0) return;
     size_t argument = step.kernel->buffers.size();
     std::byte* at = step_scratch_.data();
-    for (int64_t bytes : step.workspaces) {
+    for (const auto& w : step.launch.workspaces) {
       args_[argument++] = at;
-      at += aligned(bytes);
+      at += aligned(w.bytes());
     }
     if (poison_) std::memset(step_scratch_.data(), 0xFF, static_cast<size_t>(at - step_scratch_.data()));
     args_[argument] = at;
-    std::memset(at, 0, static_cast<size_t>(step.counters) * sizeof(uint32_t));
+    std::memset(at, 0, static_cast<size_t>(step.launch.counters) * sizeof(uint32_t));
   }
 
   Status library(const StepForm& form, const CpuStep& step) {

@@ -26,12 +26,13 @@ Result<std::unique_ptr<EpiloguePlan>> plan_epilogue(const Variant& variant, cons
   EpilogueSizes sizes(variant, form, call, segment);
   auto numbers = static_cast<size_t>(library.rank) * 2;
   for (int box = 0; box < library.box_count; ++box) {
-    TESSERA_ASSIGN(auto launch, sizes.at({library.boxes.data() + static_cast<size_t>(box) * numbers, numbers}, name));
-    if (launch.kernel->function != plan->function)
+    TESSERA_ASSIGN(auto step, sizes.at({library.boxes.data() + static_cast<size_t>(box) * numbers, numbers}));
+    if (step.kernel->function != plan->function)
       return Diagnostic(ErrorCode::Internal, "the epilogue of '" + name + "' has alternatives, which are for GPUs");
-    plan->sizes.insert(plan->sizes.end(), launch.sizes.begin(), launch.sizes.end());
-    plan->grids.push_back(launch.grid);
-    plan->scratch_bytes = std::max(plan->scratch_bytes, launch.scratch);
+    step.launch.sizes.resize(plan->sizes_per_box); // it has none where nothing is to be launched
+    plan->sizes.insert(plan->sizes.end(), step.launch.sizes.begin(), step.launch.sizes.end());
+    plan->grids.push_back(step.launch.grid);
+    plan->scratch_bytes = std::max(plan->scratch_bytes, step.launch.scratch_bytes);
   }
   return plan;
 }
@@ -81,8 +82,8 @@ Status plan_cpu_calls(const Variant& variant, int segment, const Variant::CallSt
   TESSERA_TRY(std::move(built));
   plan.packed_bytes = packs.built_bytes();
   for (const StepPlan& step : plan.steps) { // what programs of its kernel share
-    int64_t bytes = step.counters * static_cast<int64_t>(sizeof(uint32_t));
-    for (int64_t w : step.workspaces) bytes += aligned(w);
+    int64_t bytes = step.launch.counters * static_cast<int64_t>(sizeof(uint32_t));
+    for (const auto& w : step.launch.workspaces) bytes += aligned(w.bytes());
     plan.step_scratch = std::max(plan.step_scratch, bytes);
   }
   for (auto& step : made->steps) {

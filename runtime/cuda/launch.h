@@ -33,7 +33,7 @@ struct LaunchMemory {
 
 struct PreparedLaunch {
   CUfunction function = nullptr;
-  unsigned grid = 0, threads = 0, shared_bytes = 0; // grid 0: nothing to do
+  unsigned grid = 0; // 0: nothing to do
   bool cooperative = false;
   bool alone = false; // by Context::launch_alone
   // By programmatic dependent launch: it comes right behind another kernel, and may start while that one runs. The

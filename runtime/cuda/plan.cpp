@@ -77,13 +77,10 @@ public:
       if (plan_.leaves_out(s)) continue;
       if (std::holds_alternative<KernelLaunch>(*form.step)) {
         const auto& planned = plan_.steps[s];
-        step.kernel.cooperative = planned.at_once;
-        step.kernel.alone = !planned.at_once && !planned.kernel->team.is_const(0);
+        made->counters = std::max(made->counters, planned.launch.counters);
+        made->boxes = std::max(made->boxes, planned.launch.boxes);
+        TESSERA_TRY(kernel(planned, index, step.kernel));
         replayable = replayable && !step.kernel.alone; // a graph does not wait for what is outside of it
-        made->counters = std::max(made->counters, planned.counters);
-        made->boxes = std::max(made->boxes, planned.boxes);
-        const std::span sizes(plan_.numbers.data() + planned.sizes, planned.kernel->sizes.size());
-        TESSERA_TRY(kernel(*planned.kernel, planned.grid, planned.workspaces, sizes, index, step.kernel));
         put += step.kernel.grid > 0 ? 1 : 0;
       } else if (std::holds_alternative<LibraryStep>(*form.step)) {
         refused_ = false;
@@ -128,8 +125,9 @@ private:
     return copy && has_bytes(variant_.exe->buffers[static_cast<size_t>(copy->source)].dtype);
   }
 
-  Status kernel(const KernelLaunch& k, int64_t grid, std::span<const int64_t> workspaces,
-                std::span<const int64_t> sizes, int step, PreparedLaunch& out) {
+  Status kernel(const StepPlan& planned, int step, PreparedLaunch& out) {
+    const KernelLaunch& k = *planned.kernel;
+    const int64_t grid = planned.launch.grid;
     if (grid > INT32_MAX)
       return Diagnostic(ErrorCode::SizeOverflow, "kernel '" + k.name + "' would have " + std::to_string(grid) +
                                                      " blocks, a GPU launches at most " + std::to_string(INT32_MAX));
@@ -137,30 +135,30 @@ private:
     out.function = loaded.function;
     out.kernel = &k;
     out.grid = static_cast<unsigned>(std::max<int64_t>(grid, 0));
+    out.cooperative = planned.at_once;
+    out.alone = !planned.at_once && !k.team.is_const(0);
     out.dependent =
         loaded.dependent_launch && place_.dependent_launch && behind_kernel_ && !out.cooperative && !out.alone;
     if (out.grid > 0) behind_kernel_ = !out.alone; // behind that one lies an event
-    out.threads = static_cast<unsigned>(k.threads);
-    out.shared_bytes = static_cast<unsigned>(k.shared_bytes);
-    arguments(k, workspaces, sizes, step, out.arguments);
+    arguments(planned, step, out.arguments);
     return {};
   }
 
   // In the order of the kernel's parameters (KernelLaunch).
-  void arguments(const KernelLaunch& k, std::span<const int64_t> workspaces, std::span<const int64_t> sizes, int step,
-                 std::vector<LaunchArgument>& out) {
+  void arguments(const StepPlan& planned, int step, std::vector<LaunchArgument>& out) {
     using Kind = LaunchArgument::Kind;
-    out.reserve(k.buffers.size() + workspaces.size() + sizes.size() + 3);
-    for (BufferId buffer : k.buffers) out.push_back({Kind::Buffer, buffer});
+    const auto& launch = planned.launch;
+    out.reserve(planned.kernel->buffers.size() + launch.workspaces.size() + launch.sizes.size() + 3);
+    for (BufferId buffer : planned.kernel->buffers) out.push_back({Kind::Buffer, buffer});
     int64_t at = 0; // workspaces lie one behind the other, in memory that the step has for itself while it runs
-    for (int64_t bytes : workspaces) {
+    for (const auto& workspace : launch.workspaces) {
       out.push_back({Kind::Workspace, at});
-      at += rounded_bytes(bytes);
+      at += rounded_bytes(workspace.bytes());
     }
     plan_.step_scratch = std::max(plan_.step_scratch, at);
-    if (!k.counters.is_const(0)) out.push_back({Kind::Counters});
-    if (!k.boxes.is_const(0)) out.push_back({Kind::Boxes});
-    for (int64_t size : sizes) out.push_back({Kind::Number, size});
+    if (!planned.kernel->counters.is_const(0)) out.push_back({Kind::Counters});
+    if (!planned.kernel->boxes.is_const(0)) out.push_back({Kind::Boxes});
+    for (int64_t size : launch.sizes) out.push_back({Kind::Number, size});
     out.push_back({Kind::Report, step});
   }
 
@@ -200,8 +198,8 @@ private:
     const auto& result = operands[form.result];
     std::vector<int64_t> box(result.shape.size(), 0);
     box.insert(box.end(), result.shape.begin(), result.shape.end());
-    TESSERA_ASSIGN(auto launch, EpilogueSizes(variant_, *form.epilogue, call_, plan_).at(box, l.name));
-    return kernel(*launch.kernel, launch.grid, {}, launch.sizes, index, step.kernel);
+    TESSERA_ASSIGN(const StepPlan epilogue, EpilogueSizes(variant_, *form.epilogue, call_, plan_).at(box));
+    return kernel(epilogue, index, step.kernel);
   }
 
   static bool fused(const LibraryStep& step) {

@@ -87,7 +87,7 @@ private:
     std::vector<tile::Argument> args;
     for (size_t i = 0; i < k.buffers.size(); ++i) {
       Tensor& t = data_.at(k.buffers[i].index);
-      if (k.buffer_written[i])
+      if (k.written[i])
         for (int64_t e = 0; e < t.count(); ++e) t.set_f64(e, 77);
       args.push_back({{t.mutable_data(), t.bytes()}, {}});
     }

@@ -92,7 +92,7 @@ TEST_F(CompileGpuKernels, CopiesWithHintsHaveTheirRegisters) {
       First first(k.schedule);
       auto made = compile(p, {"kernel"}, &first);
       ASSERT_TRUE(made.ok()) << made.error().str();
-      const auto object = decoded(*made).at(static_cast<size_t>(made->kernels[0].variants[0].object));
+      const auto object = decoded(*made).at(static_cast<size_t>(made->kernels[0][0].object));
       if (object.ptx.find("L2::cache_hint [place]") == std::string::npos) return;
       ++tried;
       EXPECT_GE(instructions(object.cubin, kCopy), 1) << object.ptx.substr(0, 200);
@@ -108,17 +108,17 @@ TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
   ASSERT_TRUE(made.ok()) << made.error().str();
   EXPECT_TRUE(made->warnings.empty()) << made->warnings[0];
   ASSERT_EQ(made->kernels.size(), 1u);
-  const auto& variants = made->kernels[0].variants;
+  const auto& variants = made->kernels[0];
   ASSERT_GE(variants.size(), 2u); // rows that fit in registers, and any
   auto objects = decoded(*made);
   EXPECT_EQ(objects.size(), variants.size());
   const KernelReport& report = made->reports.at(0); // names each of them, the one for every size last
   ASSERT_EQ(report.alternatives.size() + 1, variants.size());
   for (size_t i = 0; i < report.alternatives.size(); ++i) {
-    EXPECT_EQ(report.alternatives[i].why, variants[i].scheduled.why);
+    EXPECT_EQ(report.alternatives[i].why, variants[i].why);
     EXPECT_EQ(report.alternatives[i].when.substr(0, 3), "if ");
   }
-  EXPECT_EQ(report.why, variants.back().scheduled.why);
+  EXPECT_EQ(report.why, variants.back().why);
   for (const auto& v : variants) {
     const auto& o = objects.at(static_cast<size_t>(v.object));
     EXPECT_EQ(o.symbol, v.symbol);
@@ -128,19 +128,19 @@ TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
     EXPECT_EQ(o.assembler, gpu_.assembler->version());
     EXPECT_EQ(std::string(o.cubin.begin() + 1, o.cubin.begin() + 4), "ELF");
     EXPECT_EQ(o.threads, v.threads);
-    EXPECT_EQ(v.threads, 32 * v.scheduled.kernel.config.at("warps"));
+    EXPECT_EQ(v.threads, 32 * v.kernel.config.at("warps"));
     EXPECT_EQ(o.shared_bytes, v.shared_bytes);
     EXPECT_GT(o.registers, 0);
     EXPECT_GE(o.spill_bytes, 0); // reported, whichever assembler it was
   }
-  EXPECT_TRUE(variants.back().scheduled.conditions.empty());
-  EXPECT_FALSE(variants.front().scheduled.conditions.empty());
+  EXPECT_TRUE(variants.back().conditions.empty());
+  EXPECT_FALSE(variants.front().conditions.empty());
   EXPECT_GT(made->reports[0].registers, 0);
   EXPECT_LE(made->reports[0].spill_bytes, kFewSpilled);
 
   // The kernel as a launch names its values as arguments.
   std::vector<ValueId> requested;
-  auto launch = gpu_launch("softmax", made->kernels[0], [&](ValueId v) {
+  auto launch = launch_of(made->kernels[0], "softmax", [&](ValueId v) {
     requested.push_back(v);
     return static_cast<BufferId>(v.index);
   });
@@ -150,7 +150,7 @@ TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
   for (size_t i = 0; i < launch.alternatives.size(); ++i) {
     const auto& a = launch.alternatives[i];
     EXPECT_EQ(a.symbol, variants[i].symbol);
-    EXPECT_EQ(a.conditions.size(), variants[i].scheduled.conditions.size());
+    EXPECT_EQ(a.conditions.size(), variants[i].conditions.size());
     EXPECT_EQ(a.buffers, launch.buffers);
     EXPECT_EQ(a.written, launch.written);
     EXPECT_EQ(a.threads, variants[i].threads);
@@ -162,13 +162,13 @@ TEST_F(CompileGpuKernels, EqualTextsAreCompiledOnceAndKept) {
   Problem p = bias_gelu();
   auto made = compile(p, {"layer0", "layer1", "layer2"});
   ASSERT_TRUE(made.ok()) << made.error().str();
-  size_t variants = made->kernels[0].variants.size();
+  size_t variants = made->kernels[0].size();
   EXPECT_EQ(made->objects.size(), variants);
   EXPECT_EQ(made->misses, static_cast<int>(variants));
   EXPECT_EQ(made->hits, 0);
   ASSERT_EQ(made->reports.size(), 3u);
   EXPECT_EQ(made->reports[1].name, "layer1");
-  for (const auto& k : made->kernels) EXPECT_EQ(k.variants[0].object, made->kernels[0].variants[0].object);
+  for (const auto& k : made->kernels) EXPECT_EQ(k[0].object, made->kernels[0][0].object);
   EXPECT_EQ(entries(), static_cast<int>(variants));
 
   auto again = compile(p, {"another"});
@@ -258,7 +258,7 @@ TEST_F(CompileGpuKernels, TextsAreThereWhenAskedFor) {
   const auto& r = with->reports[0];
   size_t kernels = 0;
   for (size_t at = 0; (at = r.tile_text.find("tile.kernel @", at)) != std::string::npos; ++at) ++kernels;
-  EXPECT_EQ(kernels, with->kernels[0].variants.size());
+  EXPECT_EQ(kernels, with->kernels[0].size());
   EXPECT_NE(r.tile_text.find("for every size"), std::string::npos);
   EXPECT_NE(r.tile_text.find(" if "), std::string::npos);
   EXPECT_NE(r.tile_text.find(" registers"), std::string::npos);
@@ -291,17 +291,17 @@ TEST_F(CompileGpuKernels, NamedNestsHaveTheRegistersAndBlocksTheyWerePlannedFor)
     ASSERT_TRUE(made.ok()) << made.error().str();
     auto objects = decoded(*made);
     bool waits = false;
-    for (const auto& v : made->kernels[0].variants) {
+    for (const auto& v : made->kernels[0]) {
       const auto& o = objects.at(static_cast<size_t>(v.object));
-      const auto& config = v.scheduled.kernel.config;
+      const auto& config = v.kernel.config;
       auto planned = config.find("min_blocks"), least = config.find("least_blocks");
-      const std::string what = v.scheduled.why + ", " + std::to_string(o.registers) + " registers, " +
-                               std::to_string(o.shared_bytes) + " bytes";
+      const std::string what =
+          v.why + ", " + std::to_string(o.registers) + " registers, " + std::to_string(o.shared_bytes) + " bytes";
       if (planned != config.end()) {
         const int64_t blocks = planned->second;
         EXPECT_LE(blocks * (o.shared_bytes + kSystem), gpu.shared_bytes + kSystem) << what;
       }
-      if (v.scheduled.team.is_const(0)) {
+      if (v.team.is_const(0)) {
         EXPECT_LE(o.spill_bytes, kFewSpilled) << what;
         continue;
       }

@@ -67,7 +67,7 @@ Result<std::vector<Tensor>> run_emulated(const Graph& graph, const ScheduledKern
   std::vector<tile::Argument> args;
   for (size_t i = 0; i < k.buffers.size(); ++i) {
     Tensor t;
-    if (k.buffer_written[i]) {
+    if (k.written[i]) {
       Dims dims;
       for (const auto& e : graph.type(k.buffers[i]).shape) {
         TESSERA_ASSIGN(int64_t n, e.eval(symbols));

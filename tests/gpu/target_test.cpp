@@ -32,12 +32,12 @@ MadeFor compile_for(const Problem& p, const Target& device) {
   auto made = compile_gpu_kernels(p.graph, requests, device, *target, cache, {}, options);
   EXPECT_TRUE(made.ok()) << made.error().str();
   if (!made.ok()) return out;
-  for (const GpuVariant& v : made->kernels[0].variants) {
-    out.schedules.push_back(print(v.scheduled.schedule));
+  for (const ScheduledKernel& v : made->kernels[0]) {
+    out.schedules.push_back(print(v.schedule));
     auto object = cuda::decode(made->objects[static_cast<size_t>(v.object)]);
     EXPECT_TRUE(object.ok());
     if (object.ok()) out.variants.push_back(std::move(*object));
-    out.waits.push_back(!v.scheduled.team.is_const(0));
+    out.waits.push_back(!v.team.is_const(0));
   }
   return out;
 }

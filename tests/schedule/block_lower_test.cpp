@@ -21,7 +21,7 @@ std::string taken(const Problem& p) {
     bool listed = std::any_of(k.may_overwrite.begin(), k.may_overwrite.end(), [&](const std::vector<int>& v) {
       return std::find(v.begin(), v.end(), static_cast<int>(b)) != v.end();
     });
-    EXPECT_EQ(k.kernel.params[b].invariant, !k.buffer_written[b] && !listed);
+    EXPECT_EQ(k.kernel.params[b].invariant, !k.written[b] && !listed);
   }
   return s;
 }

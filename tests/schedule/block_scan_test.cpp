@@ -37,7 +37,7 @@ ScheduledKernel small(const Problem& p, const Node& node, const ScheduledKernel&
   }
   ScheduledKernel k = scan_kernel(p.graph.env(), s, plan, "small");
   k.buffers = like.buffers;
-  k.buffer_written = like.buffer_written;
+  k.written = like.written;
   k.may_overwrite = like.may_overwrite;
   return k;
 }

@@ -114,7 +114,7 @@ std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel
   for (size_t i = 0; i < k.buffers.size(); ++i) {
     const std::string& name = p.graph.value(k.buffers[i]).name;
     Tensor t;
-    if (k.buffer_written[i]) {
+    if (k.written[i]) {
       t = Tensor::create(p.graph.type(k.buffers[i]).dtype, dims_of(p.graph, k.buffers[i], by)).value();
       if (t.bytes()) std::memset(t.mutable_data(), 0x5b, t.bytes()); // what is not written shows
       results.emplace(name, t);

@@ -33,7 +33,7 @@ ALLOWED = {  # "path name": reason; name: of the constant, or the literal itself
     "fusion/attention_score.cpp kMasked": "a score that is as good as -inf",
     "fusion/cost.cpp 1e6": "a text says MB from here on",
     "fusion/cost.cpp 1e3": "and kB below",
-    "runtime/shape_plan.cpp kElementsPerChunk": "what one task of a pool takes of a pointwise kernel",
+    "runtime/cpu/device.cpp kElementsPerChunk": "what one task of a pool takes of a pointwise kernel",
     "runtime/library/conv.cpp 1.5e5": "a core's share of work, roughly: tasks are not made smaller than some microseconds",
     "runtime/library/conv.cpp 1e4": "the same, of memory",
     "runtime/library/conv.cpp kBlock": "what starting a primitive costs, roughly: blocks are not made smaller than pays",

@@ -42,16 +42,7 @@ public:
     out.misses = linked.misses;
     out.codegen_ms = linked.codegen_ms;
     out.link_ms = linked.link_ms;
-    auto kernels = std::make_shared<std::vector<LinkedKernel>>(std::move(linked.kernels));
-    out.scheduled = [kernels](int kernel) -> const ScheduledKernel& {
-      return (*kernels)[static_cast<size_t>(kernel)].scheduled;
-    };
-    out.launch = [kernels](int kernel, const std::string& name, const std::function<BufferId(ValueId)>& buffer) {
-      const auto& k = (*kernels)[static_cast<size_t>(kernel)];
-      KernelLaunch l = launch_of(k.scheduled, name, k.symbol, k.object, buffer);
-      l.function = k.function;
-      return l;
-    };
+    for (ScheduledKernel& kernel : linked.kernels) out.kernels.emplace_back().push_back(std::move(kernel));
     return out;
   }
 

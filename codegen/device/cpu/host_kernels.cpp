@@ -22,7 +22,7 @@ using DistinctKernels = std::vector<DistinctKernel>;
 
 // If many kernels differ in constants only, compiling each (about 5 ms) costs more than constants gain: they become one
 // kernel with parameters.
-void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, uint64_t seed) {
+void share_code(std::vector<ScheduledKernel>& kernels, DistinctKernels& distinct, uint64_t seed) {
   constexpr size_t kMany = 8;
   if (distinct.size() < kMany) return;
   struct Member {
@@ -43,20 +43,20 @@ void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, u
     }
   std::vector<int> moved(distinct.size(), -1); // new index of each remaining object
   DistinctKernels left;
-  for (LinkedKernel& k : kernels) {
+  for (ScheduledKernel& k : kernels) {
     const auto old = static_cast<size_t>(k.object);
     const size_t first = shared[old];
     if (constants[old])
-      for (int64_t c : *constants[old]) k.scheduled.sizes.emplace_back(c);
+      for (int64_t c : *constants[old]) k.sizes.emplace_back(c);
     if (moved[first] < 0) {
       moved[first] = static_cast<int>(left.size());
       Hash128 key = distinct[old].key;
       if (constants[old]) { // the first user determines the text
-        k.scheduled.kernel = outline_constants(k.scheduled.kernel).kernel;
-        key = hash128(anonymous_text(k.scheduled.kernel), seed);
-        k.scheduled.kernel.name = "tsr_" + key.hex();
+        k.kernel = outline_constants(k.kernel).kernel;
+        key = hash128(anonymous_text(k.kernel), seed);
+        k.kernel.name = "tsr_" + key.hex();
       }
-      left.push_back({key, &k.scheduled.kernel, distinct[old].first_user});
+      left.push_back({key, &k.kernel, distinct[old].first_user});
     }
     k.object = moved[first];
     k.symbol = left[static_cast<size_t>(k.object)].kernel->name;
@@ -113,7 +113,7 @@ private:
     }
     if (!out_.failed.empty()) return {};
     for (const auto& k : out_.kernels)
-      if (auto& d = distinct_[static_cast<size_t>(k.object)]; !d.kernel) d.kernel = &k.scheduled.kernel;
+      if (auto& d = distinct_[static_cast<size_t>(k.object)]; !d.kernel) d.kernel = &k.kernel;
     share_code(out_.kernels, distinct_, seed_);
     return {};
   }
@@ -151,16 +151,16 @@ private:
     if (!first || failed(*first)) return false;
     const FixedSchedules* before = requests_[*first].pinned;
     if (!request.pinned != !before || (before && request.pinned->list() != before->list())) return false;
-    ScheduledKernel& model = out_.kernels[*first].scheduled;
+    ScheduledKernel& model = out_.kernels[*first];
     tile::Kernel code = std::move(model.kernel); // owned by the first request
-    LinkedKernel linked = out_.kernels[*first];
+    ScheduledKernel linked = model;
     model.kernel = std::move(code);
-    linked.scheduled.buffers = buffers_for(*request.nest, *requests_[*first].nest, std::move(linked.scheduled.buffers));
+    linked.buffers = buffers_for(*request.nest, *requests_[*first].nest, std::move(linked.buffers));
     KernelReport report;
     report.name = request.name;
-    report.schedule = linked.scheduled.schedule;
-    report.why = linked.scheduled.why;
-    report.predicted = linked.scheduled.predicted;
+    report.schedule = linked.schedule;
+    report.why = linked.why;
+    report.predicted = linked.predicted;
     report.tuned = out_.reports[*first].tuned;
     report.extents = out_.reports[*first].extents;
     report.unmet = out_.reports[*first].unmet;
@@ -221,19 +221,17 @@ private:
     const KernelRequest& request = requests_[index];
     KernelReport report;
     report.name = request.name;
-    LinkedKernel linked;
     auto scheduled = request.nest ? lower(index, report) : lower_own(request, report);
     if (!scheduled.ok()) {
       if (!may_detour(scheduled.error())) return std::move(scheduled).failure();
       fail(index, scheduled.error());
-      linked.object = -1;
-      out_.kernels.push_back(std::move(linked)); // numbers of kernels are those of requests
+      out_.kernels.emplace_back(); // numbers of kernels are those of requests
       out_.reports.push_back(std::move(report));
       return {};
     }
-    linked.scheduled = std::move(*scheduled);
+    ScheduledKernel& linked = out_.kernels.emplace_back(std::move(*scheduled));
     if (request.nest) check_pinned(graph_, request, device_, report);
-    tile::Kernel& kernel = linked.scheduled.kernel;
+    tile::Kernel& kernel = linked.kernel;
     if (dump_enabled()) write_dump(request.name + ".tile", tile::print(kernel));
     const Hash128 key = hash128(anonymous_text(kernel), seed_);
     kernel.name = linked.symbol = "tsr_" + key.hex();
@@ -241,7 +239,6 @@ private:
     if (fresh) distinct_.push_back({key, nullptr, request.name});
     linked.object = it->second;
     if (options_.keep_tiles || options_.keep_texts) report.tile_text = tile::print(kernel);
-    out_.kernels.push_back(std::move(linked));
     out_.reports.push_back(std::move(report));
     return {};
   }
@@ -279,7 +276,7 @@ private:
       if (options_.keep_texts) report.llvm_text = out_.objects[object].llvm_ir;
       if (dump_enabled()) write_dump(requests_[i].name + ".ll", out_.objects[object].llvm_ir);
       TESSERA_LOGF(LogChannel::OutputCode, requests_[i].name + " (" + std::string(name(report.schedule.kind)) + ": " +
-                                               report.why + ")\n" + tile::print(out_.kernels[i].scheduled.kernel));
+                                               report.why + ")\n" + tile::print(out_.kernels[i].kernel));
     }
     return {};
   }
@@ -296,7 +293,7 @@ private:
     for (size_t i = 0; i < out_.kernels.size(); ++i) {
       const auto object = static_cast<size_t>(out_.kernels[i].object);
       if (!errors[object]) continue;
-      next_schedule(i, out_.kernels[i].scheduled.schedule, *errors[object], !told[object]);
+      next_schedule(i, out_.kernels[i].schedule, *errors[object], !told[object]);
       told[object] = true;
     }
     return true;

@@ -6,14 +6,8 @@
 
 namespace tessera {
 
-struct LinkedKernel {
-  ScheduledKernel scheduled;
-  std::string symbol; // shared by kernels of the same text
-  int object = -1;    // index into LinkedKernels::objects
-  HostKernelFn function = nullptr;
-};
 struct LinkedKernels {
-  std::vector<LinkedKernel> kernels; // by request
+  std::vector<ScheduledKernel> kernels; // by request; the code of kernels of the same text is shared
   std::vector<CompiledObject> objects;
   std::shared_ptr<const HostCode> module;
   std::vector<KernelReport> reports;       // by request

@@ -39,13 +39,7 @@ Result<DeviceCode> CudaBackend::compile(const Graph& graph, std::span<const Kern
   out.hits = made.hits;
   out.misses = made.misses;
   out.codegen_ms = made.codegen_ms;
-  auto kernels = std::make_shared<std::vector<GpuKernel>>(std::move(made.kernels));
-  out.scheduled = [kernels](int kernel) -> const ScheduledKernel& {
-    return (*kernels)[static_cast<size_t>(kernel)].variants.back().scheduled;
-  };
-  out.launch = [kernels](int kernel, const std::string& name, const std::function<BufferId(ValueId)>& buffer) {
-    return gpu_launch(name, (*kernels)[static_cast<size_t>(kernel)], buffer);
-  };
+  out.kernels = std::move(made.kernels);
   return out;
 }
 

@@ -199,9 +199,8 @@ int64_t least_blocks(const ScheduledKernel& k, const Target& device) {
   return std::clamp<int64_t>((programs + processors - 1) / processors, 1, it->second);
 }
 
-// Heading of a variant's text.
-std::string heading(const GpuVariant& v, const cuda::CodeObject& o) {
-  const ScheduledKernel& k = v.scheduled;
+// Heading of a kernel's text.
+std::string heading(const ScheduledKernel& k, const cuda::CodeObject& o) {
   std::string text = "// " + std::string(name(k.schedule.kind)) + " " + when(k) + ": " + k.why +
                      (k.measured.empty() ? "" : "; tuned: " + k.measured) + "\n// " + std::to_string(o.threads) +
                      " threads, " + std::to_string(o.shared_bytes) + " bytes of shared memory";
@@ -260,11 +259,11 @@ void without_code(const Graph& graph, std::span<const KernelRequest> requests, c
                   const std::vector<Made>& made, GpuKernels& out, Attempts& attempts) {
   std::vector<bool> told(made.size()); // kernels of one text fail together
   for (size_t i = 0; i < out.kernels.size(); ++i)
-    for (const GpuVariant& v : out.kernels[i].variants) {
+    for (const ScheduledKernel& v : out.kernels[i]) {
       const auto object = static_cast<size_t>(v.object);
       if (!made[object].error) continue;
       std::vector<Schedule>& without = attempts.without[i];
-      without.push_back(v.scheduled.schedule);
+      without.push_back(v.schedule);
       if (requests[i].nest == nullptr || without.size() >= kMostSchedules) {
         out.failed.push_back({i, *made[object].error});
         break;
@@ -272,8 +271,7 @@ void without_code(const Graph& graph, std::span<const KernelRequest> requests, c
       attempts.again = true;
       if (!told[object])
         contain(attempts.contained, options, "kernel " + requests[i].name, *made[object].error,
-                "it has the next schedule after '" + print(v.scheduled.schedule) + "'",
-                print(graph, *requests[i].nest));
+                "it has the next schedule after '" + print(v.schedule) + "'", print(graph, *requests[i].nest));
       told[object] = true;
     }
 }
@@ -315,27 +313,25 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     TESSERA_CHECK(!scheduled.empty() && scheduled.back().conditions.empty() &&
                       !tile::needs_cooperative_launch(scheduled.back().kernel),
                   "kernel " + request.name);
-    GpuKernel kernel;
     const std::string title = kernel_title(graph, request);
-    for (auto& s : scheduled) {
+    for (ScheduledKernel& s : scheduled) {
       if (const int64_t least = least_blocks(s, device); least > 1) s.kernel.config["least_blocks"] = least;
       const Hash128 key = hash128(title + "\n" + anonymous_text(s.kernel), seed);
-      std::string symbol = "tessera_" + title + "_" + key.hex().substr(0, kSymbolDigits);
-      s.kernel.name = symbol;
+      s.kernel.name = s.symbol = "tessera_" + title + "_" + key.hex().substr(0, kSymbolDigits);
       auto [it, fresh] = by_text.try_emplace(key, static_cast<int>(keys.size()));
       if (fresh) {
         keys.push_back(key);
         made.push_back({});
         made.back().first_user = request.name;
       }
-      kernel.variants.push_back({std::move(s), std::move(symbol), it->second, 0, 0});
+      s.object = it->second;
     }
-    out.kernels.push_back(std::move(kernel));
+    out.kernels.push_back(std::move(scheduled));
   }
   if (!out.failed.empty()) return out;
   for (const auto& k : out.kernels) // after the kernels are at their final addresses
-    for (const auto& v : k.variants)
-      if (auto& m = made[static_cast<size_t>(v.object)]; !m.kernel) m.kernel = &v.scheduled.kernel;
+    for (const ScheduledKernel& v : k)
+      if (auto& m = made[static_cast<size_t>(v.object)]; !m.kernel) m.kernel = &v.kernel;
 
   compile_each(made.size(), options, [&](size_t i) {
     if (auto before = attempts.made.find(keys[i]); before != attempts.made.end()) {
@@ -374,13 +370,14 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
   for (size_t i = 0; i < out.kernels.size(); ++i) {
     KernelReport report;
     report.name = requests[i].name;
-    report.schedule = out.kernels[i].variants.back().scheduled.schedule;
-    report.why = out.kernels[i].variants.back().scheduled.why;
-    report.predicted = out.kernels[i].variants.back().scheduled.predicted;
-    report.extents = out.kernels[i].variants.back().scheduled.extents;
+    const ScheduledKernel& last = out.kernels[i].back();
+    report.schedule = last.schedule;
+    report.why = last.why;
+    report.predicted = last.predicted;
+    report.extents = last.extents;
     report.from_cache = true;
     std::string tiles, llvm, ptx;
-    for (auto& v : out.kernels[i].variants) {
+    for (ScheduledKernel& v : out.kernels[i]) {
       const Made& m = made[static_cast<size_t>(v.object)];
       v.threads = m.object.threads;
       v.shared_bytes = m.object.shared_bytes;
@@ -388,13 +385,12 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       report.spill_bytes = std::max(report.spill_bytes, m.object.spill_bytes);
       report.from_cache = report.from_cache && m.cached;
       report.compile_ms += m.ms;
-      if (&v != &out.kernels[i].variants.back())
-        report.alternatives.push_back({when(v.scheduled), v.scheduled.schedule, v.scheduled.why, v.scheduled.predicted,
-                                       m.object.registers, v.scheduled.extents});
-      if (const std::string& measured = v.scheduled.measured; !measured.empty()) report.tuned.push_back(measured);
+      if (&v != &last)
+        report.alternatives.push_back({when(v), v.schedule, v.why, v.predicted, m.object.registers, v.extents});
+      if (const std::string& measured = v.measured; !measured.empty()) report.tuned.push_back(measured);
       if (!keep && !options.keep_tiles && !log_enabled(LogChannel::OutputCode)) continue;
       auto head = heading(v, m.object);
-      tiles += head + tile::print(v.scheduled.kernel);
+      tiles += head + tile::print(v.kernel);
       llvm += m.llvm_ir;
       ptx += head + m.object.ptx;
     }
@@ -427,19 +423,6 @@ Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const Kerne
     out = compile_all(graph, requests, device, target, cache, options, gpu, attempts);
   if (out.ok()) out->contained = std::move(attempts.contained);
   return out;
-}
-
-KernelLaunch gpu_launch(const std::string& name, const GpuKernel& kernel,
-                        const std::function<BufferId(ValueId)>& buffer) {
-  auto launch = [&](const GpuVariant& v) {
-    KernelLaunch l = launch_of(v.scheduled, name, v.symbol, v.object, buffer);
-    l.threads = v.threads;
-    l.shared_bytes = v.shared_bytes;
-    return l;
-  };
-  auto l = launch(kernel.variants.back());
-  for (size_t i = 0; i + 1 < kernel.variants.size(); ++i) l.alternatives.push_back(launch(kernel.variants[i]));
-  return l;
 }
 
 } // namespace tessera

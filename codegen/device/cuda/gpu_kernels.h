@@ -7,20 +7,9 @@
 
 namespace tessera {
 
-struct GpuVariant {
-  ScheduledKernel scheduled; // its kernel is named `symbol`
-  std::string symbol;        // in the object; shared by kernels of the same text
-  int object = -1;           // index into GpuKernels::objects
-  int threads = 0;           // of a block
-  int64_t shared_bytes = 0;  // dynamic shared memory of a block
-};
-// The first variant whose conditions hold is launched; the last one has none. All have the same buffers in the same
-// order, the same buffer_written and may_overwrite.
-struct GpuKernel {
-  std::vector<GpuVariant> variants;
-};
 struct GpuKernels {
-  std::vector<GpuKernel> kernels;         // by request
+  // By request, as DeviceCode::kernels. Kernels of the same text share their symbol and object.
+  std::vector<std::vector<ScheduledKernel>> kernels;
   std::vector<std::vector<char>> objects; // cuda::encode()d code objects, for Executable::objects
   // By request. `schedule` is the last variant's. Texts hold all variants, each with a heading: its launch condition,
   // registers and spills.
@@ -41,9 +30,5 @@ struct GpuKernelOptions {
 [[nodiscard]] Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
                                                      const Target& device, const GpuTarget& target, Cache& cache,
                                                      const CompileOptions& options, const GpuKernelOptions& gpu = {});
-
-// The launch of a kernel with its alternatives; `buffer` gives the executable's buffer of a graph value.
-[[nodiscard]] KernelLaunch gpu_launch(const std::string& name, const GpuKernel& kernel,
-                                      const std::function<BufferId(ValueId)>& buffer);
 
 } // namespace tessera

@@ -183,7 +183,7 @@ private:
       pointers_[v.index] = b_.param(name, {tile::Type::Kind::Pointer, value.type.dtype, {}}, written);
       out_.kernel.params.back().invariant = !written;
       out_.buffers.push_back(v);
-      out_.buffer_written.push_back(written);
+      out_.written.push_back(written);
     };
     for (const OperandView* view : {&call_.q, &call_.k, &call_.v}) add(view->value, false);
     for (ScalarId id = 0; id <= call_.root; ++id)

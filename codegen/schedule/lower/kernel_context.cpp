@@ -19,7 +19,7 @@ void KernelContext::add_buffers() {
     pointers.push_back(b.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d.written[i]));
   }
   out.buffers = d.buffers;
-  out.buffer_written = d.written;
+  out.written = d.written;
 }
 
 } // namespace tessera
