@@ -99,7 +99,9 @@ struct LaunchField {
 #define TESSERA_LAUNCH_CODE(X)                                                                                         \
   X(std::string, symbol, "symbol", "", Any)   /* in the object */                                                      \
   X(int, threads, "threads", "", Any)         /* per block; 0 on the host */                                           \
-  X(int64_t, shared_bytes, "shared", "", Any) /* dynamic shared memory of a block */
+  X(int64_t, shared_bytes, "shared", "", Any) /* dynamic shared memory of a block */                                   \
+  /* its code waits until the kernel before it is complete: it may be launched before that */                          \
+  X(bool, dependent_launch, "dependent_launch", "", Any)
 
 #define TESSERA_FIELD(type, name, key, memory, use) type name{};
 template <class Size>

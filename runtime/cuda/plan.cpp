@@ -137,8 +137,7 @@ private:
     out.grid = static_cast<unsigned>(std::max<int64_t>(grid, 0));
     out.cooperative = planned.at_once;
     out.alone = !planned.at_once && !k.team.is_const(0);
-    out.dependent =
-        loaded.dependent_launch && place_.dependent_launch && behind_kernel_ && !out.cooperative && !out.alone;
+    out.dependent = k.dependent_launch && place_.dependent_launch && behind_kernel_ && !out.cooperative && !out.alone;
     if (out.grid > 0) behind_kernel_ = !out.alone; // behind that one lies an event
     arguments(planned, step, out.arguments);
     return {};

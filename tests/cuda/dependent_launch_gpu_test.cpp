@@ -73,7 +73,6 @@ protected:
     o.symbol = "turn";
     o.ptx_arch = "sm_90";
     o.ptx = kTurn;
-    o.dependent_launch = true;
     b.exe->objects.push_back(encode(o));
     for (int k = 0; k < count; ++k) {
       const std::string number = std::to_string(k);
@@ -86,6 +85,7 @@ protected:
       auto launch = Builder::launch("turn", nullptr, {from}, {to}, {s}, ceildiv(s, 64));
       launch.threads = 64;
       launch.object = 0;
+      launch.dependent_launch = true;
       b.exe->steps.emplace_back(launch);
       from = to;
     }

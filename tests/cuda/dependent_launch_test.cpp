@@ -99,7 +99,7 @@ protected:
   }
   KernelLaunch kernel(Builder& b, const std::string& symbol, BufferId from, BufferId to, const SymExpr& n) {
     auto k = launch(b, symbol, from, to, n);
-    b.exe->objects.back() = object(symbol, symbol != "older");
+    k.dependent_launch = symbol != "older";
     return k;
   }
   // The launches of a run by letter: d dependent, c cooperative, - neither.

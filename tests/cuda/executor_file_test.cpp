@@ -46,6 +46,7 @@ TEST_F(OnGpu, FilesKeepEverything) {
   wide.threads = 128;
   wide.shared_bytes = 50 << 10;
   wide.conditions = {{s, 8, 16, INT64_MAX}};
+  wide.dependent_launch = true;
   wide.counters = s;
   wide.boxes = s * 2;
   wide.team = 4;
@@ -79,6 +80,8 @@ TEST_F(OnGpu, FilesKeepEverything) {
   EXPECT_EQ(got.alternatives[0].conditions[0].multiple_of, 8);
   EXPECT_EQ(got.alternatives[0].conditions[0].min, 16);
   EXPECT_EQ(got.alternatives[0].conditions[0].max, INT64_MAX);
+  EXPECT_FALSE(got.dependent_launch);
+  EXPECT_TRUE(got.alternatives[0].dependent_launch);
   EXPECT_EQ(print(got.alternatives[0]), print(wide));
   const auto& epilogue = std::get<MatmulCall>(std::get<LibraryStep>((*loaded)->steps[1]).call).fused;
   ASSERT_TRUE(epilogue.has_value());

@@ -10,9 +10,8 @@ class OnGpu : public ::testing::Test {
 protected:
   OnGpu(); // kernels: twice, checked, broken
 
-  std::vector<char> object(const std::string& symbol, bool dependent_launch = false) {
+  std::vector<char> object(const std::string& symbol) {
     cuda::CodeObject o;
-    o.dependent_launch = dependent_launch;
     o.symbol = symbol;
     o.ptx_arch = "sm_90";
     o.ptx = "// " + symbol;

@@ -381,6 +381,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       const Made& m = made[static_cast<size_t>(v.object)];
       v.threads = m.object.threads;
       v.shared_bytes = m.object.shared_bytes;
+      v.dependent_launch = m.object.dependent_launch;
       report.registers = std::max(report.registers, m.object.registers);
       report.spill_bytes = std::max(report.spill_bytes, m.object.spill_bytes);
       report.from_cache = report.from_cache && m.cached;
