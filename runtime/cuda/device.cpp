@@ -125,10 +125,10 @@ public:
   Result<int64_t> resident_programs(DeviceVariant& loaded, const KernelLaunch& kernel) override {
     const auto& properties = context_->properties();
     if (!properties.cooperative_launch || kernel.shared_bytes > properties.shared_bytes_per_block) return 0;
-    TESSERA_ASSIGN(const LoadedKernel code, static_cast<CudaVariant&>(loaded).code->function(kernel));
+    TESSERA_ASSIGN(CUfunction function, static_cast<CudaVariant&>(loaded).code->function(kernel));
     int blocks = 0;
     TESSERA_CUDA_TRY(*context_, "kernel '" + kernel.name + "'", cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks,
-                     code.function, kernel.threads, static_cast<size_t>(kernel.shared_bytes));
+                     function, kernel.threads, static_cast<size_t>(kernel.shared_bytes));
     return int64_t{blocks} * properties.multiprocessors;
   }
   [[nodiscard]] int64_t alignment() const override { return kBlockAlignment; }

@@ -90,13 +90,13 @@ Result<std::shared_ptr<LoadedExecutable>> LoadedExecutable::get(const std::share
 
 LoadedExecutable::~LoadedExecutable() {
   Context::Current current(*context_);
-  for (const Module& module : modules_)
-    if (module.handle) context_->driver().cuModuleUnload(module.handle);
+  for (CUmodule module : modules_)
+    if (module) context_->driver().cuModuleUnload(module);
 }
 
-Result<LoadedExecutable::Module> LoadedExecutable::load(int index) {
+Result<CUmodule> LoadedExecutable::load(int index) {
   auto& loaded = modules_[static_cast<size_t>(index)];
-  if (loaded.handle) return loaded;
+  if (loaded) return loaded;
   CUmodule module = nullptr; // whatever a failed load leaves in it
   const auto& bytes = executable_->objects[static_cast<size_t>(index)];
   TESSERA_ASSIGN(auto object, decode(bytes));
@@ -106,7 +106,7 @@ Result<LoadedExecutable::Module> LoadedExecutable::load(int index) {
   std::string refusal;
   if (!object.cubin.empty() && cubin_runs_on(object.cubin_arch, device)) {
     auto result = driver.cuModuleLoadDataEx(&module, object.cubin.data(), 0, nullptr, nullptr);
-    if (result == CUDA_SUCCESS) return loaded = {module, object.dependent_launch};
+    if (result == CUDA_SUCCESS) return loaded = module;
     if (!refuses_image(result)) return context_->error(result, "cuModuleLoadDataEx", doing);
     refusal = "its cubin (" + object.cubin_arch + ", " + object.assembler + ") was refused: " + driver.text(result);
   } else if (!object.cubin.empty()) {
@@ -126,7 +126,7 @@ Result<LoadedExecutable::Module> LoadedExecutable::load(int index) {
   if (result == CUDA_SUCCESS) {
     TESSERA_LOGF(LogChannel::Cache, "the driver compiled kernel '" + object.symbol + "' from PTX in " +
                                         std::to_string(watch.ms()) + " ms" + (refusal.empty() ? "" : ": " + refusal));
-    return loaded = {module, object.dependent_launch};
+    return loaded = module;
   }
   bool too_old = result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   if (!too_old && result != CUDA_ERROR_INVALID_PTX && !refuses_image(result))
@@ -142,18 +142,18 @@ Result<LoadedExecutable::Module> LoadedExecutable::load(int index) {
   return d;
 }
 
-Result<LoadedKernel> LoadedExecutable::function(const KernelLaunch& kernel) {
+Result<CUfunction> LoadedExecutable::function(const KernelLaunch& kernel) {
   std::lock_guard lock(mutex_);
   const auto& device = context_->properties();
   auto found = functions_.find(std::pair<int, std::string_view>(kernel.object, kernel.symbol));
   if (found == functions_.end()) found = functions_.try_emplace({kernel.object, kernel.symbol}).first;
   Function& f = found->second;
   const bool wants_more = kernel.shared_bytes > f.dynamic_shared;
-  const std::string doing = f.kernel.function && !wants_more ? std::string() : "loading kernel '" + kernel.name + "'";
-  if (!f.kernel.function) {
-    TESSERA_ASSIGN(const Module module, load(kernel.object));
+  const std::string doing = f.handle && !wants_more ? std::string() : "loading kernel '" + kernel.name + "'";
+  if (!f.handle) {
+    TESSERA_ASSIGN(CUmodule module, load(kernel.object));
     CUfunction handle = nullptr;
-    auto result = context_->driver().cuModuleGetFunction(&handle, module.handle, kernel.symbol.c_str());
+    auto result = context_->driver().cuModuleGetFunction(&handle, module, kernel.symbol.c_str());
     if (result == CUDA_ERROR_NOT_FOUND)
       return Diagnostic(ErrorCode::CorruptFile, "the machine code has no kernel '" + kernel.symbol + "'");
     if (result != CUDA_SUCCESS) return context_->error(result, "cuModuleGetFunction", doing);
@@ -163,7 +163,7 @@ Result<LoadedKernel> LoadedExecutable::function(const KernelLaunch& kernel) {
                      handle);
     f.static_shared = fixed;
     f.dynamic_shared = std::max<int64_t>(0, device.default_shared_bytes_per_block - fixed);
-    f.kernel = {handle, module.dependent_launch};
+    f.handle = handle;
   }
   if (kernel.threads > f.max_threads)
     return Diagnostic(ErrorCode::UnsupportedFeature, "kernel '" + kernel.name + "' wants blocks of " +
@@ -176,11 +176,11 @@ Result<LoadedKernel> LoadedExecutable::function(const KernelLaunch& kernel) {
                           " bytes of shared memory, a block of this GPU (" + device.name + ") has at most " +
                           std::to_string(device.shared_bytes_per_block));
   if (kernel.shared_bytes > f.dynamic_shared) {
-    TESSERA_CUDA_TRY(*context_, doing, cuFuncSetAttribute, f.kernel.function,
-                     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(kernel.shared_bytes));
+    TESSERA_CUDA_TRY(*context_, doing, cuFuncSetAttribute, f.handle, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                     static_cast<int>(kernel.shared_bytes));
     f.dynamic_shared = kernel.shared_bytes;
   }
-  return f.kernel;
+  return f.handle;
 }
 
 } // namespace tessera::cuda

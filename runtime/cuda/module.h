@@ -13,11 +13,6 @@ namespace tessera::cuda {
 [[nodiscard]] bool cubin_runs_on(std::string_view arch, const DeviceProperties& device);
 [[nodiscard]] bool ptx_runs_on(std::string_view arch, const DeviceProperties& device);
 
-struct LoadedKernel {
-  CUfunction function = nullptr;
-  bool dependent_launch = false; // CodeObject::dependent_launch
-};
-
 class LoadedExecutable {
 public:
   // The one of this executable on this GPU.
@@ -32,26 +27,22 @@ public:
   // Thread-safe; the context is current. Errors: UnsupportedFeature (code for another GPU, a driver older than the PTX,
   // more shared memory or threads than the GPU has), CorruptFile (a damaged object, or one without the kernel),
   // CodegenError (the driver's compiler, with its log), OutOfMemory, DeviceError.
-  [[nodiscard]] Result<LoadedKernel> function(const KernelLaunch& kernel);
+  [[nodiscard]] Result<CUfunction> function(const KernelLaunch& kernel);
 
 private:
   LoadedExecutable(std::shared_ptr<Context> context, std::shared_ptr<const Executable> executable)
       : context_(std::move(context)), executable_(std::move(executable)), modules_(executable_->objects.size()) {}
-  struct Module {
-    CUmodule handle = nullptr; // null until loaded
-    bool dependent_launch = false;
-  };
-  [[nodiscard]] Result<Module> load(int object);
+  [[nodiscard]] Result<CUmodule> load(int object);
 
   struct Function {
-    LoadedKernel kernel;
+    CUfunction handle = nullptr;
     int64_t static_shared = 0, dynamic_shared = 0; // dynamic: what it is allowed
     int max_threads = 0;
   };
   std::shared_ptr<Context> context_;
   std::shared_ptr<const Executable> executable_;
   std::mutex mutex_;
-  std::vector<Module> modules_; // by object
+  std::vector<CUmodule> modules_; // by object; null until loaded
   // By object and symbol; found without a copy of the symbol.
   struct ByName {
     using is_transparent = void;

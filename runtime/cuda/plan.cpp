@@ -131,8 +131,7 @@ private:
     if (grid > INT32_MAX)
       return Diagnostic(ErrorCode::SizeOverflow, "kernel '" + k.name + "' would have " + std::to_string(grid) +
                                                      " blocks, a GPU launches at most " + std::to_string(INT32_MAX));
-    TESSERA_ASSIGN(const LoadedKernel loaded, place_.code.function(k));
-    out.function = loaded.function;
+    TESSERA_ASSIGN(out.function, place_.code.function(k));
     out.kernel = &k;
     out.grid = static_cast<unsigned>(std::max<int64_t>(grid, 0));
     out.cooperative = planned.at_once;

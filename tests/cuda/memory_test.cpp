@@ -147,7 +147,7 @@ protected:
     gpu.kernel("f", 1, [](const FakeGpu::Launch&) { return CUDA_SUCCESS; });
     exe->target = "cuda sm_90";
   }
-  Result<LoadedKernel> find(const KernelLaunch& k) {
+  Result<CUfunction> find(const KernelLaunch& k) {
     if (!context) context = gpu.context();
     Context::Current current(*context);
     TESSERA_ASSIGN(auto loaded, LoadedExecutable::get(context, exe));
@@ -166,16 +166,6 @@ TEST_F(Modules, ACubinThatFitsIsTakenAndLoadedOnce) {
   ASSERT_TRUE(find(launch("f", 0)).ok());
   EXPECT_EQ(gpu.loaded, std::vector<std::string>{"cubin"});
   EXPECT_EQ(gpu.calls["cuModuleGetFunction"], 1);
-}
-
-TEST_F(Modules, WhetherAKernelWaitsItselfIsKnown) {
-  auto waits = object("f", "sm_90");
-  waits.dependent_launch = true;
-  exe->objects = {encode(waits), encode(object("f", "sm_90"))};
-  for (int round = 0; round < 2; ++round) {
-    EXPECT_TRUE(find(launch("f", 0))->dependent_launch);
-    EXPECT_FALSE(find(launch("f", 1))->dependent_launch);
-  }
 }
 
 TEST_F(Modules, AnotherGpusCubinOrOneThatIsRefusedGivesWayToPtx) {
