@@ -79,6 +79,7 @@ Json schedule_json(const Schedule& s, const std::string& why, const PredictedTim
 // Adds the device's resources that the chosen launch takes.
 void add_resources(const Context& x, const KernelLaunch& launch, const StepPrice& price, Json& s) {
   s["symbol"] = launch.symbol;
+  s["launch"] = print(launch);
   if (auto grid = x.value(launch.grid)) s["blocks"] = *grid;
   if (launch.threads == 0) return;
   const int threads = launch.threads;

@@ -3,7 +3,7 @@
     build/venv/bin/python3 tools/replay BASE [--models PATTERN] [--quick]
 
 BASE is a commit; the other side is this tree, as it is built in build/. Compared are the steps of the plan with their operators, values, schedules and
-launches (blocks, warps, shared memory), the edges' verdicts, and of each kernel the nest, the tile text, the LLVM IR and the PTX, on a CPU and for
+launches (their numbers, warps, shared memory), the edges' verdicts, and of each kernel the nest, the tile text, the LLVM IR and the PTX, on a CPU and for
 sm_90a. Models: models/, the benchmark suite's cases, backend tests and models drawn at random; what a commit refuses is compared as the refusal.
 
 The last line is "N of M kernels changed". Exit code 1 where any did, or a plan.
