@@ -16,7 +16,7 @@ Result<std::vector<std::shared_ptr<SessionVariant>>> open_file_variants(const st
         .note("give the model that it was compiled from");
   TESSERA_ASSIGN(auto loaded, load_compiled(path));
   std::vector<std::shared_ptr<SessionVariant>> all;
-  for (FileVariant& file : loaded) {
+  for (FileExecutable& file : loaded) {
     auto& variant = all.emplace_back(std::make_shared<SessionVariant>());
     variant->label = std::move(file.label);
     variant->conditions = file.conditions;

@@ -5,13 +5,13 @@
 namespace tessera {
 namespace {
 
-std::vector<int64_t> input_sizes(const LoadedVariant& l) {
+std::vector<int64_t> input_sizes(const LoadedExecutable& l) {
   const auto count = static_cast<std::ptrdiff_t>(input_symbols(l.variant()));
   return {l.call.values.begin(), l.call.values.begin() + count};
 }
 
 // Nothing but the sizes of inputs is known yet.
-bool knows_inputs_alone(const LoadedVariant& l) {
+bool knows_inputs_alone(const LoadedExecutable& l) {
   const auto first = l.call.bound.begin() + static_cast<std::ptrdiff_t>(input_symbols(l.variant()));
   return std::find(first, l.call.bound.end(), true) == l.call.bound.end();
 }
@@ -23,7 +23,7 @@ size_t input_symbols(const Variant& v) {
   return static_cast<size_t>(later - v.slot_segment.begin());
 }
 
-Result<Candidate*> VariantChoice::next(std::span<const Tensor* const> inputs) {
+Result<Candidate*> CallChoice::next(std::span<const Tensor* const> inputs) {
   do {
     for (Candidate& candidate : candidates_.all) {
       if (candidate.tried == call_) continue;
@@ -50,21 +50,21 @@ Result<Candidate*> VariantChoice::next(std::span<const Tensor* const> inputs) {
 }
 
 // Whether libraries refused calls of the variant, which is bound, at these sizes before.
-bool VariantChoice::skips(Candidate& candidate) {
+bool CallChoice::skips(Candidate& candidate) {
   if (candidate.refused.empty() || !candidate.refused.contains(input_sizes(*candidate.loaded))) return false;
   skipped_.push_back(&candidate);
   return true;
 }
 
 // Before a call fails, those that were passed over are tried, too.
-bool VariantChoice::takes_skipped() {
+bool CallChoice::takes_skipped() {
   if (skipped_.empty()) return false;
   for (Candidate& candidate : candidates_.all) candidate.refused.clear();
   for (Candidate* candidate : std::exchange(skipped_, {})) candidate->tried = 0;
   return true;
 }
 
-void VariantChoice::answered() {
+void CallChoice::answered() {
   constexpr size_t kMaxRefused = 256; // sets of sizes of a variant
   for (auto& [number, sizes] : refusing_)
     for (Candidate& candidate : candidates_.all) {
@@ -75,7 +75,7 @@ void VariantChoice::answered() {
     }
 }
 
-Status VariantChoice::refused(Candidate& candidate, Refusal refusal) {
+Status CallChoice::refused(Candidate& candidate, Refusal refusal) {
   if (!refusal.miss) return refusal.error();
   if (refusal.miss->refused.empty()) {
     note(candidate, std::move(refusal));
@@ -88,7 +88,7 @@ Status VariantChoice::refused(Candidate& candidate, Refusal refusal) {
   return {};
 }
 
-void VariantChoice::note(Candidate& candidate, Refusal refusal) {
+void CallChoice::note(Candidate& candidate, Refusal refusal) {
   if (const auto& miss = refusal.miss) {
     stats_.misses.push_back(*miss);
     if (log_enabled(LogChannel::Guards))
@@ -100,7 +100,7 @@ void VariantChoice::note(Candidate& candidate, Refusal refusal) {
   if (&candidate == &candidates_.all[candidates_.generic]) by_generic_ = std::move(refusal);
 }
 
-std::optional<GuardMiss> VariantChoice::wanted() {
+std::optional<GuardMiss> CallChoice::wanted() {
   constexpr int kMaxCompiles = 8; // in one call: values that are read on the way may each refute a guess
   constexpr int kMaxReplacements = 3;
   if (without_) { // another variant that does without these calls

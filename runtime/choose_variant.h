@@ -6,7 +6,7 @@
 // any time. A variant whose library calls are refused at some sizes is passed over for them, and remembered as long as it
 // is loaded.
 #pragma once
-#include "runtime/loaded_variant.h"
+#include "runtime/loaded_executable.h"
 #include <set>
 
 namespace tessera {
@@ -14,7 +14,7 @@ namespace tessera {
 // A variant of an executor.
 struct Candidate {
   ExecutableSource::Entry entry;
-  std::unique_ptr<LoadedVariant> loaded;
+  std::unique_ptr<LoadedExecutable> loaded;
   std::set<std::vector<int64_t>> refused = {}; // sizes of inputs at which libraries refuse its calls
   uint64_t tried = 0;                          // the last call that tried it
 };
@@ -29,10 +29,10 @@ struct Candidates {
 // One call's way through the candidates:
 //   next()      the next one that fits; it runs, and answered() or refused() says what came of it
 //   wanted()    once there is none left: what another variant has to take; compiled() when there is one, then next()
-class VariantChoice {
+class CallChoice {
 public:
   // `call`: the number of the call, unlike that of any earlier one. `phases`: of a profile, or null.
-  VariantChoice(Candidates& candidates, uint64_t call, RunStats& stats, std::vector<HostPhase>* phases)
+  CallChoice(Candidates& candidates, uint64_t call, RunStats& stats, std::vector<HostPhase>* phases)
       : candidates_(candidates), call_(call), stats_(stats), phases_(phases) {}
 
   // Null: none is left. Errors: no variant takes such inputs.

@@ -241,7 +241,7 @@ private:
 
   Result<std::vector<Tensor>> answer(const Call& call) {
     if (source_) TESSERA_TRY(prepare(call));
-    VariantChoice choice(candidates_, ++calls_, *stats_, profile_ ? &stats_->phases : nullptr);
+    CallChoice choice(candidates_, ++calls_, *stats_, profile_ ? &stats_->phases : nullptr);
     std::optional<Diagnostic> failure; // why the last variant that was wanted is not there
     for (;;) {
       std::optional<std::vector<Tensor>> outputs;
@@ -261,7 +261,7 @@ private:
   }
 
   // Inside of around(). `outputs` stays empty where no variant answers.
-  Status attempt(const Call& call, VariantChoice& choice, std::optional<std::vector<Tensor>>& outputs) {
+  Status attempt(const Call& call, CallChoice& choice, std::optional<std::vector<Tensor>>& outputs) {
     captured_ = false;
     if (call.on_stream) {
       TESSERA_ASSIGN(captured_, device_->captures(call.arguments.stream));
@@ -287,7 +287,7 @@ private:
     }
   }
 
-  LoadedVariant::Outcome run_variant(LoadedVariant& l, CallArguments arguments) {
+  LoadedExecutable::Outcome run_variant(LoadedExecutable& l, CallArguments arguments) {
     const NamedRange range(options_.ranges.get(), l.variant().exe->model_name);
     arguments.profile = profile_;
     arguments.wait_for_plans = options_.wait_for_plans || warming_up_;
@@ -308,7 +308,7 @@ private:
     return outcome;
   }
 
-  static bool lacks_memory(const LoadedVariant::Outcome& outcome) {
+  static bool lacks_memory(const LoadedExecutable::Outcome& outcome) {
     const auto* refusal = std::get_if<Refusal>(&outcome);
     return refusal && !refusal->miss && refusal->known && refusal->known->code == ErrorCode::OutOfMemory;
   }
@@ -439,8 +439,8 @@ private:
   }
 
   // Inside of around().
-  Result<std::unique_ptr<LoadedVariant>> load(const std::shared_ptr<const Executable>& executable,
-                                              const Executable& generic) {
+  Result<std::unique_ptr<LoadedExecutable>> load(const std::shared_ptr<const Executable>& executable,
+                                                 const Executable& generic) {
     if (is_gpu_target(executable->target) != on_gpu_)
       return Diagnostic(ErrorCode::Usage,
                         "the variants of one executor are for one device; one is for '" + executable->target + "'");
@@ -449,7 +449,7 @@ private:
         !std::equal(executable->inputs.begin(), executable->inputs.end(), generic.inputs.begin(), generic.inputs.end(),
                     same_name))
       return Diagnostic(ErrorCode::Usage, "the variants of one executor have the same inputs in the same order");
-    return LoadedVariant::create(executable, *device_, options_);
+    return LoadedExecutable::create(executable, *device_, options_);
   }
 
   // Inside of around(), between the runs of variants: those of `order` from now on. What is loaded stays so. A variant
@@ -468,7 +468,7 @@ private:
       TESSERA_TRY(c.loaded->wait());
       ++swaps;
     }
-    std::vector<std::unique_ptr<LoadedVariant>> fresh(order.variants.size());
+    std::vector<std::unique_ptr<LoadedExecutable>> fresh(order.variants.size());
     for (size_t i = 0; i < order.variants.size(); ++i) {
       const auto& entry = order.variants[i];
       const auto had = mine(entry.number);
@@ -519,7 +519,7 @@ private:
   const bool on_gpu_;
   Candidates candidates_; // destroyed before the device
   struct Retired {
-    std::unique_ptr<LoadedVariant> loaded;
+    std::unique_ptr<LoadedExecutable> loaded;
     const Executable* successor;
     bool successor_ran = false;
   };
@@ -531,7 +531,7 @@ private:
   // Of the current call:
   RunStats* stats_ = nullptr;
   bool profile_ = false;
-  LoadedVariant* ran_ = nullptr;
+  LoadedExecutable* ran_ = nullptr;
   bool captured_ = false;                   // into a graph of the caller
   std::vector<Tensor> views_;               // inputs of the last call by position; the memory is the caller's
   std::vector<const Tensor*> shown_inputs_; // to views_

@@ -13,13 +13,13 @@ namespace tessera {
 [[nodiscard]] Status save_executable(const Executable& executable, const std::string& path, bool embed_weights);
 
 // One of the executables of a file. They are for the same device; what they share is written once.
-struct FileVariant {
+struct FileExecutable {
   std::string label = "generic"; // "generic", "batch=4, seq%8=0"
   int conditions = 0;            // dimensions that it is made for
   std::shared_ptr<const Executable> executable;
 };
 // Files of several variants, the generic one first.
-[[nodiscard]] Status save_executables(std::span<const FileVariant> variants, const std::string& path,
+[[nodiscard]] Status save_executables(std::span<const FileExecutable> variants, const std::string& path,
                                       bool embed_weights);
 
 // What loading needs from others. `link`: machine code to functions, found by symbol; `resolve`: the function of a host
@@ -33,10 +33,10 @@ using ResolveHostStepFn = std::function<Result<decltype(HostStep::run)>(const Ho
 // The variants of a file. Weights are mapped, not read. Errors: FileError, CorruptFile (damaged, truncated, of another
 // version, weights that have changed), UnsupportedFeature (made for another machine), and those of the functions.
 // Without `link` the executables can be examined but not run.
-[[nodiscard]] Result<std::vector<FileVariant>> load_executables(const std::string& path, const LinkFn& link = {},
-                                                                const ResolveHostStepFn& resolve = {});
+[[nodiscard]] Result<std::vector<FileExecutable>> load_executables(const std::string& path, const LinkFn& link = {},
+                                                                   const ResolveHostStepFn& resolve = {});
 // The same of a file's bytes; `path` is what errors call it, and where weights are looked for.
-[[nodiscard]] Result<std::vector<FileVariant>>
+[[nodiscard]] Result<std::vector<FileExecutable>>
 load_executables(Storage file, const std::string& path, const LinkFn& link = {}, const ResolveHostStepFn& resolve = {});
 // The first variant of a file.
 [[nodiscard]] Result<std::shared_ptr<const Executable>>

@@ -94,7 +94,7 @@ Contract contract(const JsonValue& j, size_t objects) {
 
 } // namespace
 
-std::vector<LoadedVariant> read_file(const std::string& path, Storage bytes, const ModelParts* parts, int depth) {
+std::vector<UnlinkedExecutable> read_file(const std::string& path, Storage bytes, const ModelParts* parts, int depth) {
   OpenedFile f{path, std::move(bytes), depth};
   f.parts = parts;
   const Header h = header(f);
@@ -109,7 +109,7 @@ std::vector<LoadedVariant> read_file(const std::string& path, Storage bytes, con
   f.objects = sections(code.at("objects"), sizeof h + h.plan_bytes + h.code_bytes, hashed_end);
   code.at("kernels").each([&](const JsonValue& k) { f.contracts.push_back(contract(k, f.objects.size())); });
   f.sections = sections(plan.at("sections"), hashed_end, f.bytes.bytes);
-  std::vector<LoadedVariant> variants;
+  std::vector<UnlinkedExecutable> variants;
   plan.at("variants").each([&](const JsonValue& v) {
     variants.push_back({v.at("label").text(), v.at("conditions").integer(0, INT32_MAX), read_plan(f, v)});
   });
@@ -120,13 +120,13 @@ std::vector<LoadedVariant> read_file(const std::string& path, Storage bytes, con
 } // namespace file
 
 namespace {
-Result<std::vector<file::LoadedVariant>> load(Storage file, const std::string& path, const ModelParts* parts,
-                                              const LinkFn& link, const ResolveHostStepFn& resolve) {
+Result<std::vector<file::UnlinkedExecutable>> load(Storage file, const std::string& path, const ModelParts* parts,
+                                                   const LinkFn& link, const ResolveHostStepFn& resolve) {
   auto damaged = [&](const std::string& what) {
     return Diagnostic(ErrorCode::CorruptFile, "'" + path + "' cannot be loaded: " + what)
         .note("compile the model again with `tessera compile`");
   };
-  std::vector<file::LoadedVariant> loaded;
+  std::vector<file::UnlinkedExecutable> loaded;
   try {
     loaded = file::read_file(path, std::move(file), parts);
   } catch (const file::Corrupt& c) {
@@ -146,16 +146,16 @@ Result<std::vector<file::LoadedVariant>> load(Storage file, const std::string& p
 }
 } // namespace
 
-Result<std::vector<FileVariant>> load_executables(const std::string& path, const LinkFn& link,
-                                                  const ResolveHostStepFn& resolve) {
+Result<std::vector<FileExecutable>> load_executables(const std::string& path, const LinkFn& link,
+                                                     const ResolveHostStepFn& resolve) {
   TESSERA_ASSIGN(auto file, map_file(path));
   return load_executables(std::move(file), path, link, resolve);
 }
 
-Result<std::vector<FileVariant>> load_executables(Storage file, const std::string& path, const LinkFn& link,
-                                                  const ResolveHostStepFn& resolve) {
+Result<std::vector<FileExecutable>> load_executables(Storage file, const std::string& path, const LinkFn& link,
+                                                     const ResolveHostStepFn& resolve) {
   TESSERA_ASSIGN(auto loaded, load(std::move(file), path, nullptr, link, resolve));
-  std::vector<FileVariant> variants;
+  std::vector<FileExecutable> variants;
   for (auto& v : loaded) variants.push_back({std::move(v.label), v.conditions, std::move(v.executable)});
   return variants;
 }

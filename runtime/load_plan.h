@@ -42,14 +42,14 @@ struct OpenedFile {
   [[nodiscard]] const char* chars(size_t at) const { return reinterpret_cast<const char*>(bytes.data) + at; }
 };
 
-struct LoadedVariant {
+struct UnlinkedExecutable {
   std::string label;
   int conditions = 0;
   std::shared_ptr<Executable> executable;
 };
 // Functions are not linked. Both throw Corrupt and Failed.
-[[nodiscard]] std::vector<LoadedVariant> read_file(const std::string& path, Storage bytes, const ModelParts* parts,
-                                                   int depth = 0);
+[[nodiscard]] std::vector<UnlinkedExecutable> read_file(const std::string& path, Storage bytes, const ModelParts* parts,
+                                                        int depth = 0);
 [[nodiscard]] std::shared_ptr<Executable> read_plan(OpenedFile& file, const JsonValue& plan);
 
 } // namespace tessera::file

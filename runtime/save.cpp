@@ -391,10 +391,10 @@ struct FileHead {
   file::Header header;
   std::string body; // all that is hashed
 
-  Status make(std::span<const FileVariant> variants) {
+  Status make(std::span<const FileExecutable> variants) {
     Json plans = Json::array();
     const std::string& target = variants.front().executable->target;
-    for (const FileVariant& v : variants) {
+    for (const FileExecutable& v : variants) {
       if (v.executable->target != target)
         return Diagnostic(ErrorCode::Internal,
                           "variants of one file are for '" + target + "' and '" + v.executable->target + "'");
@@ -444,7 +444,7 @@ struct FileHead {
 };
 
 // The executable as the only variant of a file, which does not own it.
-FileVariant only(const Executable& executable) {
+FileExecutable only(const Executable& executable) {
   return {.executable = std::shared_ptr<const Executable>(std::shared_ptr<void>(), &executable)};
 }
 
@@ -469,13 +469,13 @@ Result<std::string> file_bytes(const FileHead& head) {
 }
 Result<std::string> file_bytes(const Executable& executable, const BytesPlaceFn& place) {
   FileHead head(place);
-  const FileVariant variant = only(executable);
+  const FileExecutable variant = only(executable);
   TESSERA_TRY(head.make({&variant, 1}));
   return file_bytes(head);
 }
 } // namespace
 
-Status save_executables(std::span<const FileVariant> variants, const std::string& path, bool embed_weights) {
+Status save_executables(std::span<const FileExecutable> variants, const std::string& path, bool embed_weights) {
   TESSERA_CHECK(!variants.empty(), "a file has at least one variant");
   FileHead head(embed_weights ? BytesPlaceFn() : in_mapped_files());
   TESSERA_TRY(head.make(variants));
@@ -487,7 +487,7 @@ Status save_executables(std::span<const FileVariant> variants, const std::string
 Result<std::string> plan_bytes(const Executable& executable, const BytesPlaceFn& place, int64_t most) {
   FileHead head(place);
   head.exact = true;
-  const FileVariant variant = only(executable);
+  const FileExecutable variant = only(executable);
   TESSERA_TRY(head.make({&variant, 1}));
   if (head.header.file_bytes > static_cast<uint64_t>(most))
     return Diagnostic(ErrorCode::UnsupportedFeature, "it has " + std::to_string(head.header.file_bytes) +
@@ -497,7 +497,7 @@ Result<std::string> plan_bytes(const Executable& executable, const BytesPlaceFn&
 }
 
 Status save_executable(const Executable& executable, const std::string& path, bool embed_weights) {
-  const FileVariant variant = only(executable);
+  const FileExecutable variant = only(executable);
   return save_executables({&variant, 1}, path, embed_weights);
 }
 

@@ -2,8 +2,9 @@
 // grids, library plans. Made when a shape is first seen and kept (ShapePlanCache), so that the next run of that shape
 // evaluates nothing and allocates nothing but outputs.
 #pragma once
-#include "runtime/library/call.h"
+#include "runtime/executor.h"
 #include "runtime/memory_account.h"
+#include "runtime/operand.h"
 #include "runtime/variant.h"
 #include <list>
 #include <unordered_map>
@@ -12,7 +13,7 @@ namespace tessera {
 
 class Device;
 class DevicePlan;
-class DeviceVariant;
+class DeviceCode;
 
 struct StepPlan {
   const KernelLaunch* kernel = nullptr; // the step's, or the first of its alternatives that these sizes allow
@@ -76,7 +77,7 @@ void evaluate_sizes(const Variant& variant, Variant::CallState& call);
 // SegmentPlan::captured is planned with it.
 [[nodiscard]] Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment,
                                                                 Variant::CallState& call, Device& device,
-                                                                DeviceVariant& loaded, bool wait);
+                                                                DeviceCode& loaded, bool wait);
 
 // For devices, while they complete a plan. A library call's operands at the plan's sizes, each checked to lie inside of
 // its buffer.

@@ -126,7 +126,7 @@ public:
 
   Status save(const std::vector<std::shared_ptr<const SessionVariant>>& variants, const std::string& path,
               bool embed_weights, const Sizes& sizes) const override {
-    std::vector<FileVariant> all;
+    std::vector<FileExecutable> all;
     for (const auto& v : variants)
       if (!v->fits_no_call || all.empty()) all.push_back({v->label, v->conditions, v->executable});
     Executable first = *all.front().executable; // constants are views

@@ -42,7 +42,7 @@ bool is_compiled_file(const std::string& path) {
   return bytes.ok() && *bytes == sizeof magic && std::memcmp(magic, file::kMagic, sizeof magic) == 0;
 }
 
-Result<std::vector<FileVariant>> load_compiled(const std::string& path) {
+Result<std::vector<FileExecutable>> load_compiled(const std::string& path) {
   return load_executables(path, link, resolve_host_step);
 }
 

@@ -9,7 +9,7 @@ namespace tessera {
 [[nodiscard]] bool is_compiled_file(const std::string& path);
 // The variants of a file, the generic one first, linked. Errors: those of load_executables and HostCode::load; CorruptFile
 // for the text of a host operator.
-[[nodiscard]] Result<std::vector<FileVariant>> load_compiled(const std::string& path);
+[[nodiscard]] Result<std::vector<FileExecutable>> load_compiled(const std::string& path);
 // The same of a plan in the cache (runtime/plan_bytes.h).
 [[nodiscard]] Result<std::shared_ptr<Executable>> load_plan(Storage plan, const std::string& name,
                                                             const ModelParts& parts);

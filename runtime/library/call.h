@@ -3,18 +3,10 @@
 #pragma once
 #include "runtime/executor.h"
 #include "runtime/library/packed_weights.h"
+#include "runtime/operand.h"
 #include <atomic>
 
 namespace tessera {
-
-// A library operand at concrete sizes. Strides and offset in elements.
-struct Operand {
-  BufferId buffer = -1;
-  Dims shape, strides;
-  int64_t offset = 0;
-  const Tensor* constant = nullptr; // the value, where it is a constant of the executable
-  DType dtype = DType::F32;         // of the buffer
-};
 
 // [..., m, k] times [..., k, n] is [..., m, n]. An internal error names the product whose operands contradict that.
 struct ProductSizes {

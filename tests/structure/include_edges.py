@@ -33,7 +33,6 @@ CIRCLES = [
     {"graph/ir", "graph/ops", "graph/reference"},
     {"codegen/schedule", "codegen/schedule/lower"},
     {"codegen/device", "codegen/device/cpu", "codegen/device/cuda", "codegen/driver"},
-    {"runtime", "runtime/cuda", "runtime/library"},
 ]
 
 def circles(edges):

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-class LoadedVariant;
+class LoadedExecutable;
 
 [[nodiscard]] std::string sizes_text(const std::map<std::string, int64_t>& sizes); // "b = 4, s = 128"
 
@@ -16,7 +16,7 @@ struct Refusal {
   // The error of the call, where no other variant answers it: `known`, or the text of this guard of the variant, which
   // is made when it is needed.
   std::optional<Diagnostic> known;
-  const LoadedVariant* variant = nullptr;
+  const LoadedExecutable* variant = nullptr;
   int guard = -1;
   [[nodiscard]] Diagnostic error() const;
 };
@@ -39,11 +39,11 @@ struct CallArguments {
   bool again = false; // after a run that lacked memory: the caller has said where outputs lie
 };
 
-class LoadedVariant {
+class LoadedExecutable {
 public:
   // Errors: those of Variant::create and Device::add. Device and options outlive it.
-  [[nodiscard]] static Result<std::unique_ptr<LoadedVariant>> create(std::shared_ptr<const Executable> executable,
-                                                                     Device& device, const ExecutorOptions& options);
+  [[nodiscard]] static Result<std::unique_ptr<LoadedExecutable>> create(std::shared_ptr<const Executable> executable,
+                                                                        Device& device, const ExecutorOptions& options);
 
   const Variant& variant() const { return *variant_; }
   Variant::CallState call;
@@ -66,7 +66,7 @@ public:
   void trim();
 
 private:
-  LoadedVariant(Device& device, const ExecutorOptions& options)
+  LoadedExecutable(Device& device, const ExecutorOptions& options)
       : device_(device), options_(options), plans_(options.memory) {}
   [[nodiscard]] Status check_captured();
   [[nodiscard]] Status unchanged_files() const;
@@ -104,7 +104,7 @@ private:
   BufferTable table_;
   ShapePlanCache plans_;                                // launches look at table_
   std::map<int, std::unique_ptr<ControlRun>> controls_; // by step, once it has run
-  std::unique_ptr<DeviceVariant> loaded_;               // destroyed first: it waits for what is in flight
+  std::unique_ptr<DeviceCode> loaded_;                  // destroyed first: it waits for what is in flight
   // The memory of outputs given out before: used again when the caller has dropped the tensor.
   std::vector<std::pair<std::shared_ptr<std::byte>, size_t>> spare_outputs_;
   int64_t arena_bytes_ = 0;

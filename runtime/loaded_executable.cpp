@@ -1,4 +1,4 @@
-#include "runtime/loaded_variant.h"
+#include "runtime/loaded_executable.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-Result<std::unique_ptr<LoadedVariant>> LoadedVariant::create(std::shared_ptr<const Executable> executable,
-                                                             Device& device, const ExecutorOptions& options) {
-  std::unique_ptr<LoadedVariant> l(new LoadedVariant(device, options));
+Result<std::unique_ptr<LoadedExecutable>> LoadedExecutable::create(std::shared_ptr<const Executable> executable,
+                                                                   Device& device, const ExecutorOptions& options) {
+  std::unique_ptr<LoadedExecutable> l(new LoadedExecutable(device, options));
   TESSERA_ASSIGN(l->variant_, Variant::create(std::move(executable)));
   l->variant_->prepare(l->call);
   auto buffers = l->variant_->exe->buffers.size();
@@ -32,7 +32,7 @@ Result<std::unique_ptr<LoadedVariant>> LoadedVariant::create(std::shared_ptr<con
   return l;
 }
 
-Status LoadedVariant::unchanged_files() const {
+Status LoadedExecutable::unchanged_files() const {
   for (const auto& file : files_) TESSERA_TRY(file->unchanged());
   return {};
 }
@@ -43,7 +43,8 @@ std::string sizes_text(const std::map<std::string, int64_t>& sizes) {
   return text;
 }
 
-std::optional<Refusal> LoadedVariant::refusal(std::span<const Tensor* const> inputs, std::vector<HostPhase>* phases) {
+std::optional<Refusal> LoadedExecutable::refusal(std::span<const Tensor* const> inputs,
+                                                 std::vector<HostPhase>* phases) {
   {
     const PhaseTimer timer(phases, "bind");
     if (Status bound = variant_->bind(inputs, call); !bound.ok())
@@ -55,7 +56,7 @@ std::optional<Refusal> LoadedVariant::refusal(std::span<const Tensor* const> inp
   return refused_by(guard);
 }
 
-Refusal LoadedVariant::refused_by(int guard) const {
+Refusal LoadedExecutable::refused_by(int guard) const {
   Refusal refused{.variant = this, .guard = guard};
   if (!variant_->guards.required(guard)) refused.miss = variant_->guards.explain(guard, call.values, call.bound);
   return refused;
@@ -82,7 +83,7 @@ Diagnostic Refusal::error() const {
   return error;
 }
 
-LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunStats& stats) {
+LoadedExecutable::Outcome LoadedExecutable::run(const CallArguments& arguments, RunStats& stats) {
   stats_ = &stats;
   on_device_ = arguments.on_device;
   profile_ = arguments.profile && !arguments.captured;
@@ -102,7 +103,7 @@ LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunSta
 }
 
 // A body's miss and calls that the libraries refuse are misses of this variant, too.
-Refusal LoadedVariant::refused(Status status) {
+Refusal LoadedExecutable::refused(Status status) {
   Refusal out{.known = std::move(status).take_error()};
   out.miss = std::exchange(body_miss_, std::nullopt);
   if (auto calls = std::exchange(loaded_->refused, {});
@@ -118,7 +119,7 @@ Refusal LoadedVariant::refused(Status status) {
   return out;
 }
 
-Result<std::vector<DeviceTensor>> LoadedVariant::output_sizes() {
+Result<std::vector<DeviceTensor>> LoadedExecutable::output_sizes() {
   std::vector<DeviceTensor> sizes;
   evaluate_sizes(*variant_, call);
   const std::span outputs(variant_->exe->outputs);
@@ -132,7 +133,7 @@ Result<std::vector<DeviceTensor>> LoadedVariant::output_sizes() {
   return sizes;
 }
 
-void LoadedVariant::let_go() {
+void LoadedExecutable::let_go() {
   given_.clear();
   if (!std::exchange(holding_, false)) return;
   for (auto& t : held_) t = Tensor();
@@ -140,7 +141,7 @@ void LoadedVariant::let_go() {
   host_results_.clear();
 }
 
-void LoadedVariant::trim() {
+void LoadedExecutable::trim() {
   let_go();
   plans_.clear();
   controls_.clear();
@@ -149,7 +150,7 @@ void LoadedVariant::trim() {
 
 // What a call that is captured needs: a plan, since making one loads kernels and asks libraries, and steps that need no
 // host.
-Status LoadedVariant::check_captured() {
+Status LoadedExecutable::check_captured() {
   for (const Step& step : variant_->exe->steps) {
     const auto* control = std::get_if<ControlStep>(&step);
     const auto* copy = std::get_if<CopyStep>(&step);
@@ -167,7 +168,7 @@ Status LoadedVariant::check_captured() {
 }
 
 // `missed`: a guard over sizes that a step has defined, which ends the run.
-Status LoadedVariant::steps(const CallArguments& arguments, std::optional<int>& missed) {
+Status LoadedExecutable::steps(const CallArguments& arguments, std::optional<int>& missed) {
   const auto& v = *variant_;
   const auto& exe = *v.exe;
   if (arguments.outputs && arguments.outputs->size() != exe.call_outputs())
@@ -241,7 +242,7 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<int>& 
 }
 
 // A body's earlier call is a part of this one, which waits for it.
-Status LoadedVariant::of_this_call(Status status) const {
+Status LoadedExecutable::of_this_call(Status status) const {
   if (status.ok() || on_device_ || status.error().code != ErrorCode::EarlierCall) return status;
   Diagnostic error = std::move(status).take_error();
   error.code = ErrorCode::BadInput;
@@ -249,7 +250,7 @@ Status LoadedVariant::of_this_call(Status status) const {
 }
 
 // What a run writes overlaps nothing that it reads or writes otherwise. Outputs without a tensor yet are passed over.
-Status LoadedVariant::check_overlaps(std::span<const Tensor> outputs) {
+Status LoadedExecutable::check_overlaps(std::span<const Tensor> outputs) {
   const auto& exe = *variant_->exe;
   const auto range = [](const Tensor& t, const Binding& binding) {
     const auto begin = reinterpret_cast<uintptr_t>(t.data());
@@ -280,7 +281,7 @@ Status LoadedVariant::check_overlaps(std::span<const Tensor> outputs) {
 }
 
 // Begins what pays by now. True: the plan is to be made again.
-bool LoadedVariant::improve(SegmentPlan& plan, bool wait) const {
+bool LoadedExecutable::improve(SegmentPlan& plan, bool wait) const {
   // A call on the device returns before its work is done, so what it takes is not known: sizes that came so often come
   // again.
   constexpr int kOften = 16;
@@ -292,7 +293,7 @@ bool LoadedVariant::improve(SegmentPlan& plan, bool wait) const {
   return again;
 }
 
-void LoadedVariant::decide_lending(const CallArguments& arguments) {
+void LoadedExecutable::decide_lending(const CallArguments& arguments) {
   call.lends_outputs =
       arguments.donated && !arguments.donated->flags.empty() && arguments.allocator && variant_->may_lend();
   call.donated.clear();
@@ -305,7 +306,7 @@ void LoadedVariant::decide_lending(const CallArguments& arguments) {
 }
 
 // Temporaries that lie in memory of inputs and outputs. False: an output is not aligned.
-bool LoadedVariant::place_lent(const SegmentPlan& plan) {
+bool LoadedExecutable::place_lent(const SegmentPlan& plan) {
   for (const auto& place : plan.places) {
     if (place.in < 0) continue;
     auto* lent = static_cast<std::byte*>(table_.pointers[static_cast<size_t>(place.in)]);
@@ -316,7 +317,7 @@ bool LoadedVariant::place_lent(const SegmentPlan& plan) {
 }
 
 // The plan for what is bound, made when its sizes are new.
-Result<SegmentPlan*> LoadedVariant::plan_for(int segment, const CallArguments& arguments) {
+Result<SegmentPlan*> LoadedExecutable::plan_for(int segment, const CallArguments& arguments) {
   const auto& v = *variant_;
   SegmentPlan* plan = plans_.find(segment, call);
   if (arguments.captured) {
@@ -345,7 +346,7 @@ Result<SegmentPlan*> LoadedVariant::plan_for(int segment, const CallArguments& a
 }
 
 // Plans the segment when its sizes are new; places its temporaries and outputs.
-Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& arguments) {
+Result<SegmentPlan*> LoadedExecutable::enter(int segment, const CallArguments& arguments) {
   const auto& v = *variant_;
   TESSERA_ASSIGN(SegmentPlan * plan, plan_for(segment, arguments));
   arena_bytes_ += plan->arena_bytes + plan->step_scratch;
@@ -387,7 +388,7 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
 }
 
 // The tensor that will hold an output: the caller's, one given out before that nobody has any more, or a new one.
-Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
+Status LoadedExecutable::make_output(size_t o, const CallArguments& arguments) {
   const auto& binding = variant_->exe->outputs[o];
   auto id = static_cast<size_t>(binding.buffer);
   const auto& info = variant_->exe->buffers[id];
@@ -417,12 +418,12 @@ Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
 
 // Whether the output lies in memory of the executor until its sizes are final. A call that is captured came before with
 // these sizes, and nothing in it depends on values.
-bool LoadedVariant::defers_output(size_t o, const CallArguments& arguments) const {
+bool LoadedExecutable::defers_output(size_t o, const CallArguments& arguments) const {
   return arguments.allocator && !arguments.captured && !arguments.of_body && variant_->output_may_change[o];
 }
 
 // In memory that is requested of the caller.
-Status LoadedVariant::request_output(size_t o, const OutputAllocator& allocator) {
+Status LoadedExecutable::request_output(size_t o, const OutputAllocator& allocator) {
   const auto& binding = variant_->exe->outputs[o];
   const auto id = static_cast<size_t>(binding.buffer);
   const DType dtype = variant_->exe->buffers[id].dtype;
@@ -445,7 +446,7 @@ Status LoadedVariant::request_output(size_t o, const OutputAllocator& allocator)
 }
 
 // In memory of the executor's own, on the device where the call's inputs lie.
-Status LoadedVariant::own_output(size_t o) {
+Status LoadedExecutable::own_output(size_t o) {
   const auto& binding = variant_->exe->outputs[o];
   const auto id = static_cast<size_t>(binding.buffer);
   const auto& info = variant_->exe->buffers[id];
@@ -474,7 +475,7 @@ Status LoadedVariant::own_output(size_t o) {
   return {};
 }
 
-Status LoadedVariant::execute(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index) {
+Status LoadedExecutable::execute(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index) {
   if (const auto* h = std::get_if<HostStep>(form.step)) return host(*h, index);
   if (std::holds_alternative<ControlStep>(*form.step)) return control(step, plan, index);
   if (const auto* c = std::get_if<CopyStep>(form.step)) {
@@ -486,7 +487,7 @@ Status LoadedVariant::execute(const StepForm& form, const StepPlan& step, Segmen
   return device_.execute(index, form, step, plan.device.get());
 }
 
-Status LoadedVariant::profiled(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index) {
+Status LoadedExecutable::profiled(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index) {
   StepProfile p;
   p.name = step_ids_[static_cast<size_t>(index)];
   p.step = index;
@@ -506,7 +507,7 @@ Status LoadedVariant::profiled(const StepForm& form, const StepPlan& step, Segme
 }
 
 // Of the profile's steps, now that every size is known.
-void LoadedVariant::count_bytes() {
+void LoadedExecutable::count_bytes() {
   evaluate_sizes(*variant_, call);
   for (StepProfile& p : stats_->steps) {
     const auto r = static_cast<size_t>(variant_->steps[static_cast<size_t>(p.step)].bytes);
@@ -514,7 +515,7 @@ void LoadedVariant::count_bytes() {
   }
 }
 
-Status LoadedVariant::copy_strings(const CopyStep& copy) {
+Status LoadedExecutable::copy_strings(const CopyStep& copy) {
   TESSERA_ASSIGN(auto strings, value(copy.source));
   hold(static_cast<size_t>(copy.target), std::move(strings));
   give_held(copy.target);
@@ -523,7 +524,7 @@ Status LoadedVariant::copy_strings(const CopyStep& copy) {
 
 // ---- host steps
 // A buffer as a tensor on the host: an input, a constant, what is held, or what the device has.
-Result<Tensor> LoadedVariant::value(BufferId buffer) {
+Result<Tensor> LoadedExecutable::value(BufferId buffer) {
   auto id = static_cast<size_t>(buffer);
   const auto& info = variant_->exe->buffers[id];
   if (info.kind == BufferInfo::Kind::Constant)
@@ -550,7 +551,7 @@ Result<Tensor> kept(const Tensor& list, const std::vector<Tensor>& operands) {
 }
 } // namespace
 
-Status LoadedVariant::host(const HostStep& step, int index) {
+Status LoadedExecutable::host(const HostStep& step, int index) {
   ++stats_->host_steps;
   std::vector<Tensor> operands;
   for (auto b : step.inputs) {
@@ -581,7 +582,7 @@ Status LoadedVariant::host(const HostStep& step, int index) {
   return step.defines.empty() ? store_results(index) : Status();
 }
 
-Status LoadedVariant::control(const StepPlan& step, const SegmentPlan& plan, int index) {
+Status LoadedExecutable::control(const StepPlan& step, const SegmentPlan& plan, int index) {
   auto& run = controls_[index];
   if (!run) {
     TESSERA_ASSIGN(run, ControlRun::create(*variant_, index, device_, table_, options_));
@@ -593,14 +594,14 @@ Status LoadedVariant::control(const StepPlan& step, const SegmentPlan& plan, int
   return of_this_call(std::move(done));
 }
 
-Status LoadedVariant::wait() {
+Status LoadedExecutable::wait() {
   for (auto& [index, run] : controls_)
     if (run) TESSERA_TRY(run->wait());
   return {};
 }
 
 // Binds the sizes that the step of `index` defines.
-Status LoadedVariant::define(int index, int segment) {
+Status LoadedExecutable::define(int index, int segment) {
   const auto& v = *variant_;
   auto bind = [&](const SymExpr& symbol, int64_t value) {
     for (size_t i = 0; i < v.slots.size(); ++i)
@@ -636,7 +637,7 @@ Status LoadedVariant::define(int index, int segment) {
   return {};
 }
 
-Status LoadedVariant::store_results(int index) {
+Status LoadedExecutable::store_results(int index) {
   const auto& exe = *variant_->exe;
   if (std::holds_alternative<ControlStep>(exe.steps[static_cast<size_t>(index)])) return controls_.at(index)->place();
   const auto& step = std::get<HostStep>(exe.steps[static_cast<size_t>(index)]);
@@ -664,12 +665,12 @@ Status LoadedVariant::store_results(int index) {
   return {};
 }
 
-void LoadedVariant::hold(size_t id, Tensor t) {
+void LoadedExecutable::hold(size_t id, Tensor t) {
   held_[id] = std::move(t);
   is_held_[id] = holding_ = true;
 }
 
-void LoadedVariant::give_held(BufferId buffer) {
+void LoadedExecutable::give_held(BufferId buffer) {
   const auto& outputs = variant_->exe->outputs;
   for (size_t o = 0; o < outputs.size(); ++o)
     if (outputs[o].buffer == buffer) given_[o] = held_[static_cast<size_t>(buffer)];
