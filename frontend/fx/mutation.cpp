@@ -1,6 +1,6 @@
 #include "frontend/fx/mutation.h"
-#include "frontend/fx/view_parts.h"
 #include "frontend/fx/graph_builder.h"
+#include "frontend/fx/view_parts.h"
 #include <algorithm>
 #include <array>
 

@@ -12,11 +12,11 @@ namespace tessera::ops {
 // How a node permutes the dimensions of its operand; empty for one that does not.
 [[nodiscard]] Ints permutation_of(const Node& node);
 
-// What a sort or scatter works on: whole rows, or the tiles and sorted runs into which passes of a device divide them.
+// A sort or scatter works on whole rows, or on the tiles and sorted runs into which passes of a device divide them.
 enum class Piece : uint8_t { Rows, Tiles, Runs };
 [[nodiscard]] Piece piece_of(const Node& node);
 
-// What a node checks before it yields its first operand: a condition, its second operand, or that it is in bounds.
+// A node may check a condition, its second operand, or an index before it yields its first operand.
 enum class Checks : uint8_t { Nothing, Condition, Index };
 [[nodiscard]] Checks checks_of(const Node& node);
 

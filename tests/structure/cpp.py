@@ -1,4 +1,4 @@
-"""What the checks of C++ sources share: which files there are, and their text without what is no code."""
+"""The files of C++ sources that checks read, and their text without comments and strings."""
 import os, re
 
 LEFT_OUT = ("build", "shared", ".")  # begins of folders' names

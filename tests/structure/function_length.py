@@ -24,7 +24,7 @@ NAME = re.compile(r"(?:\[\[[^\]]*\]\]|[^({\[])*?([\w:~]+|operator\W+?)\s*\(")
 
 
 def kind(head, behind_brace, outside):
-    """What a brace opens: a scope, a function, or an initial value. `outside`: what is around it; `behind_brace`: a brace ends before `head`."""
+    """Whether a brace opens a scope, a function or an initial value. `outside`: what is around it; `behind_brace`: a brace ends before `head`."""
     if outside == "function" or LAMBDA.search(head): return "function"
     if outside == "value": return "value"
     if SCOPE.search(re.sub(r"<[^<>]*>", "", head)): return "scope"
@@ -55,7 +55,7 @@ def functions(text):
         last = i
 
 
-# What is counted, checked before anything else is: a text and the functions of its braces with their lines.
+# The counting is checked before the sources are: a text, and the functions of its braces with their lines.
 EXAMPLES = [
     ("int f(int a) {\n return a;\n}", [("f", 3)]), ("int f();\nstruct S {\n int g() const {\n  return 1;\n }\n int n{3};\n};", [("g", 3)]),
     ("S::S(int a)\n  : x{a}, y(a) {\n}\nint z;", [("S::S", 3)]), ("S::S(int a) : x{a} {\n}", [("S::S", 2)]),
