@@ -21,9 +21,9 @@ struct BufferTable {
 };
 
 // What a device keeps for a variant of one executor (code, constants) and for a plan (prepared steps).
-class DeviceCode {
+class LoadedCode {
 public:
-  virtual ~DeviceCode() = default;
+  virtual ~LoadedCode() = default;
   // Steps that the last plan() failed for because a library of the device does not compute them, by name.
   std::vector<std::string> refused;
   // Runs read constants where the executable has them, not from copies that add() made.
@@ -53,7 +53,7 @@ public:
 
 struct DeviceCall {
   const Variant& variant;
-  DeviceCode& loaded;
+  LoadedCode& loaded;
   BufferTable& table;
   std::span<const Tensor* const> inputs; // as the variant's
   bool on_device = false;                // inputs and outputs are memory of the device
@@ -122,18 +122,18 @@ public:
 
   // A variant joins the executor; `table` is the one of all its runs. Errors: UnsupportedFeature (code for another
   // machine).
-  [[nodiscard]] virtual Result<std::unique_ptr<DeviceCode>> add(const Variant& variant, BufferTable& table) = 0;
+  [[nodiscard]] virtual Result<std::unique_ptr<LoadedCode>> add(const Variant& variant, BufferTable& table) = 0;
   // Which steps of a segment are left out at these sizes (SegmentPlan::left_out): a library call, or the steps instead
   // of it. Sizes of buffers are known. `wait`: until what is made in the background for these sizes is there.
   [[nodiscard]] virtual Status choose(const Variant& variant, int segment, const Variant::CallState& call, bool wait,
                                       SegmentPlan& plan) = 0;
   // Completes a plan whose sizes and launches are known: library calls, scratch memory. `call` holds the evaluated
-  // sizes. Where libraries refuse calls, all of them are looked at and DeviceCode::refused says which; the error is
+  // sizes. Where libraries refuse calls, all of them are looked at and LoadedCode::refused says which; the error is
   // the first one's.
-  [[nodiscard]] virtual Status plan(const Variant& variant, DeviceCode& loaded, int segment,
+  [[nodiscard]] virtual Status plan(const Variant& variant, LoadedCode& loaded, int segment,
                                     const Variant::CallState& call, SegmentPlan& plan) = 0;
   // How many programs of a kernel run at the same time, at most. Errors as for plan().
-  [[nodiscard]] virtual Result<int64_t> resident_programs(DeviceCode& loaded, const KernelLaunch& kernel) = 0;
+  [[nodiscard]] virtual Result<int64_t> resident_programs(LoadedCode& loaded, const KernelLaunch& kernel) = 0;
   // Arena offsets and sizes are multiples of it.
   [[nodiscard]] virtual int64_t alignment() const = 0;
   // Bytes behind each buffer of the arena that nothing may touch (ExecutorOptions::poison).

@@ -104,7 +104,7 @@ private:
   BufferTable table_;
   ShapePlanCache plans_;                                // launches look at table_
   std::map<int, std::unique_ptr<ControlRun>> controls_; // by step, once it has run
-  std::unique_ptr<DeviceCode> loaded_;                  // destroyed first: it waits for what is in flight
+  std::unique_ptr<LoadedCode> loaded_;                  // destroyed first: it waits for what is in flight
   // The memory of outputs given out before: used again when the caller has dropped the tensor.
   std::vector<std::pair<std::shared_ptr<std::byte>, size_t>> spare_outputs_;
   int64_t arena_bytes_ = 0;

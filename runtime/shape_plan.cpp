@@ -154,7 +154,7 @@ int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment -
 
 class Planner {
 public:
-  Planner(const Variant& v, int segment, Variant::CallState& call, Device& device, DeviceCode& loaded, bool wait,
+  Planner(const Variant& v, int segment, Variant::CallState& call, Device& device, LoadedCode& loaded, bool wait,
           bool captured)
       : v_(v), segment_(segment), call_(call), device_(device), loaded_(loaded), wait_(wait), captured_(captured),
         plan_(std::make_unique<SegmentPlan>()) {}
@@ -299,7 +299,7 @@ private:
   int segment_;
   Variant::CallState& call_;
   Device& device_;
-  DeviceCode& loaded_;
+  LoadedCode& loaded_;
   bool wait_, captured_;
   bool alone_ = false; // some launch is by Context::launch_alone
   std::unique_ptr<SegmentPlan> plan_;
@@ -331,7 +331,7 @@ Result<Dims> dims_of(const Variant& variant, const Variant::CallState& call, Buf
 }
 
 Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment, Variant::CallState& call,
-                                                  Device& device, DeviceCode& loaded, bool wait) {
+                                                  Device& device, LoadedCode& loaded, bool wait) {
   return Planner(variant, segment, call, device, loaded, wait, false).run();
 }
 

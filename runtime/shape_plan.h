@@ -13,7 +13,7 @@ namespace tessera {
 
 class Device;
 class DevicePlan;
-class DeviceCode;
+class LoadedCode;
 
 struct StepPlan {
   const KernelLaunch* kernel = nullptr; // the step's, or the first of its alternatives that these sizes allow
@@ -77,7 +77,7 @@ void evaluate_sizes(const Variant& variant, Variant::CallState& call);
 // SegmentPlan::captured is planned with it.
 [[nodiscard]] Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment,
                                                                 Variant::CallState& call, Device& device,
-                                                                DeviceCode& loaded, bool wait);
+                                                                LoadedCode& loaded, bool wait);
 
 // For devices, while they complete a plan. A library call's operands at the plan's sizes, each checked to lie inside of
 // its buffer.

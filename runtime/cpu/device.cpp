@@ -133,20 +133,20 @@ public:
     worker_pointers_.resize(worker_scratch_.size());
   }
 
-  Result<std::unique_ptr<DeviceCode>> add(const Variant& variant, BufferTable&) override {
+  Result<std::unique_ptr<LoadedCode>> add(const Variant& variant, BufferTable&) override {
     args_.resize(std::max(args_.size(), variant.max_kernel_pointers));
     while (arenas_.size() + 1 < variant.segment_begin.size()) arenas_.emplace_back(account_);
     products_ = products_ || std::any_of(variant.steps.begin(), variant.steps.end(), [](const StepForm& form) {
                   const auto* library = std::get_if<LibraryStep>(form.step);
                   return library && std::holds_alternative<MatmulCall>(library->call);
                 });
-    auto loaded = std::make_unique<DeviceCode>();
+    auto loaded = std::make_unique<LoadedCode>();
     loaded->constants_in_place = true;
     return loaded;
   }
   Status choose(const Variant&, int, const Variant::CallState&, bool, SegmentPlan&) override { return {}; }
-  Result<int64_t> resident_programs(DeviceCode&, const KernelLaunch&) override { return 0; }
-  Status plan(const Variant& variant, DeviceCode&, int segment, const Variant::CallState& call,
+  Result<int64_t> resident_programs(LoadedCode&, const KernelLaunch&) override { return 0; }
+  Status plan(const Variant& variant, LoadedCode&, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     return plan_cpu_calls(variant, segment, call, plan, *pool_, account_);
   }

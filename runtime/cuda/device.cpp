@@ -26,10 +26,10 @@ CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
 class CudaDevice;
 
-struct CudaCode final : DeviceCode {
-  CudaCode(CudaDevice& owner, const Variant& v, BufferTable& t, std::shared_ptr<LoadedExecutable> c)
+struct CudaLoadedCode final : LoadedCode {
+  CudaLoadedCode(CudaDevice& owner, const Variant& v, BufferTable& t, std::shared_ptr<LoadedExecutable> c)
       : device(owner), variant(v), table(t), code(std::move(c)), reports(v) {}
-  ~CudaCode() override;
+  ~CudaLoadedCode() override;
   CudaDevice& device;
   const Variant& variant;
   BufferTable& table;
@@ -94,7 +94,7 @@ public:
     if (captured_calls_) captured_calls_->free_unused();
   }
 
-  Result<std::unique_ptr<DeviceCode>> add(const Variant& variant, BufferTable& table) override {
+  Result<std::unique_ptr<LoadedCode>> add(const Variant& variant, BufferTable& table) override {
     TESSERA_ASSIGN(auto code, LoadedExecutable::get(context_, variant.owner));
     LibraryNeeds needs;
     needs.add(*variant.owner);
@@ -104,7 +104,7 @@ public:
       start_->begin(context_, std::move(attentions));
     }
     memory_.add_segments(variant.segment_begin.size() - 1);
-    return std::unique_ptr<DeviceCode>(std::make_unique<CudaCode>(*this, variant, table, std::move(code)));
+    return std::unique_ptr<LoadedCode>(std::make_unique<CudaLoadedCode>(*this, variant, table, std::move(code)));
   }
   Status choose(const Variant& variant, int segment, const Variant::CallState& call, bool wait,
                 SegmentPlan& plan) override {
@@ -112,9 +112,9 @@ public:
     plans_are_made_ = plans_are_made_ || !plan.improvements.empty();
     return {};
   }
-  Status plan(const Variant& variant, DeviceCode& loaded, int segment, const Variant::CallState& call,
+  Status plan(const Variant& variant, LoadedCode& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
-    auto& l = static_cast<CudaCode&>(loaded);
+    auto& l = static_cast<CudaLoadedCode&>(loaded);
     const bool loads_ahead = account_->limit() == 0; // that takes memory for a moment
     TESSERA_TRY(prepare_steps(
         {context_, recorder_, graph_room_, variant, *l.code, l.reports, dependent_launch_, kernels_.get(), loads_ahead},
@@ -122,10 +122,10 @@ public:
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
   }
-  Result<int64_t> resident_programs(DeviceCode& loaded, const KernelLaunch& kernel) override {
+  Result<int64_t> resident_programs(LoadedCode& loaded, const KernelLaunch& kernel) override {
     const auto& properties = context_->properties();
     if (!properties.cooperative_launch || kernel.shared_bytes > properties.shared_bytes_per_block) return 0;
-    TESSERA_ASSIGN(CUfunction function, static_cast<CudaCode&>(loaded).code->function(kernel));
+    TESSERA_ASSIGN(CUfunction function, static_cast<CudaLoadedCode&>(loaded).code->function(kernel));
     int blocks = 0;
     TESSERA_CUDA_TRY(*context_, "kernel '" + kernel.name + "'", cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks,
                      function, kernel.threads, static_cast<size_t>(kernel.shared_bytes));
@@ -149,7 +149,7 @@ public:
   }
 
   Status begin(const DeviceCall& call) override {
-    auto& l = static_cast<CudaCode&>(call.loaded);
+    auto& l = static_cast<CudaLoadedCode&>(call.loaded);
     run_ = {&call.variant,
             &l,
             &call.table,
@@ -370,8 +370,8 @@ public:
     return context_->trim(stream());
   }
 
-  // ---- for CudaCode and errors
-  void variant_goes(CudaCode& l) {
+  // ---- for CudaLoadedCode and errors
+  void variant_goes(CudaLoadedCode& l) {
     Context::Current current(*context_);
     quiesce();
     l.report_memory = nullptr;
@@ -413,7 +413,7 @@ private:
   }
 
   // The variant's constants and reports.
-  Status first_run(CudaCode& l) {
+  Status first_run(CudaLoadedCode& l) {
     if (!l.reports.memory()) {
       void* reports = nullptr;
       TESSERA_CUDA_TRY(*this, "", cuMemHostAlloc, &reports, l.reports.count() * sizeof(IndexReport),
@@ -568,7 +568,7 @@ private:
 
   struct Run {
     const Variant* variant = nullptr;
-    CudaCode* loaded = nullptr;
+    CudaLoadedCode* loaded = nullptr;
     BufferTable* table = nullptr;
     RunStats* stats = nullptr;
     CUstream stream = nullptr;
@@ -581,7 +581,7 @@ private:
   int first_step_ = -1, last_step_ = -1; // started since the GPU was last waited for
 };
 
-CudaCode::~CudaCode() { device.variant_goes(*this); }
+CudaLoadedCode::~CudaLoadedCode() { device.variant_goes(*this); }
 
 } // namespace
 } // namespace tessera::cuda
