@@ -1,6 +1,6 @@
 // Which device a model is compiled for.
 #pragma once
-#include "codegen/driver/options.h"
+#include "codegen/compilation/options.h"
 #include "graph/support/result.h"
 #include "runtime/run.h"
 

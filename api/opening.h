@@ -1,7 +1,7 @@
 // What the C interface needs of the compiler: texts among the options of an opening, and surveys of programs. compiler/
 // defines it; libtessera_runtime.so, which has no compiler, takes the definitions of runtime_only/, which refuse.
 #pragma once
-#include "codegen/driver/options.h"
+#include "codegen/compilation/options.h"
 #include "frontend/options.h"
 #include "graph/support/result.h"
 

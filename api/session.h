@@ -35,7 +35,7 @@
 //     order, before any call.
 #pragma once
 #include "api/sizes.h"
-#include "codegen/driver/options.h"
+#include "codegen/compilation/options.h"
 #include "frontend/options.h"
 #include "runtime/run.h"
 #include <optional>

@@ -1,5 +1,5 @@
 // Steps of the executable, in execution order: what each computes, reads and writes, how, and what it takes.
-#include "codegen/device/routes.h"
+#include "codegen/compilation/routes.h"
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/planned_operators.h"
 #include "report/price.h"

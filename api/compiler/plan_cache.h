@@ -9,7 +9,7 @@
 // the file. Constants that the model has are mapped from there; those that were computed are in the plan.
 #pragma once
 #include "api/compiler/model_content.h"
-#include "codegen/driver/options.h"
+#include "codegen/compilation/options.h"
 #include "frontend/options.h"
 #include "runtime/cache/cache.h"
 #include "runtime/executable.h"

@@ -1,6 +1,6 @@
 // Builds an Executable's buffers and steps from the fusion plan and its compiled kernels.
 #pragma once
-#include "codegen/device/backend.h"
+#include "codegen/compilation/backend.h"
 
 namespace tessera {
 

@@ -2,6 +2,7 @@
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/build.h"
 #include "codegen/driver/detours.h"
+#include "codegen/driver/devices.h"
 #include "codegen/driver/pipeline.h"
 #include "codegen/driver/plan_file.h"
 #include "codegen/driver/steering.h"
@@ -154,7 +155,7 @@ private:
     bodies_.clear();
     out_.report.passes.clear();
     planned_.reset();
-    TESSERA_ASSIGN(backend_, Backend::create(options_));
+    TESSERA_ASSIGN(backend_, make_backend(options_));
     planned_ = std::make_unique<Compilation>(*out_.graph, *backend_, options_);
     TESSERA_ASSIGN(pipeline_, compile_pipeline(options_.device));
     return {};
@@ -284,7 +285,7 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options, const st
 Result<Compiled> compile_plan(const Compiled& before, std::shared_ptr<Graph> graph, FusionPlan plan,
                               const CompileOptions& options, const ForcedSchedules& schedules) {
   TESSERA_CHECK(before.graph && before.work, "it was compiled here");
-  TESSERA_ASSIGN(auto backend, Backend::create(options));
+  TESSERA_ASSIGN(auto backend, make_backend(options));
   Compiled out;
   out.graph = std::move(graph);
   out.bodies = before.bodies;
@@ -309,7 +310,7 @@ void add_states(std::vector<Constant> first, Compiled& compiled) {
 Result<Compiled> compile_again(const Compiled& before, const CompileOptions& options) {
   TESSERA_CHECK(before.graph && before.work, "it was compiled here");
   const Stopwatch watch;
-  TESSERA_ASSIGN(auto backend, Backend::create(options));
+  TESSERA_ASSIGN(auto backend, make_backend(options));
   Compiled out;
   out.graph = before.graph;
   out.work = before.work;

@@ -1,5 +1,6 @@
 #include "codegen/driver/compile_key.h"
-#include "codegen/device/backend.h"
+#include "codegen/compilation/backend.h"
+#include "codegen/driver/devices.h"
 #include "codegen/llvm/gpu_compiler.h"
 #include "codegen/llvm/host_compiler.h"
 #include "graph/passes/runner.h"
@@ -55,7 +56,7 @@ bool add_options(KeyText& key, const CompileOptions& options) {
 }
 
 Status add_device(KeyText& key, const CompileOptions& options, std::string& device) {
-  TESSERA_ASSIGN(const auto backend, Backend::create(options));
+  TESSERA_ASSIGN(const auto backend, make_backend(options));
   device = backend->target();
   const Target& figures = backend->device();
   key.add("code", device);

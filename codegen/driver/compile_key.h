@@ -1,6 +1,6 @@
 // What a compile's result depends on besides the model, for the cache of plans.
 #pragma once
-#include "codegen/driver/options.h"
+#include "codegen/compilation/options.h"
 #include "graph/support/key_text.h"
 #include "graph/support/result.h"
 

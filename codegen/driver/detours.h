@@ -16,15 +16,9 @@
 // warning, listed in the report, and saved as a text with the graph and plan: in TESSERA_DUMP_DIR, or below the cache folder,
 // which keeps the last ones.
 #pragma once
-#include "codegen/driver/compile.h"
+#include "codegen/compilation/contain.h"
 
 namespace tessera {
-
-// Counts and logs a failure, saves `text`, and adds it to the report. `where`: "kernel k3_softmax".
-void contain(std::vector<ContainedFailure>& report, const CompileOptions& options, std::string where,
-             const Diagnostic& error, std::string instead, const std::string& text);
-// Whether another way may be taken after this error: not where the caller gave up or memory ended, nor for wrong use.
-[[nodiscard]] bool may_detour(const Diagnostic& error);
 
 // Groups of a plan without code, by index in flat_groups().
 using FailedGroups = std::map<size_t, Diagnostic>;

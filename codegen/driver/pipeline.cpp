@@ -1,10 +1,9 @@
 #include "codegen/driver/pipeline.h"
-#include "codegen/device/device.h"
+#include "codegen/driver/devices.h"
 #include "codegen/driver/fold_constants.h"
 #include "codegen/driver/group_iterations.h"
 #include "codegen/driver/plan_file.h"
 #include "codegen/driver/separate_fills.h"
-#include "codegen/driver/steering.h"
 #include "fusion/attention.h"
 #include "fusion/lifetimes.h"
 #include "graph/support/guarded.h"
@@ -13,86 +12,75 @@
 
 namespace tessera {
 
-Compilation::Compilation(Graph& graph, Backend& backend, const CompileOptions& options)
-    : GraphSubject(graph), backend_(backend), options_(options), axes_(graph.env()) {}
-
-FusionPlan& Compilation::plan() {
-  TESSERA_CHECK(plan_.has_value(), "a pass over plans stands behind fuse");
-  return *plan_;
-}
-
-std::string Compilation::text() const {
-  return plan_ ? print(graph_) + "\n" + print(graph_, *plan_) : GraphSubject::text();
-}
-
-Status Compilation::verify() const {
-  TESSERA_TRY(GraphSubject::verify());
-  return plan_ ? tessera::verify(graph_, *plan_) : Status();
-}
-
-int Compilation::size() const { return plan_ ? static_cast<int>(plan_->groups.size()) : GraphSubject::size(); }
-
-Result<bool> Compilation::fuse() {
-  fusion_ = FusionOptions();
-  fusion_.enabled = options_.fusion;
-  fusion_.strict_rounding = options_.strict_rounding;
-  fusion_.constraints = requests_of(options_);
-  if (pinned_) fusion_.constraints.groups = options_.plan->fusion.groups;
-  fusion_.keep_values = options_.keep_values;
-  backend_.configure(fusion_);
-  set_routes(fusion_, backend_.routes());
-  fusion_.constraints.detours = detours_;
-  TESSERA_ASSIGN(plan_, plan_or_less());
-  for (PlanFailure& failure : plan_->failures) failures_.push_back(std::move(failure));
-  plan_->failures.clear();
-  if (!failures_.empty()) TESSERA_TRY(tessera::verify(graph_, *plan_));
-  return true;
-}
+namespace {
 
 // The plan; if it cannot be made, one without fusion; then one in which the host runs every operator.
-Result<FusionPlan> Compilation::plan_or_less() {
-  auto attempt = [&] { return guarded("planning", [&] { return plan_groups(graph_, axes_, fusion_); }); };
-  auto plan = attempt();
-  if (plan.ok() || plan.error().code != ErrorCode::Internal) return plan;
-  const Diagnostic first = plan.error();
-  fusion_.enabled = false;
-  fusion_.constraints.groups.clear();
+Result<FusionPlan> plan_or_less(Compilation& c) {
+  FusionOptions& fusion = c.planning().fusion;
+  auto attempt = [&] { return guarded("planning", [&] { return plan_groups(c.graph(), c.planning().axes, fusion); }); };
+  auto made = attempt();
+  if (made.ok() || made.error().code != ErrorCode::Internal) return made;
+  const Diagnostic first = made.error();
+  fusion.enabled = false;
+  fusion.constraints.groups.clear();
   std::string instead = "nothing is fused";
-  plan = attempt();
-  if (!plan.ok() && plan.error().code == ErrorCode::Internal) {
-    for (NodeId id : graph_.order()) {
-      const auto* structured = graph_.node(id).op->structured();
+  made = attempt();
+  if (!made.ok() && made.error().code == ErrorCode::Internal) {
+    for (NodeId id : c.graph().order()) {
+      const auto* structured = c.graph().node(id).op->structured();
       if (!structured || structured->kind != Structured::Constant)
-        fusion_.constraints.detours.on_host.emplace(id, "planning failed: " + first.message);
+        fusion.constraints.detours.on_host.emplace(id, "planning failed: " + first.message);
     }
     instead = "the host runs every operator";
-    plan = attempt();
+    made = attempt();
   }
-  if (!plan.ok()) return first;
-  failures_.push_back({"planning", first, instead});
-  return plan;
+  if (!made.ok()) return first;
+  c.planning().failures.push_back({"planning", first, instead});
+  return made;
 }
 
-void Compilation::plan_around(const FusionDetours& detours) {
-  detours_ = detours;
-  plan_.reset();
-}
+// ---- the passes of every device from a graph to its plan
 
-Result<bool> Compilation::fuse_attention() { return fusion::fuse_attention(graph_, axes_, fusion_, plan()); }
-
-Result<bool> Compilation::pin() {
-  if (pinned_ || !options_.plan || options_.plan->fusion.groups.empty()) return false;
-  pinned_ = true;
-  plan_.reset();
+Result<bool> fuse(Compilation& c) {
+  const CompileOptions& options = c.options();
+  Compilation::Planning& its = c.planning();
+  its.fusion = FusionOptions();
+  its.fusion.enabled = options.fusion;
+  its.fusion.strict_rounding = options.strict_rounding;
+  its.fusion.constraints = requests_of(options);
+  if (its.pinned) its.fusion.constraints.groups = options.plan->fusion.groups;
+  its.fusion.keep_values = options.keep_values;
+  c.backend().configure(its.fusion);
+  set_routes(its.fusion, c.backend().routes());
+  its.fusion.constraints.detours = its.detours;
+  TESSERA_ASSIGN(its.plan, plan_or_less(c));
+  for (PlanFailure& failure : its.plan->failures) its.failures.push_back(std::move(failure));
+  its.plan->failures.clear();
+  if (!its.failures.empty()) TESSERA_TRY(verify(c.graph(), *its.plan));
   return true;
 }
 
-Result<bool> Compilation::fold() {
-  if (pinned_) return false; // it was done for the plan before
-  TESSERA_ASSIGN(bool changed, fold_constants(graph_, plan(), options_, constants_));
-  if (changed) plan_.reset();
+Result<bool> fuse_attention(Compilation& c) {
+  return fusion::fuse_attention(c.graph(), c.planning().axes, c.fusion(), c.plan());
+}
+
+Result<bool> pin(Compilation& c) {
+  Compilation::Planning& its = c.planning();
+  if (its.pinned || !c.options().plan || c.options().plan->fusion.groups.empty()) return false;
+  its.pinned = true;
+  its.plan.reset();
+  return true;
+}
+
+Result<bool> fold(Compilation& c) {
+  Compilation::Planning& its = c.planning();
+  if (its.pinned) return false; // it was done for the plan before
+  TESSERA_ASSIGN(bool changed, fold_constants(c.graph(), c.plan(), c.options(), its.constants));
+  if (changed) its.plan.reset();
   return changed;
 }
+
+} // namespace
 
 const std::vector<CompilePass>& compile_passes() {
   static const std::vector<CompilePass> table = [] {
@@ -101,7 +89,7 @@ const std::vector<CompilePass>& compile_passes() {
       all.push_back(
           {pass.name, pass.summary, PassLevel::Graph, [&pass](Compilation& c) { return pass.run(c.graph(), {}); }});
     auto of_devices = [&](bool plans) {
-      for (const Device& device : devices())
+      for (const CompileDevice& device : devices())
         for (CompilePass& pass : device.passes()) {
           if ((pass.level == PassLevel::Plan) != plans) continue;
           pass.device = device.name;
@@ -113,14 +101,12 @@ const std::vector<CompilePass>& compile_passes() {
     of_devices(false);
     all.push_back({"separate-fills", "what operators change in place begins with a fill of their own", PassLevel::Graph,
                    [](Compilation& c) { return separate_fills(c.graph()); }});
-    all.push_back({"fuse", "plans kernels, library calls and host operators", PassLevel::Fuse,
-                   [](Compilation& c) { return c.fuse(); }});
+    all.push_back({"fuse", "plans kernels, library calls and host operators", PassLevel::Fuse, fuse});
     all.push_back({"fuse-attention", "two products and the softmax between them become one unit", PassLevel::Plan,
-                   [](Compilation& c) { return c.fuse_attention(); }});
-    all.push_back({"fold-constants", "computes what depends on no input, and plans again", PassLevel::Plan,
-                   [](Compilation& c) { return c.fold(); }, "fuse"});
-    all.push_back({"pin-plan", "plans again as a plan file says", PassLevel::Plan,
-                   [](Compilation& c) { return c.pin(); }, "fuse"});
+                   fuse_attention});
+    all.push_back(
+        {"fold-constants", "computes what depends on no input, and plans again", PassLevel::Plan, fold, "fuse"});
+    all.push_back({"pin-plan", "plans again as a plan file says", PassLevel::Plan, pin, "fuse"});
     of_devices(true);
     all.push_back({"shorten-lifetimes", "orders the groups so that values live shortly", PassLevel::Plan,
                    [](Compilation& c) { return fusion::shorten_lifetimes(c.graph(), c.plan()); }});
@@ -136,7 +122,7 @@ const CompilePass* find_compile_pass(std::string_view name) {
 }
 
 Result<std::vector<std::string>> compile_pipeline(std::string_view device) {
-  TESSERA_ASSIGN([[maybe_unused]] const Device* known, find_device(device));
+  TESSERA_ASSIGN([[maybe_unused]] const CompileDevice* known, find_device(device));
   std::vector<std::string> names = default_pipeline();
   for (const CompilePass& pass : compile_passes())
     if (!find_graph_pass(pass.name) && (pass.device.empty() || pass.device == device)) names.emplace_back(pass.name);

@@ -16,18 +16,10 @@
 //
 // "strict": true makes what does not fit an error.
 #pragma once
+#include "codegen/compilation/requests.h"
 #include "codegen/driver/compile.h"
-#include "codegen/schedule/tuned.h"
 
 namespace tessera {
-
-struct PlanFile {
-  std::string file, target; // of the compile that wrote it
-  bool strict = false;
-  FusionConstraints fusion;
-  std::vector<FixedSchedules> schedules;                         // by group of `fusion`; an empty list: none
-  std::map<std::string, std::shared_ptr<const PlanFile>> bodies; // of control flow, by body_key()
-};
 
 // The decisions of a compile, bodies of control flow included.
 [[nodiscard]] std::string print_plan_file(const Compiled& compiled);

@@ -1,6 +1,6 @@
 // What computes each operator of a graph on a device: derived from the plan that a compile for it makes, without code.
 #pragma once
-#include "codegen/device/backend.h"
+#include "codegen/compilation/backend.h"
 #include "codegen/driver/compile.h"
 
 namespace tessera {

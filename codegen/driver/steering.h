@@ -1,9 +1,8 @@
 // What a user requires of a compile (CompileOptions::no_fuse, break_at, plan): names checked against the model, given to
 // the planner, and reported where they do not hold. docs/steering.md.
 #pragma once
-#include "codegen/device/routes.h"
+#include "codegen/compilation/routes.h"
 #include "codegen/driver/compile.h"
-#include "codegen/schedule/tuned.h"
 
 namespace tessera {
 
@@ -12,10 +11,6 @@ namespace tessera {
 // Error Usage: there is no such operator, with the one that may have been meant; the same one twice.
 [[nodiscard]] Status check_operators(const Graph& model, CompileOptions& options);
 
-// Operators to keep apart, of the options and of their plan file.
-[[nodiscard]] FusionConstraints requests_of(const CompileOptions& options);
-// The schedules that a plan file has for a group; null: none.
-[[nodiscard]] const FixedSchedules* pinned_schedules(const CompileOptions& options, const Group& group);
 // What computes a group: "cuBLASLt", "generated code", "the host".
 [[nodiscard]] std::string route_of(const Group& group, const Graph& graph, const DeviceRoutes* routes);
 // Puts into report.plan_warnings what does not hold. `operators`: of the imported graph. Error Usage where options or file

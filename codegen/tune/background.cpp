@@ -1,4 +1,5 @@
 #include "codegen/tune/background.h"
+#include "codegen/driver/devices.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "graph/support/stopwatch.h"
@@ -202,7 +203,7 @@ void BackgroundTuner::work() {
 void BackgroundTuner::tune(const Executable& executable, const CallSizes& sizes) {
   const auto compiled = hooks_.compiled(executable);
   if (!compiled || !compiled->graph) return;
-  auto backend = Backend::create(compile_);
+  auto backend = make_backend(compile_);
   if (!backend.ok()) return log(backend.error().str());
   auto report = tune_kernels(*compiled->graph, compiled->report.plan, compile_, (*backend)->device(), sizes, *records_,
                              options_.tune);

@@ -1,4 +1,5 @@
 #include "codegen/tune/measure.h"
+#include "codegen/driver/devices.h"
 #include "codegen/schedule/legal.h"
 #include "graph/support/stopwatch.h"
 #include "runtime/cuda/timing.h"
@@ -102,7 +103,7 @@ public:
     std::unique_ptr<Models> m(new Models(what, given));
     m->options_.tuned = nullptr;
     m->options_.keep_texts = false;
-    TESSERA_ASSIGN(m->backend_, Backend::create(m->options_));
+    TESSERA_ASSIGN(m->backend_, make_backend(m->options_));
     m->target_ = m->backend_->target();
     m->made_.resize(what.candidates.size());
     m->registers_.assign(what.candidates.size(), -1);

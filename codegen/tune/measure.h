@@ -1,6 +1,6 @@
 // Measures candidates of one loop nest. Each is compiled as a model of one kernel and run with random inputs.
 #pragma once
-#include "codegen/device/backend.h"
+#include "codegen/compilation/backend.h"
 #include "codegen/schedule/candidates.h"
 #include "codegen/tune/search.h"
 #include "runtime/executor.h"

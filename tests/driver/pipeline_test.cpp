@@ -1,5 +1,5 @@
 // The pipeline of a compile: its table, each pass left out, stopping, and that it is what a compile runs.
-#include "codegen/device/device.h"
+#include "codegen/driver/devices.h"
 #include "codegen/driver/pipeline.h"
 #include "graph/reference/evaluator.h"
 #include "harness.h"
@@ -88,7 +88,7 @@ TEST(Pipeline, TheTableHasEveryPassOnceAndEachRunsOnItsDevices) {
     EXPECT_FALSE(pass.summary.empty()) << pass.name;
     EXPECT_EQ(find_compile_pass(pass.name), &pass);
   }
-  for (const Device& device : devices()) {
+  for (const CompileDevice& device : devices()) {
     const auto pipeline = compile_pipeline(device.name).value();
     run.insert(pipeline.begin(), pipeline.end());
     for (const std::string& name : pipeline) {
@@ -103,7 +103,7 @@ TEST(Pipeline, TheTableHasEveryPassOnceAndEachRunsOnItsDevices) {
 TEST(Pipeline, EveryPassHasWork) {
   TemporaryFolder folder;
   std::set<std::string> changed;
-  for (const Device& device : devices())
+  for (const CompileDevice& device : devices())
     changed.merge(changed_by(compile_it(work_for_all(), for_device(std::string(device.name), folder))));
   for (const char* pass :
        {"decompose", "cse", "channels-last", "widen-halves", "points-to-products", "even-pads", "lay-out-weights",
@@ -226,9 +226,9 @@ TEST(Pipeline, FloatsBeyondFloat8FollowTheDevice) {
 // `tessera opt` prints this plan.
 TEST(Pipeline, MakesThePlanOfACompile) {
   TemporaryFolder folder;
-  for (const Device& device : devices()) {
+  for (const CompileDevice& device : devices()) {
     const CompileOptions o = for_device(std::string(device.name), folder);
-    auto backend = Backend::create(o);
+    auto backend = make_backend(o);
     ASSERT_TRUE(backend.ok()) << backend.error().str();
     Graph graph = work_for_all();
     Compilation planned(graph, **backend, o);
@@ -274,7 +274,7 @@ TEST(Pipeline, RefusesWhatCannotRun) {
       {{"fuse", "fuse"}, {}, "stands before 'fuse'"},
   };
   const CompileOptions o;
-  auto backend = Backend::create(o);
+  auto backend = make_backend(o);
   ASSERT_TRUE(backend.ok());
   for (const Case& c : cases) {
     Graph graph = work_for_all();

@@ -1,7 +1,7 @@
 // Routes: each device's table is complete, and what it says is where plans put operators.
 #include "../ops/samples_run.h"
-#include "codegen/device/device.h"
-#include "codegen/device/routes.h"
+#include "codegen/compilation/routes.h"
+#include "codegen/driver/devices.h"
 #include "codegen/schedule/own_kernels.h"
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 std::unique_ptr<Backend> backend_of(std::string_view device) {
   CompileOptions o;
   o.device = device;
-  auto made = Backend::create(o);
+  auto made = make_backend(o);
   EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().str());
   return made.ok() ? std::move(*made) : nullptr;
 }
@@ -61,7 +61,7 @@ TEST(Routes, AreListedByOperatorAndDtype) {
 }
 
 TEST(Routes, EveryPrimitiveHasOneForEachDtypeOnEachDevice) {
-  for (const Device& device : devices()) {
+  for (const CompileDevice& device : devices()) {
     auto routes = backend_of(device.name)->routes();
     for (const auto& op : OpTable::get().all()) {
       const auto all = operator_routes(*routes, *op);
@@ -92,7 +92,7 @@ std::optional<RouteKind> planned(const FusionPlan& plan, const Graph& graph, con
 }
 
 TEST(Routes, PlansFollowThem) {
-  for (const Device& device : devices()) {
+  for (const CompileDevice& device : devices()) {
     CompileOptions o;
     o.device = device.name;
     auto backend = backend_of(device.name);

@@ -15,6 +15,7 @@
 #include "api/session.h"
 #include "api/variant.h"
 #include "codegen/driver/compile.h"
+#include "codegen/driver/devices.h"
 #include "codegen/driver/pipeline.h"
 #include "frontend/model.h"
 #include "records_json.h"
@@ -125,7 +126,7 @@ Result<Tensors> run_emulated(const Request& request, size_t call) {
   CompileOptions options;
   options.device = "cuda";
   options.strict_rounding = request.strict_rounding;
-  TESSERA_ASSIGN(auto backend, Backend::create(options));
+  TESSERA_ASSIGN(auto backend, make_backend(options));
   Compilation compilation(c.graph, *backend, options);
   TESSERA_ASSIGN(auto pipeline, compile_pipeline(options.device));
   TESSERA_TRY(stop_after(pipeline, "fuse-attention"));

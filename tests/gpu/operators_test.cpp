@@ -2,6 +2,7 @@
 // generated kernels run on the emulator, library calls by plain loops; held against the record's reference.
 #include "../fusion/harness.h"
 #include "../ops/samples_run.h"
+#include "codegen/driver/devices.h"
 #include "codegen/driver/pipeline.h"
 #include "emulated.h"
 #include <cctype>
@@ -52,7 +53,7 @@ TEST_P(GpuOperators, OnTheEmulatorAgreesWithTheReference) {
         wanted.push_back((*expected)[r]);
       }
     Graph& graph = g->graph;
-    auto backend = Backend::create(options);
+    auto backend = make_backend(options);
     ASSERT_TRUE(backend.ok()) << backend.error().str();
     Compilation compilation(graph, **backend, options);
     std::vector<std::string> pipeline = compile_pipeline(options.device).value();

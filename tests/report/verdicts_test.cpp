@@ -1,5 +1,6 @@
 // Every edge between two operators has exactly one verdict, with a code that has a page: of the graphs of models/, and
 // of ONNX's backend tests where they were made (tools/check).
+#include "codegen/driver/devices.h"
 #include "codegen/driver/pipeline.h"
 #include "frontend/model.h"
 #include "report/pages.h"
@@ -40,7 +41,7 @@ bool check_verdicts(const std::string& path, const std::string& device) {
   CompileOptions options;
   options.device = device;
   if (device == "cuda") options.arch = "sm_90a", options.target = "h200";
-  auto backend = Backend::create(options);
+  auto backend = make_backend(options);
   auto pipeline = compile_pipeline(device);
   EXPECT_TRUE(backend.ok() && pipeline.ok());
   Compilation compilation(model->graph, **backend, options);

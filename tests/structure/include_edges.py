@@ -32,7 +32,6 @@ MAY_OPEN = {"graph/support/file.cpp", "runtime/cache/private_folder.cpp"}
 CIRCLES = [
     {"graph/ir", "graph/ops", "graph/reference"},
     {"codegen/schedule", "codegen/schedule/lower"},
-    {"codegen/device", "codegen/device/cpu", "codegen/device/cuda", "codegen/driver"},
 ]
 
 def circles(edges):

@@ -1,4 +1,5 @@
 // Whole models tuned: with a measurer that makes times up for a GPU that is not here, and for real on the host.
+#include "codegen/driver/devices.h"
 #include "codegen/tune/target.h"
 #include "codegen/tune/tune.h"
 #include "tests/onnx/model_maker.h"
@@ -47,7 +48,7 @@ Tuned tune(Graph graph, const CompileOptions& o, const std::map<std::string, int
   auto compiled = compile(std::move(graph), o);
   EXPECT_TRUE(compiled.ok()) << (compiled.ok() ? "" : compiled.error().str());
   out.compiled = std::move(*compiled);
-  auto backend = Backend::create(o);
+  auto backend = make_backend(o);
   EXPECT_TRUE(backend.ok());
   CallSizes values;
   for (const auto& [name, size] : sizes) values[out.compiled.graph->env().find(name)->symbol_id()] = size;

@@ -1,6 +1,6 @@
 // tessera cache: what lies in the cache folder, and what is done with it.
+#include "codegen/compilation/kernels.h"
 #include "codegen/driver/compile_key.h"
-#include "codegen/driver/kernels.h"
 #include "codegen/llvm/gpu_compiler.h"
 #include "codegen/llvm/host_compiler.h"
 #include "codegen/tune/records.h"

@@ -1,5 +1,5 @@
 // tessera ops: which operators are supported and what computes them; of a model, what of it is not supported, and where.
-#include "codegen/device/device.h"
+#include "codegen/driver/devices.h"
 #include "command.h"
 #include "frontend/model.h"
 #include "graph/ops/added.h"
@@ -24,7 +24,7 @@ std::string shown_domain(const std::string& domain) { return domain.empty() ? "a
 std::vector<std::string> devices_of(const OpsOptions& o) {
   if (!o.model.device.empty()) return {o.model.device};
   std::vector<std::string> out;
-  for (const Device& d : devices()) out.emplace_back(d.name);
+  for (const CompileDevice& d : devices()) out.emplace_back(d.name);
   return out;
 }
 
@@ -229,7 +229,7 @@ int survey(const OpsOptions& o) {
   std::map<std::string, ModelNode*> by_key;
   for (ModelNode& n : nodes) by_key[key_of(n.where)] = &n;
   for (size_t d = 0; d < names.size(); ++d) {
-    auto backend = Backend::create(sessions[d].compile);
+    auto backend = make_backend(sessions[d].compile);
     if (!backend.ok()) return fail(backend.error(), json_path);
     auto planned = planned_operators(found->model.graph.clone(), **backend, sessions[d].compile);
     if (!planned.ok())

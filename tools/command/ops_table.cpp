@@ -1,5 +1,5 @@
 #include "ops_table.h"
-#include "codegen/device/device.h"
+#include "codegen/driver/devices.h"
 #include "frontend/onnx/upgrade.h"
 #include "graph/ops/sample_graph.h"
 #include "graph/reference/evaluator.h"
@@ -28,7 +28,7 @@ public:
   static Result<DevicePlans> create(std::string_view device) {
     DevicePlans plans;
     plans.options_ = options_of(device);
-    TESSERA_ASSIGN(plans.backend_, Backend::create(plans.options_));
+    TESSERA_ASSIGN(plans.backend_, make_backend(plans.options_));
     return plans;
   }
   [[nodiscard]] Result<std::vector<PlannedOperator>> plan(Graph graph) {

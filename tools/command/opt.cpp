@@ -1,5 +1,6 @@
 // tessera opt: the passes of a compile over a model or a graph, all of them or those that are named, and single steps
 // over the text of tile kernels. Pipeline and runner are those of `compile`, so that what it prints is what that makes.
+#include "codegen/driver/devices.h"
 #include "codegen/driver/pipeline.h"
 #include "codegen/driver/steering.h"
 #include "codegen/llvm/host_compiler.h"
@@ -151,7 +152,7 @@ Result<std::string> graph_level(const OptOptions& o, CompileOptions compile, Gra
   if (o.vector_bytes > 0) compile.target = o.vector_bytes == 64 ? "avx512" : o.vector_bytes == 32 ? "avx2" : "portable";
   TESSERA_TRY(verify(graph));
   TESSERA_TRY(check_operators(graph, compile));
-  TESSERA_ASSIGN(auto backend, Backend::create(compile));
+  TESSERA_ASSIGN(auto backend, make_backend(compile));
   Compilation compilation(graph, *backend, compile);
   PassRunOptions run;
   run.verify = o.verify;

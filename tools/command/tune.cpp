@@ -1,5 +1,6 @@
 // tessera tune: kernels of a model measured with other schedules; and the file that remembers the winners.
 #include "codegen/tune/tune.h"
+#include "codegen/driver/devices.h"
 #include "codegen/tune/target.h"
 #include "corpus.h"
 #include "graph/support/file.h"
@@ -93,7 +94,7 @@ Result<Json> tune(const TuneCommand& o) {
   TESSERA_CHECK(target.has_value(), "a device that is here has a name");
   TunedRecords records(compile.cache_dir, *target);
   for (const auto& w : records.warnings()) say_warning(w);
-  TESSERA_ASSIGN(auto backend, Backend::create(compile));
+  TESSERA_ASSIGN(auto backend, make_backend(compile));
   TuneOptions tuning;
   tuning.budget_seconds = o.budget;
   tuning.candidates = static_cast<size_t>(o.candidates);

@@ -1,6 +1,6 @@
 // The host as a device: its routes and passes. Private to the folder and its tests; device.cpp's table has the rest.
 #pragma once
-#include "codegen/device/device.h"
+#include "codegen/compilation/compilation.h"
 
 namespace tessera {
 

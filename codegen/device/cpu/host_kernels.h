@@ -1,7 +1,7 @@
 // Loop nests to linked machine code of the host: schedule, tile kernel, object (from the cache or LLVM, on all cores),
 // link. Kernels whose text is the same but for the name are compiled once: the layers of a model share their code.
 #pragma once
-#include "codegen/device/backend.h"
+#include "codegen/compilation/backend.h"
 #include "codegen/llvm/host_compiler.h"
 
 namespace tessera {

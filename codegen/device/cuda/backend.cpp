@@ -1,5 +1,5 @@
 #include "codegen/device/cuda/backend.h"
-#include "codegen/driver/steering.h"
+#include "codegen/compilation/requests.h"
 #include "codegen/schedule/schedule_records.h"
 #include "codegen/target/select.h"
 #include "graph/ops/op.h"

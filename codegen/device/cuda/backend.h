@@ -1,6 +1,6 @@
 // NVIDIA GPUs as a device.
 #pragma once
-#include "codegen/device/backend.h"
+#include "codegen/compilation/backend.h"
 #include "codegen/device/cuda/gpu_kernels.h"
 #include "codegen/device/cuda/routes.h"
 

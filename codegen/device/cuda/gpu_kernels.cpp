@@ -1,5 +1,5 @@
 #include "codegen/device/cuda/gpu_kernels.h"
-#include "codegen/driver/detours.h"
+#include "codegen/compilation/contain.h"
 #include "codegen/llvm/host_compiler.h"
 #include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"

@@ -1,7 +1,7 @@
 // Loop nests to code objects for an NVIDIA GPU: schedules, tile kernels, PTX, cubins (from the cache, or LLVM and the
 // assembler, on all cores). Needs no GPU. Kernels whose texts differ only in names are compiled once.
 #pragma once
-#include "codegen/device/backend.h"
+#include "codegen/compilation/backend.h"
 #include "codegen/llvm/gpu_compiler.h"
 #include "runtime/cuda/assembler.h"
 

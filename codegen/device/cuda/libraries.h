@@ -1,6 +1,6 @@
 // The NVIDIA libraries that a compilation may use.
 #pragma once
-#include "codegen/driver/options.h"
+#include "codegen/compilation/options.h"
 #include "codegen/target/select.h"
 
 namespace tessera {

@@ -1,8 +1,8 @@
 // Passes that prepare a graph and a plan for an NVIDIA GPU. Dtypes are unchanged, because every route accumulates f16
 // and bf16 in f32. join_products.h has joined and padded products.
 #pragma once
+#include "codegen/compilation/compilation.h"
 #include "codegen/device/cuda/routes.h"
-#include "codegen/driver/pipeline.h"
 
 namespace tessera {
 

@@ -1,8 +1,8 @@
 // Routes of an NVIDIA GPU: cuBLASLt for products, cuDNN for convolutions and pooling, cuDNN or a generated kernel for
 // attention, generated kernels for scans, loops for the rest.
 #pragma once
+#include "codegen/compilation/routes.h"
 #include "codegen/device/cuda/libraries.h"
-#include "codegen/device/routes.h"
 
 namespace tessera {
 

@@ -1,4 +1,4 @@
-#include "codegen/driver/kernels.h"
+#include "codegen/compilation/kernels.h"
 #include "fusion/idioms.h"
 #include "graph/support/guarded.h"
 #include "graph/support/processors.h"

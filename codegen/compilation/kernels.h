@@ -1,6 +1,6 @@
 // Common code of compiling loop nests for every device: requests, parallel compilation, launches.
 #pragma once
-#include "codegen/driver/compile.h"
+#include "codegen/compilation/compiled.h"
 #include "codegen/schedule/tuned.h"
 #include "runtime/cache/cache.h"
 

@@ -1,4 +1,4 @@
-#include "codegen/driver/same_nests.h"
+#include "codegen/compilation/same_nests.h"
 #include <bit>
 
 namespace tessera {

@@ -68,4 +68,6 @@ struct CompileOptions {
   int64_t fold_bytes = int64_t{64} << 20;
 };
 
+[[nodiscard]] std::optional<Tf32> parse_tf32(std::string_view name); // one of kTf32Names
+
 } // namespace tessera

@@ -1,8 +1,8 @@
 // The device-dependent part of a compilation: planning options and machine code. The device's passes prepare graph and
 // plan (device.h).
 #pragma once
-#include "codegen/device/routes.h"
-#include "codegen/driver/kernels.h"
+#include "codegen/compilation/kernels.h"
+#include "codegen/compilation/routes.h"
 
 namespace tessera {
 

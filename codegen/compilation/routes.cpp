@@ -1,4 +1,4 @@
-#include "codegen/device/routes.h"
+#include "codegen/compilation/routes.h"
 #include "fusion/library.h"
 #include <algorithm>
 

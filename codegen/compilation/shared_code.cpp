@@ -1,4 +1,4 @@
-#include "codegen/driver/shared_code.h"
+#include "codegen/compilation/shared_code.h"
 #include <algorithm>
 
 namespace tessera {

@@ -1,0 +1,60 @@
+// The compile that passes work on: the graph and, behind the pass `fuse`, its plan.
+#pragma once
+#include "codegen/compilation/backend.h"
+#include "fusion/axes.h"
+#include "graph/passes/pass.h"
+#include <utility>
+
+namespace tessera {
+
+// What passes transform: the graph and, after the pass `fuse`, its plan.
+class Compilation final : public GraphSubject {
+public:
+  Compilation(Graph& graph, Backend& backend, const CompileOptions& options);
+  [[nodiscard]] Graph& graph() { return graph_; }
+  [[nodiscard]] Backend& backend() { return backend_; }
+  [[nodiscard]] const CompileOptions& options() const { return options_; }
+  [[nodiscard]] FoldedConstants& constants() { return planning_.constants; }
+  [[nodiscard]] bool has_plan() const { return planning_.plan.has_value(); }
+  [[nodiscard]] FusionPlan& plan(); // requires that there is one
+  // Inputs of the plan.
+  [[nodiscard]] const FusionOptions& fusion() const { return planning_.fusion; }
+  // What the next plan goes around; the plan that there is, is given up.
+  void plan_around(const FusionDetours& detours);
+  // What failed while planning, since the last call.
+  [[nodiscard]] std::vector<PlanFailure> take_failures() { return std::exchange(planning_.failures, {}); }
+
+  // The state that the passes between graph and plan change (codegen/driver/pipeline.cpp).
+  struct Planning {
+    explicit Planning(ShapeEnv& env) : axes(env) {}
+    FusionDetours detours;
+    std::vector<PlanFailure> failures;
+    fusion::AxisPool axes;
+    FusionOptions fusion;
+    std::optional<FusionPlan> plan;
+    FoldedConstants constants;
+    bool pinned = false; // the plan follows options.plan
+  };
+  [[nodiscard]] Planning& planning() { return planning_; }
+
+  [[nodiscard]] std::string_view level() const override { return has_plan() ? "plan" : "graph"; }
+  [[nodiscard]] std::string text() const override; // of the graph, then of the plan if there is one
+  [[nodiscard]] Status verify() const override;
+  [[nodiscard]] int size() const override;
+
+private:
+  Backend& backend_;
+  const CompileOptions& options_;
+  Planning planning_;
+};
+
+enum class PassLevel : uint8_t { Graph, Fuse /* makes a plan of a graph */, Plan };
+struct CompilePass {
+  std::string_view name, summary;
+  PassLevel level = PassLevel::Graph;
+  std::function<Result<bool>(Compilation&)> run;
+  std::string_view again_from = {}; // the pass from which the pipeline repeats if this one changed something
+  std::string_view device = {};     // the device that has this pass; empty: all
+};
+
+} // namespace tessera
