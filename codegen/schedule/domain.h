@@ -62,4 +62,8 @@ void find_dependences(const LoopNest& nest, Domain& domain);
 [[nodiscard]] std::vector<int> read_only_where(const Graph& graph, const LoopNest& nest, const Domain& domain,
                                                const Access& w);
 
+// True if the blocks of a Tiled2D schedule can be traversed in squares: there are no gathers and no masks, so that values
+// are scalars, rows, columns or squares.
+[[nodiscard]] bool squares_fit(const LoopNest& nest, const Domain& domain);
+
 } // namespace tessera

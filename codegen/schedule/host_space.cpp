@@ -1,6 +1,5 @@
 #include "codegen/schedule/host_space.h"
-#include "codegen/schedule/lower/fold.h"
-#include "codegen/schedule/lower/lowering.h"
+#include "codegen/schedule/fold.h"
 #include <algorithm>
 #include <bit>
 

@@ -1,6 +1,6 @@
 #include "codegen/schedule/online.h"
-#include "codegen/schedule/lower/fold.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/fold.h"
+#include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
 #include <limits>

@@ -1,5 +1,5 @@
 #include "codegen/schedule/own_kernels.h"
-#include "codegen/schedule/lower/fold.h"
+#include "codegen/schedule/fold.h"
 #include "graph/ops/op.h"
 #include <array>
 

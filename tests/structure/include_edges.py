@@ -31,7 +31,6 @@ MAY_OPEN = {"graph/support/file.cpp", "runtime/cache/private_folder.cpp"}
 # Circles that are left. One that grows, or that is no circle any more, is an error, too.
 CIRCLES = [
     {"graph/ir", "graph/ops", "graph/reference"},
-    {"codegen/schedule", "codegen/schedule/lower"},
 ]
 
 def circles(edges):

@@ -15,8 +15,8 @@
 // to some key: up to there, and while blocks of keys are full, the first loop neither compares nor masks keys. The
 // second loop does both; if the score is -inf behind the diagonal, it ends there, else with the keys.
 #include "codegen/schedule/lower/block_attention.h"
-#include "codegen/schedule/lower/shapes.h"
 #include "codegen/schedule/lower/sizes.h"
+#include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
 #include <bit>

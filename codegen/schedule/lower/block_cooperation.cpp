@@ -9,8 +9,8 @@
 // takes three (the result is written, then counted, then read).
 #include "codegen/schedule/lower/block_cooperation.h"
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/lower/fold.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/fold.h"
+#include "codegen/schedule/shapes.h"
 #include "codegen/tile/cooperation.h"
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // Reductions of tiles: along the row within a tile, and accumulators of loops over the row (online.h).
 #include "codegen/schedule/lower/block_fold.h"
-#include "codegen/schedule/lower/fold.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/fold.h"
+#include "codegen/schedule/shapes.h"
 #include <array>
 #include <bit>
 #include <limits>

@@ -11,9 +11,9 @@
 //   tiles of a block     0 .. count - keep - 1       count - keep .. count - 1
 //   backward             2. read, last one first     1. read and cached, last one first
 //   forward              3. read again               4. from shared memory
-#include "codegen/schedule/lower/fold.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/fold.h"
 #include "codegen/schedule/own_kernels.h"
+#include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
 #include <bit>

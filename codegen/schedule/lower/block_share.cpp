@@ -12,7 +12,7 @@
 // With asynchronous copies the first tiles and the last one are all in flight before the first is folded; if the row
 // ends with a tile, all tiles may be cached, and then none is the last one.
 #include "codegen/schedule/lower/block_walk.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/shapes.h"
 #include "codegen/tile/rules.h"
 #include <algorithm>
 #include <array>

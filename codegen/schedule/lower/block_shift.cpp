@@ -10,7 +10,7 @@
 // for the first and last one of a row, which layouts split (layout/assign.h). All others use place - by.
 #include "codegen/schedule/lower/block_shift.h"
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/shapes.h"
 #include <array>
 
 namespace tessera {

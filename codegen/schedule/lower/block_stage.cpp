@@ -22,7 +22,7 @@
 // before it.
 #include "codegen/schedule/lower/block_stage.h"
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
 

@@ -1,6 +1,6 @@
 // The scalar DAG as tile operations, each value in the shape of the axes on which it depends.
 #include "codegen/schedule/lower/block_values.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
 

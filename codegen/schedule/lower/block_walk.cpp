@@ -13,7 +13,7 @@
 // is the tile before the last one if the row may end in it. Their masks follow from their positions; the other tiles
 // have no masks.
 #include "codegen/schedule/lower/block_walk.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
 

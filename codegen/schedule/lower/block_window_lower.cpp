@@ -1,9 +1,9 @@
 // Lowering of sliding windows: a thread's results and taps are unrolled, with constants in place of the axes. Loads
 // whose offset and condition become equal are emitted once.
 #include "codegen/schedule/lower/block_window_lower.h"
+#include "codegen/schedule/fold.h"
 #include "codegen/schedule/lower/block_values.h"
-#include "codegen/schedule/lower/fold.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/shapes.h"
 #include <array>
 
 namespace tessera {

@@ -1,11 +1,11 @@
 // State shared by both lowerings, private to the folder: the nest and its domain, the kernel under construction, and
 // the progress of its reductions.
 #pragma once
-#include "codegen/schedule/lower/shapes.h"
 #include "codegen/schedule/lower/sizes.h"
 #include "codegen/schedule/needs.h"
 #include "codegen/schedule/online.h"
 #include "codegen/schedule/schedule.h"
+#include "codegen/schedule/shapes.h"
 #include "codegen/schedule/stages.h"
 
 namespace tessera {

@@ -4,17 +4,6 @@
 
 namespace tessera {
 
-// Requires no gathers and no masks: then values are scalars, rows, columns or squares.
-bool squares_fit(const LoopNest& nest, const Domain& d) {
-  for (size_t n = 0; n < d.live.size(); ++n) {
-    if (!d.live[n]) continue;
-    const ScalarOp op = nest.dag[static_cast<ScalarId>(n)].op;
-    if (op == ScalarOp::CheckBounds) return false;
-    if (op == ScalarOp::Load && (!d.loads[n].terms.empty() || d.loads[n].predicate >= 0)) return false;
-  }
-  return std::all_of(d.stores.begin(), d.stores.end(), [](const Access& a) { return a.terms.empty(); });
-}
-
 namespace loops {
 
 ScheduledKernel Lowering::run() {

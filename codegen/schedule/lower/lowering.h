@@ -22,9 +22,6 @@
 
 namespace tessera {
 
-// True if the blocks of a Tiled2D schedule can be traversed in squares.
-[[nodiscard]] bool squares_fit(const LoopNest& nest, const Domain& domain);
-
 namespace loops {
 
 class Lowering final : Part {

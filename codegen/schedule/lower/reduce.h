@@ -1,6 +1,6 @@
 // Reductions in the loops over the row, private to the folder.
 #pragma once
-#include "codegen/schedule/lower/fold.h"
+#include "codegen/schedule/fold.h"
 #include "codegen/schedule/lower/values.h"
 #include <span>
 

@@ -10,7 +10,7 @@
 //     s += exp(x - m')  over the chunk
 //   at the end          the states of all lanes are combined
 #include "codegen/schedule/lower/row_rounds.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/shapes.h"
 #include <array>
 
 namespace tessera::loops {

@@ -3,7 +3,7 @@
 // of the parts, so that a result has the same bits in every run and with any number of threads, and stores. No program
 // waits.
 #include "codegen/schedule/lower/row_rounds.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
 

@@ -1,5 +1,5 @@
 #include "codegen/schedule/lower/sizes.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/shapes.h"
 #include <array>
 
 namespace tessera {

@@ -1,6 +1,6 @@
 // Loads and stores with their masks, values cached in scratch.
 #include "codegen/schedule/lower/values.h"
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
 

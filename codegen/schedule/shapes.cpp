@@ -1,4 +1,4 @@
-#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
 

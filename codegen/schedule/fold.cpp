@@ -1,4 +1,4 @@
-#include "codegen/schedule/lower/fold.h"
+#include "codegen/schedule/fold.h"
 #include <array>
 #include <limits>
 
