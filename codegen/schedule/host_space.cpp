@@ -1,5 +1,6 @@
 #include "codegen/schedule/host_space.h"
 #include "codegen/schedule/fold.h"
+#include "codegen/schedule/online.h"
 #include <algorithm>
 #include <bit>
 

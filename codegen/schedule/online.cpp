@@ -240,4 +240,18 @@ V Fold::result(const FoldState::Part& p, const Values& state, V about) const {
   return moved(p, sum, reference(p, state[static_cast<size_t>(p.reference)], count), about, count);
 }
 
+bool online_fits(const LoopNest& nest, const Domain& d) {
+  const auto rows = std::count_if(d.axes.begin(), d.axes.end(), [](const Axis& a) { return a.role == AxisRole::Row; });
+  for (ScalarId id = 0; id < nest.dag.size(); ++id)
+    if (d.live[static_cast<size_t>(id)] && nest.dag[id].op == ScalarOp::CheckBounds && d.row_varying(id)) return false;
+  return rows == 1;
+}
+
+bool splits(const LoopNest& nest, const Domain& d, ScheduleKind kind) {
+  if (kind != ScheduleKind::ColumnLoop && !(kind == ScheduleKind::RowLoop && online_fits(nest, d))) return false;
+  const Stages plan = plan_stages(nest, d);
+  return d.reduces && plan.stages.size() == 1 && !plan.stages[0].reduces.empty() && plan.stages[0].stores.empty() &&
+         plan.stages[0].caches.empty();
+}
+
 } // namespace tessera

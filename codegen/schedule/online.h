@@ -14,6 +14,7 @@
 // between blocks. The final result, `fold_result`, is the same NaN or infinity that two loops would give: -inf
 // everywhere in a row makes exp(-inf - -inf), NaN.
 #pragma once
+#include "codegen/schedule/schedule.h"
 #include "codegen/schedule/stages.h"
 #include "codegen/tile/tile.h"
 
@@ -86,5 +87,10 @@ private:
   const OnlineSums& online_;
   FoldState state_;
 };
+
+// True if a RowLoop schedule can fold online.
+[[nodiscard]] bool online_fits(const LoopNest& nest, const Domain& domain);
+// True if its rows, or columns, can be divided among programs. `domain` has the stages of online sums.
+[[nodiscard]] bool splits(const LoopNest& nest, const Domain& domain, ScheduleKind kind);
 
 } // namespace tessera

@@ -1,6 +1,7 @@
 // The library calls of a segment, planned for the host.
 #pragma once
 #include "runtime/device.h"
+#include "runtime/library/call.h"
 
 namespace tessera {
 

@@ -4,13 +4,6 @@
 namespace tessera {
 
 // Rows of one axis, and no index checks, because chunks are read twice.
-bool online_fits(const LoopNest& nest, const Domain& d) {
-  const auto rows = std::count_if(d.axes.begin(), d.axes.end(), [](const Axis& a) { return a.role == AxisRole::Row; });
-  for (ScalarId id = 0; id < nest.dag.size(); ++id)
-    if (d.live[static_cast<size_t>(id)] && nest.dag[id].op == ScalarOp::CheckBounds && d.row_varying(id)) return false;
-  return rows == 1;
-}
-
 namespace loops {
 
 // The stages of the row of one outer point (RowLoop) or of a tile of them (ColumnLoop), then stores of values per row.

@@ -6,11 +6,6 @@
 
 namespace tessera {
 
-// True if a RowLoop schedule can fold online.
-[[nodiscard]] bool online_fits(const LoopNest& nest, const Domain& domain);
-// True if its rows, or columns, can be divided among programs. `domain` has the stages of online sums.
-[[nodiscard]] bool splits(const LoopNest& nest, const Domain& domain, ScheduleKind kind);
-
 namespace loops {
 
 // row_online.cpp: stages that fold sums together with the reductions on which they depend

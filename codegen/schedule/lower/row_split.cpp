@@ -10,13 +10,6 @@
 namespace tessera {
 
 // Requires one stage of reductions whose results are all that is stored. Rows have one axis.
-bool splits(const LoopNest& nest, const Domain& d, ScheduleKind kind) {
-  if (kind != ScheduleKind::ColumnLoop && !(kind == ScheduleKind::RowLoop && online_fits(nest, d))) return false;
-  const Stages plan = plan_stages(nest, d);
-  return d.reduces && plan.stages.size() == 1 && !plan.stages[0].reduces.empty() && plan.stages[0].stores.empty() &&
-         plan.stages[0].caches.empty();
-}
-
 namespace loops {
 
 void SplitRows::add_parameters() {
