@@ -102,7 +102,7 @@ private:
         it = (it->second.calls /= 2) == 0 ? seen_.erase(it) : std::next(it);
   }
 
-  // What has been called most. The mutex is held.
+  // The sizes that were called most. The mutex is held.
   [[nodiscard]] Seen* next() {
     Seen* best = nullptr;
     for (auto& [key, seen] : seen_)

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// What tessera_last_error() shows, and the text of it all.
+// The error that tessera_last_error() shows, and its whole text.
 struct LastError {
   Diagnostic error;
   std::string text, location;
@@ -61,7 +61,7 @@ void show(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
                          all[i].any_rank ? -1 : static_cast<int32_t>(all[i].shape.size()), shown.texts[i].data()});
 }
 
-// What a session's interface shows, from the session itself.
+// Fills the tensors that a session's interface shows, from the session itself.
 void describe(tessera_session& s) {
   s.inputs = s.session->inputs();
   s.outputs = s.session->outputs();
@@ -100,7 +100,7 @@ Result<std::shared_ptr<MemoryAccount>> account_of(const tessera_options& given) 
   return std::make_shared<MemoryAccount>(static_cast<int64_t>(given.memory_limit), functions);
 }
 
-// What the caller says, or the defaults.
+// The caller's options, or the defaults.
 Result<tessera_options> options_of(const tessera_options* options) {
   if (options == nullptr) return tessera_options{};
   return take_struct("tessera_options", *options, kOptionsBytes);
@@ -247,7 +247,7 @@ const tessera_error* tessera_last_error(void) { return last_error.any ? &last_er
 const char* tessera_clone(tessera_session* session, tessera_session** clone) {
   if (session == nullptr || clone == nullptr)
     return record_error(usage("a session, and a place for the clone, are needed"));
-  // What is read of `session` stays as it was when it was opened.
+  // These fields of `session` stay as they were when it was opened.
   auto made = guarded("cloning a session", [&]() -> Result<std::unique_ptr<tessera_session>> {
     auto out = std::make_unique<tessera_session>();
     out->session = session->session;

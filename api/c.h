@@ -32,7 +32,7 @@ extern "C" {
 
 typedef struct tessera_session tessera_session;
 
-/* Of the library. A program may compare `abi` with TESSERA_ABI_VERSION, which it was built with. */
+/* The version of the library. A program may compare `abi` with TESSERA_ABI_VERSION, which it was built with. */
 typedef struct {
   int32_t major, minor, patch;
   int32_t abi;
@@ -92,9 +92,9 @@ typedef struct {
   void* data;
 } tessera_tensor;
 
-/* Where the host's memory for intermediate results and for the outputs of tessera_run_fresh() and tessera_run_items()
- * comes from. Both functions are called from any thread, also several at a time, until the session and its clones are
- * closed; they must not call Tessera. */
+/* The source of the host's memory for intermediate results and for the outputs of tessera_run_fresh() and
+ * tessera_run_items(). Both functions are called from any thread, also several at a time, until the session and its
+ * clones are closed; they must not call Tessera. */
 typedef struct {
   size_t struct_size;                                               /* sizeof(tessera_allocator) */
   void* (*allocate)(void* context, size_t bytes, size_t alignment); /* null: there is no memory, which ends the call */
@@ -159,8 +159,8 @@ typedef struct {
 } tessera_program;
 const char* tessera_open_program(const tessera_program* program, const tessera_options* options,
                                  tessera_session** session);
-/* What of a program Tessera does not take, as JSON, good until the same thread calls again:
- * [{"node": position, "target": "torch.ops.aten.foo.default", "output": "foo", "reason": "..."}] */
+/* The nodes of a program that Tessera does not take, as JSON, good until the same thread calls again: [{"node":
+ * position, "target": "torch.ops.aten.foo.default", "output": "foo", "reason": "..."}] */
 const char* tessera_survey_program(const tessera_program* program, const char** refusals);
 /* Dimensions that ATen operators' fast code on a GPU has as constants, as JSON, good as long as the library: a caller
  * that captures programs for sizes it does not know may guard these, so that the program states them as numbers:
@@ -202,12 +202,13 @@ const char* tessera_reset_states(tessera_session* session); /* all of them, to t
 int32_t tessera_variants(const tessera_session* session);
 /* Kernels that opening the session needed, and how many of them were taken from the cache folder. */
 void tessera_kernels(const tessera_session* session, int32_t* needed, int32_t* cached);
-/* What `tessera explain --format json` shows. The text is the session's, good until the next request or its close. */
+/* The report that `tessera explain --format json` shows. The text is the session's, good until the next request or
+ * its close. */
 const char* tessera_report(tessera_session* session, const char** json);
 
-/* What outputs these inputs lead to: `outputs` shows `output_count` tensors in the model's order with name, type and
- * sizes and without data. They are the session's, good until the next request or its close. The inputs' data is not
- * looked at. An output whose sizes depend on values is an error. */
+/* The outputs that these inputs lead to: `outputs` shows `output_count` tensors in the model's order with name, type
+ * and sizes and without data. They are the session's, good until the next request or its close. The inputs' data is
+ * not looked at. An output whose sizes depend on values is an error. */
 const char* tessera_output_sizes(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                  const tessera_tensor** outputs, int32_t* output_count);
 /* 1: the sizes of all outputs follow from those of the inputs; 0: some depend on values, as NonZero's does, so that
@@ -251,7 +252,7 @@ typedef struct tessera_item {
   const struct tessera_item* items; /* item_count of them, of other kinds */
   int32_t item_count;
 } tessera_item;
-/* What an input, or else an output, is that is a list: "sequence f32[?, 4]", "optional i64[]", "map i64 f32[]",
+/* The type of an input, or else an output, that is a list: "sequence f32[?, 4]", "optional i64[]", "map i64 f32[]",
  * "sequence list<map i64 f32[]>[2]"; its dtype in tessera_io is -1. Null for a tensor. Good as long as the session. */
 const char* tessera_list_type(const tessera_session* session, int32_t is_output, int32_t index);
 /* tessera_run_fresh() for values of every kind; of models on every device, with values in host memory. */
@@ -283,7 +284,8 @@ const char* tessera_warmup_ranges(tessera_session* session, const char* ranges, 
  * intermediate results, plans of sizes, graphs of a GPU. Weights stay. The next call of a shape prepares it again. */
 const char* tessera_trim(tessera_session* session);
 
-/* What a session and its contexts have done since it was opened, and what they hold. Read by any thread at any time. */
+/* Counts of a session's and its contexts' work since it was opened, and the memory that they hold. Read by any
+ * thread at any time. */
 #define TESSERA_LATENCY_BUCKETS 32
 typedef struct {
   size_t struct_size; /* sizeof(tessera_metrics) */
@@ -342,7 +344,7 @@ const char* tessera_call(tessera_session* session, const tessera_tensor* inputs,
  * returned and `stream` has got to the end of what it put there. A call asks once or a few times, from its own thread;
  * null: there is none, which ends the call. Not called by sessions on the host. */
 typedef void* (*tessera_allocate_scratch)(void* context, size_t bytes);
-/* What tessera_call_with() takes. */
+/* The options of tessera_call_with(). */
 typedef struct {
   size_t struct_size;        /* sizeof(tessera_call_options) */
   tessera_allocate allocate; /* of outputs, as of tessera_call() */
@@ -367,7 +369,7 @@ typedef struct tessera_memory tessera_memory;
  * `allocate` of tessera_call() may call it. */
 const char* tessera_memory_create(const tessera_session* session, size_t bytes, void* stream, tessera_memory** memory,
                                   void** data);
-/* What is put on `stream` from now on comes after what was put on the stream of tessera_memory_create() before. */
+/* Orders work that is put on `stream` from now on behind the work on the stream of tessera_memory_create(). */
 const char* tessera_memory_wait(tessera_memory* memory, void* stream);
 /* Gives it back after what was put on all of its streams before. Null is allowed. */
 void tessera_memory_free(tessera_memory* memory);

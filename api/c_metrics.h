@@ -1,5 +1,5 @@
-// What a session of the C interface counts. Each context counts its own calls without a lock; they are summed up when
-// somebody asks.
+// Counts of a session of the C interface. Each context counts its own calls without a lock; the counts are summed when
+// they are read.
 #pragma once
 #include "api/c.h"
 #include "runtime/memory_account.h"
@@ -16,7 +16,7 @@ class ContextMetrics;
 class SharedMetrics {
 public:
   explicit SharedMetrics(std::shared_ptr<const MemoryAccount> memory) : memory_(std::move(memory)) {}
-  // What contexts count, the account's bytes; what the session counts is left as it is.
+  // Adds the counts of contexts and the account's bytes; the session's own counts are left as they are.
   void add_to(tessera_metrics& metrics) const;
   [[nodiscard]] std::string last_miss() const; // empty: none
 

@@ -23,7 +23,7 @@ Status take_inputs(tessera_session& s, const tessera_tensor* inputs) {
   return {};
 }
 
-// Of: DeviceTensor or Tensor. Data: of one of them, the address that is shown.
+// `Of` is DeviceTensor or Tensor. `Data` gives the address of one of them that is shown.
 template <class Of, class Data>
 void show_outputs(tessera_session& s, const std::vector<Of>& outputs, const std::vector<DType>& dtypes,
                   std::vector<Dims> dims, const Data& data) {

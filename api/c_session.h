@@ -28,10 +28,10 @@ struct tessera_session {
     std::vector<tessera::DeviceTensor> inputs, outputs;
   };
   std::optional<Bound> bound; // by tessera_bind()
-  // What tessera_output_sizes() and tessera_run_fresh() show.
+  // These are shown by tessera_output_sizes() and tessera_run_fresh().
   std::vector<tessera::Dims> dims;
   std::vector<tessera_tensor> sizes;
-  // What tessera_inputs(), tessera_outputs() and tessera_states() show.
+  // This is shown by tessera_inputs(), tessera_outputs() and tessera_states().
   struct Shown {
     std::vector<std::vector<std::string>> dims;
     std::vector<std::vector<const char*>> texts;
@@ -39,7 +39,7 @@ struct tessera_session {
   };
   Shown shown_inputs, shown_outputs, shown_states;
   std::string report, last_miss, metrics_text;
-  // What tessera_run_items() shows: a deque, as items point to each other.
+  // These are shown by tessera_run_items(): a deque, as items point to each other.
   std::vector<tessera::Tensor> yielded;
   std::deque<std::vector<tessera_item>> items;
   std::deque<std::vector<const char*>> texts;

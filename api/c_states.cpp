@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Where `bytes` of state `index` are to go or come from.
+// The state `index`, to which or from which `bytes` are to be copied.
 Result<const IoInfo*> state_of(const tessera_session& s, int32_t index, const void* data, size_t bytes) {
   if (index < 0 || static_cast<size_t>(index) >= s.states.size())
     return usage("the model has " + std::to_string(s.states.size()) + " states, and the index given is " +

@@ -1,5 +1,5 @@
-// What a compile said of a variant: known, or found out by compiling when somebody asks. A variant that comes from the
-// cache of plans runs without it.
+// The results of a variant's compile: known, or computed by compiling at the first request. A variant that comes from
+// the cache of plans runs without them.
 #pragma once
 #include <functional>
 #include <memory>

@@ -1,5 +1,6 @@
-// What the C interface needs of the compiler: texts among the options of an opening, and surveys of programs. compiler/
-// defines it; libtessera_runtime.so, which has no compiler, takes the definitions of runtime_only/, which refuse.
+// The compiler's part of opening a session in the C interface: texts among the options, and surveys of programs.
+// compiler/ defines it; libtessera_runtime.so, which has no compiler, takes the definitions of runtime_only/, which
+// refuse.
 #pragma once
 #include "codegen/compilation/options.h"
 #include "frontend/options.h"
@@ -7,7 +8,7 @@
 
 namespace tessera {
 
-// What of tessera_options only a compiler can do, as it is there; null: the default.
+// The fields of tessera_options that only a compiler reads, as they are there; null: the default.
 struct CompileTexts {
   const char *tf32 = nullptr, *plan = nullptr;
   bool strict_rounding = false;

@@ -11,20 +11,20 @@ struct tessera_operator_call {
   const tessera::Node& node;
   std::vector<std::optional<tessera::TensorType>> operands; // their types; nothing where one is left out
   int results = 0;                                          // that are wanted
-  // Of `shape`.
+  // In calls of `shape`:
   tessera::InferContext* infer = nullptr;
   bool sizes_of_data = false;
   std::vector<bool> typed; // results whose type was set
-  // Of `decompose`.
+  // In calls of `decompose`:
   tessera::ops::B* build = nullptr;
   std::vector<tessera::ValueId> values; // by tessera_value
   std::vector<tessera::ValueId> yielded;
-  // Of `kernel`.
+  // In calls of `kernel`:
   bool kernel = false;
   std::string_view device;
   const tessera::ShapeEnv* env = nullptr;
   std::optional<tessera::TileText> text;
-  // Of `run`.
+  // In calls of `run`:
   tessera::ReferenceContext* reference = nullptr;
   std::vector<std::vector<std::string>> strings; // of results
 

@@ -73,7 +73,7 @@ Status infer(const Functions& f, InferContext& c) {
   return {};
 }
 
-// What the shape function says, against what a decomposition yields.
+// Compares the types of the shape function with those that a decomposition yields.
 Status check_types(const Functions& f, ops::B& b, const std::vector<ValueId>& values) {
   InferContext c{b.graph(), b.node(), static_cast<int>(values.size()), {}, {}};
   c.results.resize(values.size());

@@ -100,15 +100,15 @@ typedef struct {
       user; /* for the functions, which any thread may call, also several at a time; it lives as long as the process */
 } tessera_operator;
 
-/* What the functions of an operator call. Every function may be called with anything: a wrong argument is an error of the
- * call, the first of which ends it; results are then 0, -1 or null. Text, arrays and memory that they return are good
- * during the call. */
+/* The functions that an operator's functions call. Every function may be called with anything: a wrong argument is
+ * an error of the call, the first of which ends it; results are then 0, -1 or null. Text, arrays and memory that
+ * they return are good during the call. */
 typedef struct {
   size_t struct_size;
   uint32_t version; /* TESSERA_OPERATORS_VERSION of Tessera */
 
-  /* Of tessera_register_operators(): adds an operator, whose texts and arrays are copied. Null, or an error: it has the
-   * name of another, no meaning or two, a struct_size that is not known. */
+  /* -- in tessera_register_operators(): adds an operator, whose texts and arrays are copied. Null, or an error: it
+   * has the name of another, no meaning or two, a struct_size that is not known. */
   const char* (*add)(tessera_registry* registry, const tessera_operator* op);
 
   /* -- of every function: the node */

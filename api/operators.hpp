@@ -89,7 +89,7 @@ private:
 };
 using Shape = std::vector<Dim>;
 
-// What every function sees of the node.
+// The node, as every function sees it.
 class Call {
 public:
   explicit Call(tessera_operator_call* call) : call_(call) {}

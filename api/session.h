@@ -68,7 +68,7 @@ struct SessionOptions {
   // that was used least recently goes; under the policy Generic, whose variants stay, misses take the generic variant.
   int max_variants = 8;
   int64_t max_variant_bytes = int64_t{256} << 20;
-  // What open() makes ready for: warm_up_ranges(). Nothing where it is empty.
+  // The ranges that open() warms up, as warm_up_ranges() does. Nothing where it is empty.
   SizeRanges ranges;
   VariantPolicy policy = VariantPolicy::Generic;
   double compile_share = 0.25; // Adaptive: of the time, that the thread in the background compiles; in (0, 1]
@@ -100,7 +100,7 @@ struct IoInfo {
   bool any_rank = false;             // calls decide the rank, and `shape` says nothing
 };
 
-// What a session has compiled so far.
+// Counts of a session's compiles.
 struct CompileTotals {
   int64_t variants = 0;                    // that it has, those of a compiled file included
   int64_t compiles = 0, failures = 0;      // of variants, imports included
@@ -133,9 +133,9 @@ public:
 
   [[nodiscard]] std::vector<IoInfo> inputs() const;
   [[nodiscard]] std::vector<IoInfo> outputs() const;
-  // What the model changes in each call and reads in the next, as buffers of a module are: no inputs or outputs of calls.
-  // The session's own executor and each new_executor() has values of its own, which begin as the model's. The functions
-  // below are of the session's own: see Executor::read_state and those behind it.
+  // The values that the model changes in each call and reads in the next, as buffers of a module are: no inputs or
+  // outputs of calls. The session's own executor and each new_executor() has values of its own, which begin as the
+  // model's. The functions below are of the session's own: see Executor::read_state and those behind it.
   [[nodiscard]] std::vector<IoInfo> states() const;
   [[nodiscard]] Result<Tensor> read_state(size_t index);
   [[nodiscard]] Status write_state(size_t index, const Tensor& value);
@@ -152,7 +152,7 @@ public:
   [[nodiscard]] Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs,
                             void* stream = nullptr, RunStats* stats = nullptr,
                             const ScratchAllocator* scratch = nullptr, DonatedInputs* donated = nullptr);
-  // What memory run_on_device() wants for its outputs: see Executor::output_sizes.
+  // The memory that run_on_device() needs for its outputs: see Executor::output_sizes.
   [[nodiscard]] Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs,
                                                                RunStats* stats = nullptr);
   // See Executor::wait.
@@ -174,11 +174,11 @@ public:
   // In the order in which they were compiled; the first one is the generic one.
   [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const;
   [[nodiscard]] const ModelInfo& model_info() const; // empty for a compiled file
-  // What the model says of itself and is not so, or does that a call does not; one line each.
+  // Declarations of the model that do not hold, and effects that a call does not have; one line each.
   [[nodiscard]] const std::vector<std::string>& model_warnings() const;
-  // What the compile of the first variant made of the model, as JSON (docs/report.schema.json), with numbers for
-  // `sizes` by name of a dimension's symbol: of a compiled file that of the compile which wrote it, at its sizes.
-  // `thorough`: with the texts of loop nests, and what each unknown size costs.
+  // The report of the first variant's compile, as JSON (docs/report.schema.json), with numbers for `sizes` by name of a
+  // dimension's symbol: of a compiled file that of the compile which wrote it, at its sizes. `thorough`: with the texts
+  // of loop nests, and what each unknown size costs.
   [[nodiscard]] std::string report(const std::map<std::string, int64_t>& sizes = {}, bool thorough = false) const;
   // Writes the variants and the first one's report as a file that open() takes. Errors: those of save_executables.
   // `sizes`: those of report(), at which the times of the file's report hold.

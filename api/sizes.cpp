@@ -41,7 +41,7 @@ Result<std::map<std::string, Value>> assignments(std::string_view text, const st
   }
 }
 
-// Of "div:8".
+// Reads "div:8".
 Result<Specialization> parse_divisor(std::string_view text) {
   const auto divisor = number(text.substr(4));
   if (!divisor || *divisor < 2 || *divisor > 1 << 20) return usage("the divisor is a number from 2 to 1048576");

@@ -1,4 +1,4 @@
-// What is said of a model's symbolic dimensions before calls come: sizes that variants are made for, and ranges that
+// Statements about a model's symbolic dimensions before calls come: sizes that variants are made for, and ranges that
 // calls keep to; and how people write both, the same in options of the command, of C, of Python and of servers.
 //
 //   batch=exact,seq=div:8          a variant for each size of the batch, and for lengths that 8 divides

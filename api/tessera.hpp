@@ -96,7 +96,7 @@ struct Tensor : tessera_tensor {
 };
 static_assert(sizeof(Tensor) == sizeof(tessera_tensor)); // an array of one is an array of the other
 
-// What a function has returned, as sizes and values.
+// The sizes and values of a tensor that a function has returned.
 [[nodiscard]] inline std::span<const int64_t> dims_of(const tessera_tensor& t) {
   return {t.dims, static_cast<size_t>(t.rank)};
 }

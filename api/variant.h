@@ -1,4 +1,4 @@
-// What a session compiled, for those who look into it: the command, tests. Not installed.
+// The compiled variants of a session, for readers such as the command and tests. Not installed.
 #pragma once
 #include "api/session.h"
 #include "api/session_variant.h"

@@ -51,7 +51,7 @@ bool exclude_each_other(const SessionVariant& a, const SessionVariant& b) {
 
 bool bounded(VariantPolicy policy) { return policy != VariantPolicy::Generic; }
 
-// What of a specialization these sizes have. A divisor holds for a size that is not known yet.
+// The conditions of a specialization that these sizes have. A divisor holds for a size that is not known yet.
 Conditions conditions_at(const std::map<std::string, Specialization>& specialize, const Sizes& sizes) {
   Conditions out;
   for (const auto& [symbol, how] : specialize) {
@@ -213,7 +213,7 @@ Result<std::shared_ptr<SessionVariant>> VariantPool::make(Lock& lock, const std:
 }
 
 namespace {
-// Of machine code and constants that lie in none of `shared`, those of bodies included.
+// The bytes of machine code and constants that are in none of `shared`, those of bodies included.
 int64_t bytes_of(const Executable& executable, const std::set<const std::byte*>& shared) {
   int64_t bytes = 0;
   for (const auto& object : executable.objects) bytes += static_cast<int64_t>(object.size());
@@ -233,7 +233,7 @@ int64_t VariantPool::own_bytes(const Executable& executable) const {
   return bytes_of(executable, shared);
 }
 
-// As many specialized variants, and as many bytes of them, as allowed; those go that were used least recently. The one that
+// Bounds the number of specialized variants and their bytes: the ones that were used least recently go. The one that
 // was made last stays.
 void VariantPool::evict() {
   const auto used = [&](const auto& v) { return v->specialized ? specialized_[v->label].last_used : UINT64_MAX; };

@@ -1,5 +1,5 @@
-// Where a session's variants come from: a model that is imported and compiled, or a compiled file. session.cpp knows
-// this interface and neither importer nor compiler.
+// The source of a session's variants: a model that is imported and compiled, or a compiled file. session.cpp knows this
+// interface and neither importer nor compiler.
 #pragma once
 #include "api/session.h"
 #include "api/session_variant.h"
@@ -35,7 +35,7 @@ public:
   virtual void wait_idle() = 0; // until nothing is left to do
 };
 
-// What the work asks of the session, on its thread.
+// The session's functions that the work calls, on its thread.
 struct BackgroundHooks {
   // The variant whose executable this is, or was; null: none.
   std::function<std::shared_ptr<const SessionVariant>(const Executable&)> variant;
@@ -60,7 +60,8 @@ public:
   // Session::save() of all variants. Errors: those of save_executables; UnsupportedFeature where nothing is compiled.
   [[nodiscard]] virtual Status save(const std::vector<std::shared_ptr<const SessionVariant>>& variants,
                                     const std::string& path, bool embed_weights, const Sizes& sizes) const = 0;
-  // What a call of these sizes loses for running this variant and not one made for them, in microseconds: predicted.
+  // The time that a call of these sizes loses for running this variant and not one made for them, in microseconds:
+  // predicted.
   [[nodiscard]] virtual double loss_us(const SessionVariant& /*variant*/, const Sizes& /*sizes*/) const { return 0; }
   // Tuning of kernels; null: none is wanted.
   [[nodiscard]] virtual Result<std::shared_ptr<BackgroundWork>> start_tuning(BackgroundHooks hooks) = 0;

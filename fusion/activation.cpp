@@ -55,7 +55,7 @@ class Activations {
 public:
   explicit Activations(const ScalarDag& dag) : dag_(dag) {}
 
-  // What `root` is an activation of.
+  // The argument that `root` is an activation of.
   [[nodiscard]] std::optional<ActivationMatch> run(ScalarId root) const {
     const ScalarNode& n = at(root);
     if (n.op == ScalarOp::Tanh) return ActivationMatch{Activation::Tanh, n.args[0]};

@@ -14,7 +14,7 @@ struct ActivationMatch {
   ScalarId input = -1;
   double clip_low = 0, clip_high = 0; // Clip
 };
-// What `root` is an activation of.
+// The activation that `root` computes, and its argument.
 [[nodiscard]] std::optional<ActivationMatch> match_activation(const ScalarDag& dag, ScalarId root);
 [[nodiscard]] std::string_view name(FixedEpilogue::Activation activation); // "gelu_tanh"
 

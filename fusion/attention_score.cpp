@@ -8,7 +8,8 @@ namespace tessera::fusion {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// What masks choose instead of -inf: exp of it less any score is 0 where a score of the row is above half of it.
+// The value that masks choose instead of -inf: exp of it less any score is 0 where a score of the row is above half of
+// it.
 constexpr double kMasked = -1e4;
 constexpr double kLargest = 1e38; // of what is finite in f32
 
@@ -61,7 +62,7 @@ private:
   [[nodiscard]] bool reduces(ScalarId id, ReduceKind kind, ScalarId value) const {
     return dag_[id].op == ScalarOp::Reduce && dag_[id].reduce == kind && of(dag_[id].args[0]) == value;
   }
-  // What select(isnan(y), 0, y) guards.
+  // The value y that select(isnan(y), 0, y) guards.
   ScalarId without_nan(ScalarId id, bool& guarded) const {
     const ScalarNode& n = dag_[id];
     if (n.op != ScalarOp::Select) return id;
@@ -76,7 +77,7 @@ private:
     guarded = true;
     return y;
   }
-  // What select(x == from, to, x) guards.
+  // The value x that select(x == from, to, x) guards.
   ScalarId replaced(ScalarId id, double from, double to, bool& guarded) const {
     const ScalarNode& n = dag_[id];
     if (n.op != ScalarOp::Select || dag_[n.args[0]].op != ScalarOp::Eq || !is(dag_, n.args[1], to)) return id;

@@ -14,7 +14,7 @@ bool moves_as_it_is(const Graph& graph, ValueId v) {
   return is_float(from) && is_float(to) && info(from).bits <= info(to).bits;
 }
 
-// What `v` shows, through views and widening casts.
+// The value that `v` shows, through views and widening casts.
 ValueId shown(const Graph& graph, ValueId v) {
   while (moves_as_it_is(graph, v)) v = graph.producer(v)->operands[0];
   return v;

@@ -36,7 +36,7 @@ struct PinnedGroup {
   std::vector<int> parts;          // Attention: its product, softmax and product, as indices of pinned groups
   std::string route;               // what computes it: "oneDNN", "generated code"; for messages
 };
-// What a plan does in another way since it failed before (codegen/driver/detours.h): nodes and values of the same graph.
+// Changes of a plan after a failure (codegen/driver/detours.h): nodes and values of the same graph.
 struct FusionDetours {
   std::map<NodeId, std::string> on_host; // run by their reference on the host; why
   std::set<NodeId> alone;                // share a group with no other node

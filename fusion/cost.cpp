@@ -199,7 +199,7 @@ SymExpr bytes_alone(const Graph& graph, NodeId id) {
     const ValueId v = node.operands[i];
     if (!v.valid()) continue;
     const SymExpr all = byte_count(graph, v);
-    // What selects elements of its first operand reads one for each result, or all where these are fewer.
+    // An operator that selects elements of its first operand reads one for each result, or all where these are fewer.
     const SymExpr selected = byte_count(graph.type(v).dtype, points);
     read += indexing && !indexing->view && i == 0 ? sym_min(all, selected) : all;
   }

@@ -10,7 +10,7 @@ namespace tessera::fusion {
 
 inline constexpr double kRepresentativeSize = 128;
 
-// For people: "4.2 MB", "38.0 kB".
+// A number of bytes for people: "4.2 MB", "38.0 kB".
 [[nodiscard]] std::string bytes_text(double bytes);
 [[nodiscard]] SymExpr byte_count(DType dtype, const SymExpr& elements);
 [[nodiscard]] SymExpr byte_count(const Graph& graph, ValueId value);
@@ -38,7 +38,7 @@ private:
 [[nodiscard]] SymExpr operations(const LoopNest& nest);
 // Instructions of a nest's body by scalar_op's table; no loads and indices.
 [[nodiscard]] double instructions(const LoopNest& nest);
-// What a node moves when it runs by itself. A view that only renames positions moves nothing.
+// The bytes that a node moves when it runs by itself. A view that only renames positions moves nothing.
 [[nodiscard]] SymExpr bytes_alone(const Graph& graph, NodeId node);
 
 } // namespace tessera::fusion

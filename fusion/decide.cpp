@@ -49,7 +49,8 @@ private:
   [[nodiscard]] Place place(NodeId id) const { return out_.place[static_cast<size_t>(id.index)]; }
   static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
 
-  // Where a needed node runs. Backwards, so that what only known contents depend on is not needed at all.
+  // Chooses where each needed node runs, backwards, so that nodes that only known contents depend on are not needed at
+  // all.
   Status places() {
     const SizeDefiners sizes(graph_);
     std::vector<bool> wanted(out_.pinned.size(), false);
@@ -287,7 +288,7 @@ private:
     Marks marks;                 // constrained operators in it
   };
 
-  // What o is read from: itself when it has memory.
+  // The values in memory that o is read from: itself when it has memory.
   [[nodiscard]] std::vector<ValueId> leaves_of(ValueId o) const {
     if (out_.is_virtual[at(o)]) return chain_[at(o)].leaves;
     bool literal = known_contents(graph_, o) || literal_of(graph_, o);
@@ -336,7 +337,7 @@ private:
     }
     return marks;
   }
-  // Of the views from `v` on, down to what has memory.
+  // The marks of the views from `v` on, down to the value that has memory.
   Marks view_marks(ValueId v, ValueId memory) const {
     Marks out;
     for (; v != memory; v = graph_.producer(v)->operands[0])

@@ -1,4 +1,4 @@
-// What is decided before any nest is made: which nodes run where, and which values have memory.
+// Decisions before any nest is made: which nodes run where, and which values have memory.
 //
 // A value has memory when something needs it there (an output of the graph, an operand of a library call or of a host
 // operator, a reduction) or when that is cheaper than writing its expression out in each reader. Everything else is

@@ -13,7 +13,7 @@
 
 namespace tessera::fusion {
 
-// What is constant while planning: a scalar's value, or that of a small tensor whose elements are all the same.
+// The value that is constant while planning: a scalar's, or that of a small tensor whose elements are all the same.
 [[nodiscard]] std::optional<ScalarNode> literal_of(const Graph& graph, ValueId value);
 // Values whose few integer elements are known as expressions need no memory.
 inline constexpr size_t kMaxKnownElements = 8;
@@ -57,7 +57,7 @@ public:
   [[nodiscard]] Result<LoopNest> nest(ValueId value);
   // The nest with each load of `value`, whatever is_virtual says of that, replaced by its expression.
   [[nodiscard]] Result<LoopNest> written_out(const LoopNest& nest, ValueId value);
-  // Where the elements of `value` lie in memory as a function of axes: the one plain load, times constants, that it
+  // The position of `value`'s elements in memory as a function of axes: the one plain load, times constants, that it
   // comes down to, or nullopt.
   struct Access {
     ValueId value;

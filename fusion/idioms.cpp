@@ -38,7 +38,7 @@ private:
   [[nodiscard]] bool same(ScalarId a, ScalarId b) const { return bare(a) == bare(b); }
   [[nodiscard]] bool is(ScalarId id, Op op) const { return at(id).op == op; }
   [[nodiscard]] bool is_exponential(ScalarId id) const { return is(id, Op::Exp) || is(id, Op::Exp2); }
-  // What is summed over the rows, where `id` is such a sum.
+  // The value that is summed over the rows, where `id` is such a sum.
   [[nodiscard]] std::optional<ScalarId> summed(ScalarId id) const {
     id = bare(id);
     if (is(id, Op::Reduce) && at(id).reduce == ReduceKind::Sum) return bare(at(id).args[0]);
@@ -196,7 +196,7 @@ private:
     }
     return false;
   }
-  // What lies between `id` and its input is part of what has been found.
+  // Marks the nodes between `id` and its input as part of what has been found.
   void cover(ScalarId id, ScalarId input) {
     for (ScalarId arg : at(id).args) {
       if (arg == input || covered_[static_cast<size_t>(arg)]) continue;

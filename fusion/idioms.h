@@ -1,4 +1,5 @@
-// What a nest computes, by the names that people know: found in its loops, whatever operators the model spelled it with.
+// The names that people know for what a nest computes, found in its loops, whatever operators the model spelled it
+// with.
 //
 //   softmax          e / sum(e), e an exponential           log_softmax      x - log(sum(exp(x)))
 //   log_sum_exp      log(sum(exp(x)))                       layer_norm       (x - mean) / sqrt(mean of its square + eps)

@@ -1,4 +1,4 @@
-// What a nest means: one outer point after the other, each row point by point, in plain loops.
+// The meaning of a nest: one outer point after the other, each row point by point, in plain loops.
 #include "fusion/loop_nest.h"
 #include "fusion/rewrite.h"
 #include <algorithm>

@@ -94,7 +94,7 @@ void normalize(LoopNest& nest, const ShapeEnv& env) {
       axes.push_back(axis);
   }
   std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.role < b.role; });
-  // What axes of one point decide, as the condition of a select, may leave nodes that nothing reads any more, loads
+  // Decisions by axes of one point, as the condition of a select, may leave nodes that nothing reads any more, loads
   // among them: a second copy is without these.
   const auto unread = [&] {
     const auto need = reachable(nest.dag, store_roots(nest));

@@ -268,7 +268,7 @@ private:
     }
     return out;
   }
-  // What is wrong with the dtypes of a node, "" when nothing is: folding and evaluation rely on them.
+  // The error in the dtypes of a node, "" when there is none: folding and evaluation rely on them.
   [[nodiscard]] std::string type_error(const ScalarNode& node) const {
     auto kind = info(node.dtype).kind;
     if (kind == DTypeKind::Held || kind == DTypeKind::Complex)

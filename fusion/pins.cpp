@@ -58,7 +58,7 @@ void Planner::complete_pins() {
   completing_ = false;
 }
 
-// What a pin says must be so: one unit, of these nodes.
+// Checks that each pin holds: one unit, of these nodes.
 std::vector<UnmetPin> Planner::check_pins() const {
   std::vector<int> found(steering_.pins(), -1);
   std::map<int, std::string> wrong; // by pin

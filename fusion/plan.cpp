@@ -299,7 +299,8 @@ std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int u
   return std::nullopt;
 }
 
-// Where one program walks a row, joining a large pointwise nest to a small number of long rows would leave cores idle.
+// Joining a large pointwise nest to a small number of long rows would leave cores idle where one program computes a
+// row.
 std::optional<Refusal> Planner::keeps_parallelism(const LoopNest& a, const LoopNest& b) {
   if (options_.rows_by_teams || completing_ || a.has_reduction() == b.has_reduction()) return std::nullopt;
   const LoopNest& rows = a.has_reduction() ? a : b;
@@ -381,7 +382,7 @@ std::optional<Refusal> Planner::try_horizontal(int a, int b) {
   Refusal no{FusionReason::NoGain, ""};
   if (x.kind != Group::Kind::Kernel || y.kind != Group::Kind::Kernel) return no;
   if (!completing_ && std::abs(units_.position(a) - units_.position(b)) > kSiblingDistance) return no;
-  // What is read once instead of twice has to be worth it.
+  // Reading a value once instead of twice has to be worth it.
   double shared = 0, all = 0;
   SizeSum both;
   for (ValueId v : y.nest.loads) {
@@ -424,9 +425,9 @@ bool Planner::stored(ValueId v, const std::vector<bool>& read) const {
   return std::any_of(units_.readers(v).begin(), units_.readers(v).end(), [&](int r) { return units_.find(r) != from; });
 }
 
-// What kernels and calls load in the end, from the last unit to the first. Sizes may have decided since a unit was made,
-// or while it was merged, that it reads nothing of a value; a kernel stores no such value, and what makes nothing else
-// is left out.
+// Finds the values that kernels and calls load in the end, from the last unit to the first. Sizes may have decided
+// since a unit was made, or while it was merged, that it reads nothing of a value; a kernel stores no such value, and a
+// unit that makes nothing else is left out.
 std::vector<bool> Planner::find_reads() {
   std::vector<bool> read(d_.pinned.size(), false);
   const auto load = [&](const std::vector<ValueId>& values) {

@@ -52,7 +52,7 @@ enum class FusionReason : uint8_t {
   InternalFailure,         // compiling the two together failed, which is a bug of ours
   Count_,
 };
-// What has to change so that the pair fuses: nothing that a user could do, an option of Tessera, or the model.
+// The change that lets the pair fuse: nothing that a user could do, an option of Tessera, or the model.
 enum class FusionChange : uint8_t { None, Option, Model };
 [[nodiscard]] std::string_view name(FusionChange change); // "none", "option", "model"
 // A code never changes. A name may; the name of the version before stays as `alias` for one version.
@@ -115,11 +115,11 @@ struct LibraryCall {
                                      // b and w may be f16 and bf16 constants
   OperandView result;
   double scale = 1; // matmul: of the sum, before everything that follows (FusionOptions::scaled_operands)
-  // What follows on each element: any pointwise nest over the result's index space, with exactly one outer axis per
-  // dimension of `result`, in order, so that a box of the result is a box of axes. It loads the node's own value
-  // (result.value) at its own point and stores what the group writes; the device runs it as a generated kernel on each
-  // block of the result while that is in cache. The raw value is memory for others only when it is among the group's
-  // `writes`.
+  // The work that follows on each element: any pointwise nest over the result's index space, with exactly one outer
+  // axis per dimension of `result`, in order, so that a box of the result is a box of axes. It loads the node's own
+  // value (result.value) at its own point and stores what the group writes; the device runs it as a generated kernel on
+  // each block of the result while that is in cache. The raw value is memory for others only when it is among the
+  // group's `writes`.
   std::optional<LoopNest> epilogue_nest;
   // With FusionOptions::fixed_epilogues: the same as epilogue_nest, which is kept for sizes that the library refuses.
   std::optional<FixedEpilogue> fixed;
@@ -186,7 +186,7 @@ struct Group {
   std::string host_reason;      // Host: why the node does not run on the device
   AttentionCall attention;      // Attention
   std::vector<Group> otherwise; // Attention: product, softmax, product, which compute the same in steps
-  // What a plan file pins (constraints.h): values that had a unit, and for an attention its three groups.
+  // A part that a plan file pins (constraints.h): values that had a unit, and for an attention its three groups.
   struct Part {
     Kind kind = Kind::Kernel;
     std::string name;
@@ -228,8 +228,8 @@ struct FusionOptions {
   // code of a larger body is fetched again in every step, which moves more than the values that it need not store.
   // 0: any number.
   double cached_instructions = 0;
-  // What starting a kernel costs, and what the device moves in that time: kernels that share nothing become one where
-  // both together move less. 0: never.
+  // The time to start a kernel, and the bytes that the device moves in a microsecond: kernels that share nothing become
+  // one where both together move less than that. 0: never.
   double launch_us = 0, bytes_per_us = 0;
   // Nests list the values that they compute and do not store (LoopNest::inner). The plan is the same with and without.
   bool keep_values = false;

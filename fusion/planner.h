@@ -13,7 +13,7 @@ namespace tessera::fusion {
 [[nodiscard]] Work merge_of(const Unit& a, const Unit& b, WorkInHand& hand);
 [[nodiscard]] std::optional<Refusal> failed_before(const WorkInHand& hand);
 
-// What was tried while units were merged, for the ledger. A read: a value, and the unit as made that reads it.
+// The attempts to merge units, for the ledger. A read: a value, and the unit as made that reads it.
 struct Attempts {
   using Read = std::pair<int32_t, int>;
   std::map<Read, Refusal> refused;                // why the unit was not merged with the value's producer

@@ -97,7 +97,7 @@ SymExpr Planner::points_read(const LoopNest& nest, ValueId v) {
   for (ScalarId id = nest.dag.size(); id-- > 0;) {
     const ScalarNode& node = nest.dag[id];
     const bool loads = node.op == ScalarOp::Load && nest.loads[static_cast<size_t>(node.operand)] == v;
-    // What is read from memory may vary along with its own index.
+    // A value read from memory may vary along with its own index.
     if (of_index[static_cast<size_t>(id)])
       varies = varies || (node.op == ScalarOp::Index && node.sym.contains(innermost.var));
     if (of_index[static_cast<size_t>(id)] || loads)

@@ -5,7 +5,7 @@
 
 namespace tessera::fusion {
 
-// What a copied load becomes; `args` are its copied arguments. Negative: the copy as it is.
+// Rewrites a copied load; `args` are its copied arguments. Negative: the copy as it is.
 using LoadRewrite =
     std::function<ScalarId(ScalarDag& into, const ScalarNode& load, ScalarId old, std::span<const ScalarId> args)>;
 

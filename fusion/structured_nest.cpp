@@ -156,7 +156,7 @@ private:
   void fold(ReduceKind kind, ScalarId value) {
     if (std::any_of(out_.axes.begin(), out_.axes.end(),
                     [](const Axis& a) { return a.role == AxisRole::Row && a.extent.is_const(0); })) {
-      // Of nothing: no element may be named.
+      // A reduction of no elements may name none.
       std::erase_if(out_.axes, [](const Axis& a) { return a.role == AxisRole::Row; });
       DType dtype = out_.dag[value].dtype;
       out_.root = is_float(dtype) ? out_.dag.constant_f(dtype, reduce_identity_f64(kind, dtype))

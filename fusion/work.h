@@ -1,5 +1,6 @@
-// What a planner is doing, so that what fails can be planned around: merging two units, or making something of nodes.
-// Planning is deterministic, so merges have the same numbers in another attempt, up to the first that is refused.
+// The step that a planner is at, so that a failure can be planned around: merging two units, or making something of
+// nodes. Planning is deterministic, so merges have the same numbers in another attempt, up to the first that is
+// refused.
 #pragma once
 #include "graph/ir/graph.h"
 #include <exception>

@@ -109,7 +109,7 @@ std::optional<GuardMiss> CallChoice::wanted() {
     return replacements_++ < kMaxReplacements ? std::move(miss) : std::nullopt;
   }
   if (misses_.empty() || compiles_++ >= kMaxCompiles) return std::nullopt;
-  // Of several, one that says more of the call: what a variant read before it missed.
+  // Takes the miss that says most of the call: the values that a variant read before it missed.
   const auto most = std::max_element(misses_.begin(), misses_.end(), [](const GuardMiss& a, const GuardMiss& b) {
     return a.sizes.size() < b.sizes.size();
   });

@@ -43,7 +43,7 @@ public:
   // Nothing: no other variant would help, or enough were compiled for this call.
   [[nodiscard]] std::optional<GuardMiss> wanted();
   void compiled() { misses_.clear(); } // what is compiled is made for the call
-  // Of a call that no variant answers.
+  // The error of a call that no variant answers.
   [[nodiscard]] Diagnostic error() const { return without_error_ ? *without_error_ : by_generic_->error(); }
   // The generic variant missed a guard, and that is why the call failed.
   [[nodiscard]] bool missed() const { return !without_error_ && by_generic_ && by_generic_->miss; }

@@ -271,7 +271,7 @@ Status ControlRun::run_loop(std::span<const int64_t> numbers, const std::unorder
 Status ControlRun::iterate(int64_t i, int64_t trips, std::span<const int64_t> sizes) {
   if (reads_iteration_) TESSERA_TRY(device_.inner().write(iteration_.memory.get(), &i, sizeof i));
   const size_t first = step_.continues ? 1 : 0, carried = step_.initial.size();
-  // Where nothing ends the loop before, the last iteration writes to the buffers.
+  // The last iteration writes to the buffers where nothing ends the loop before.
   const bool in_buffer = step_.continues || trips == INT64_MAX || (trips - 1 - i) % 2 == 0;
   std::vector<Value> next(carried);
   TESSERA_TRY(call(0, sizes, i, trips, [&](size_t o, DType dtype, const Dims& dims) -> Result<void*> {
@@ -465,7 +465,7 @@ private:
       if (stacked && s_.reverse[r - carried] && !s_.trip_count)
         return bad("stacks slices from the last one on, and their number is not known");
     }
-    // What bodies write is nothing that they read.
+    // Bodies write no buffer that they read.
     auto used = buffers_of(Step(s_));
     std::sort(used.written.begin(), used.written.end());
     if (std::adjacent_find(used.written.begin(), used.written.end()) != used.written.end())

@@ -23,8 +23,8 @@ public:
   [[nodiscard]] const Dims& dims(size_t result) const { return results_[result].dims; }
   // Moves results whose sizes run() has defined to their buffers.
   [[nodiscard]] Status place();
-  // What a body's run missed that ended the last run() with an error, if it was that: another variant of the model may
-  // have bodies that fit.
+  // The miss of a body that ended the last run() with an error, if it was that: another variant of the model may have
+  // bodies that fit.
   [[nodiscard]] std::optional<GuardMiss> take_miss() { return std::exchange(missed_, std::nullopt); }
   // Until the bodies' work is done. Errors of it.
   [[nodiscard]] Status wait();
@@ -77,8 +77,8 @@ private:
   RunStats* stats_ = nullptr;
 };
 
-// What a step computes from sizes: the decision of an If or the beginning of a loop, the trip count, then the sizes that
-// are arguments, by body.
+// The numbers that a step computes from sizes: the decision of an If or the beginning of a loop, the trip count, then
+// the sizes that are arguments, by body.
 [[nodiscard]] std::vector<SymExpr> control_numbers(const ControlStep& step);
 // Which bodies run, and how often, follows from sizes, as do all sizes of results: no value is read back.
 [[nodiscard]] bool decided_by_sizes(const ControlStep& step);

@@ -1,6 +1,6 @@
-// What differs between devices when an executable runs: where memory comes from, how steps are executed, how bytes get
-// to and from the host. All else (which variant, guards, plans of sizes and memory, host steps, outputs, statistics) is
-// the executor's and the same for every device.
+// The differences between devices when an executable runs: where memory comes from, how steps are executed, how bytes
+// get to and from the host. All else (which variant, guards, plans of sizes and memory, host steps, outputs,
+// statistics) is the executor's and the same for every device.
 //
 // A Device belongs to one executor and is used by one thread at a time. The calls of one run, in order:
 //   begin  (enter  place_outputs  {replay | {execute | fetch... store...}*})* one round per segment  finish
@@ -20,7 +20,7 @@ struct BufferTable {
   std::vector<int64_t> bytes;
 };
 
-// What a device keeps for a variant of one executor (code, constants) and for a plan (prepared steps).
+// The device's data for a variant of one executor (code, constants) and for a plan (prepared steps).
 class LoadedCode {
 public:
   virtual ~LoadedCode() = default;
@@ -62,12 +62,12 @@ struct DeviceCall {
   const Variant::CallState& sizes;           // of symbols, as far as the run has bound them
   bool captured = false;                     // Device::captures()
   const ScratchAllocator* scratch = nullptr; // of the caller; null: none
-  // What becomes of states when the run is finished: `value` shows what `next` does now. Empty: they stay as they are.
+  // The changes of states when the run is finished: `value` shows what `next` does now. Empty: they stay as they are.
   // Inputs and outputs of states are memory of the device in any case.
   std::span<StateValue> changes = {};
 };
 
-// What control steps, whose bodies run in executors of their own, get from the device of the run that they are part of.
+// The device's services for control steps, whose bodies run in executors of their own.
 class InnerRuns {
 public:
   virtual ~InnerRuns() = default;
@@ -167,7 +167,7 @@ public:
   // A host step's result becomes the buffer's value. The executor holds the tensor until the run ends; it is replaced
   // where it shows the device's own memory. True: `value` itself need not be held, the device has it.
   [[nodiscard]] virtual Result<bool> store(BufferId buffer, Tensor& value) = 0;
-  // For control steps.
+  // The services for control steps.
   [[nodiscard]] virtual InnerRuns& inner() = 0;
   // Profile: a point in time, before and after each step.
   [[nodiscard]] virtual Status mark() = 0;
@@ -178,7 +178,7 @@ public:
   virtual void abandon() = 0;
   // on_device: waits for all that was started. Errors of it that have not been reported yet. Inside of around(), too.
   [[nodiscard]] virtual Status wait() = 0;
-  // For values that stay from run to run.
+  // The memory of values that stay from run to run.
   [[nodiscard]] virtual KeptMemory& kept() = 0;
   // Gives back the memory of earlier runs; nothing runs, and there are no plans.
   [[nodiscard]] virtual Status trim() = 0;

@@ -49,7 +49,7 @@ struct StridedOperand {
   std::vector<SymExpr> strides;
   SymExpr offset;
 }; // elements
-// What is done to a block of the result while it is still in cache: a generated kernel over a box of the result's index
+// The work on a block of the result while it is still in cache: a generated kernel over a box of the result's index
 // space. The library computes the box [begin, begin + count) of its result, then calls the kernel with those numbers
 // bound to the symbols below, which its sizes and grid mention. Any pointwise function of the result and of anything
 // computed before.
@@ -57,7 +57,8 @@ struct EpilogueKernel {
   KernelLaunch kernel;
   std::vector<SymExpr> begin, count; // one symbol per dimension of the call's result
 };
-// What a GPU's library does to its result by itself, in the type it accumulates in, before it rounds and stores:
+// The work that a GPU's library does on its result by itself, in the type it accumulates in, before it rounds and
+// stores:
 //   y = activation(alpha * sum + bias + residual)
 // A call that has one (`fused`) names the final result as c or y. Where the library turns out to refuse it at some
 // sizes, the call is made without, into the same memory, and then `epilogue`, if there is one, over the whole result
@@ -198,7 +199,7 @@ struct Constant {
 struct Binding {
   std::string name;
   BufferId buffer;
-  // Of an input of integers: extents of the dimensions that they, or what is computed from them, index.
+  // The extents of the dimensions that an input of integers, or a value computed from it, indexes.
   std::vector<SymExpr> indexed = {};
   std::string list = {}; // of a List: what it is, "sequence f32[?, 4]"
 };

@@ -195,7 +195,7 @@ private:
     return views;
   }
 
-  // What touches the device. Exceptions end here.
+  // Runs work that touches the device. Exceptions end here.
   template <class Body>
   Status inside(const Doing& doing, const Body& body) {
     return guarded(doing, [&]() -> Status {
@@ -296,7 +296,7 @@ private:
     arguments.changes_states = !warming_up_;
     arguments.of_body = of_body_;
     auto outcome = l.run(arguments, *stats_);
-    // What other shapes left behind goes before a call is refused. A body's call is a part of its outer run's.
+    // The memory of other shapes is given back before a call is refused. A body's call is a part of its outer run's.
     const bool whole = !arguments.donated || !arguments.donated->overwritten; // the inputs
     if (options_.memory->limit() != 0 && !of_body_ && whole && !captured_ && lacks_memory(outcome) &&
         give_back().ok()) {
@@ -528,7 +528,7 @@ private:
   uint64_t calls_ = 0;
   int64_t arena_bytes_ = 0;
   StateValues states_{*device_}; // made by the first call
-  // Of the current call:
+  // The current call:
   RunStats* stats_ = nullptr;
   bool profile_ = false;
   LoadedExecutable* ran_ = nullptr;

@@ -22,8 +22,8 @@ struct FileExecutable {
 [[nodiscard]] Status save_executables(std::span<const FileExecutable> variants, const std::string& path,
                                       bool embed_weights);
 
-// What loading needs from others. `link`: machine code to functions, found by symbol; `resolve`: the function of a host
-// step from its op and payload.
+// The functions that loading needs from others. `link`: machine code to functions, found by symbol; `resolve`: the
+// function of a host step from its op and payload.
 struct LinkedCode {
   std::shared_ptr<const void> code; // keeps it alive
   std::function<HostKernelFn(const std::string& symbol)> find;

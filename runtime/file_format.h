@@ -46,7 +46,8 @@ inline Hash128 contents_hash(const Header& header, std::string_view body) {
   return {hash_combine(head.lo, h.lo), hash_combine(head.hi, h.hi)};
 }
 
-// What stands for a launch's symbol in a contract: p0, p1 and so on, the same ones throughout the process.
+// The parameter in the place of a launch's symbol in a contract: p0, p1 and so on, the same ones throughout the
+// process.
 [[nodiscard]] SymExpr parameter(size_t index);
 
 // A hash of size, head, tail and some places between: notices another file, not every changed bit.

@@ -1,5 +1,5 @@
-// What the variants of a file share. Equal contents are written once: machine code, contracts, weights. Private to
-// runtime.
+// The parts that variants of a file share. Equal contents are written once: machine code, contracts, weights. Private
+// to runtime.
 #pragma once
 #include "graph/support/hash.h"
 #include "graph/support/json_text.h"

@@ -10,7 +10,7 @@ namespace tessera {
 // A condition on sizes as people write it: "s <= 512", "b == 4 or b == 8". SymExpr::str() is what is read back.
 [[nodiscard]] std::string readable(const SymExpr& condition);
 
-// What an environment knows of a symbol, apart from its guards: range and divisor.
+// The facts of an environment about a symbol, apart from its guards: range and divisor.
 [[nodiscard]] std::vector<Guard> facts_as_guards(const ShapeEnv& env, const SymExpr& symbol);
 
 class GuardSet {

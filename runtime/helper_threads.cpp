@@ -133,7 +133,7 @@ private:
   std::atomic<int> wanted_{0}; // helpers that have not begun
 };
 
-// As long as the process: its threads are not waited for when that ends.
+// The helper threads live as long as the process: they are not waited for when that ends.
 HelperThreads& helper_threads() {
   struct Made {
     HelperThreads* threads;

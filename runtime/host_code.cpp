@@ -64,7 +64,7 @@ public:
     }
   }
 
-  // What of a section's memory comes from the file.
+  // The part of a section's memory that comes from the file.
   [[nodiscard]] std::span<const char> contents(const Elf64_Shdr& s) const {
     return s.sh_type == SHT_NOBITS ? std::span<const char>() : part(s.sh_offset, s.sh_size, "a section");
   }

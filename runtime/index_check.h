@@ -22,7 +22,7 @@ public:
   static constexpr int kSites = (1 << 12) - 1;                              // sites are in [0, kSites): no word is 0
   static constexpr int64_t kNoPosition = (int64_t{1} << kPositionBits) - 1; // unknown: also what is not below it
 
-  // What a bad index at `site` makes of each word.
+  // The words that a bad index at `site` reports.
   [[nodiscard]] static std::array<uint64_t, kWords> words(int site, int64_t position, int64_t value) {
     const uint64_t at = std::min(static_cast<uint64_t>(position), static_cast<uint64_t>(kNoPosition));
     const uint64_t key = ~(static_cast<uint64_t>(site) << kPositionBits | at) << kValueBits;

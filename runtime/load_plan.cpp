@@ -134,7 +134,7 @@ private:
     exe_->constants.push_back(std::move(c));
   }
 
-  // Of a section as strings_section() writes it.
+  // The strings of a section as strings_section() writes it.
   [[nodiscard]] std::vector<std::string> strings(const JsonValue& j, size_t count) const {
     const auto [at, bytes] = file_.sections[read_index<size_t>(j, file_.sections.size())];
     if (count > bytes / sizeof(uint64_t)) j.wrong("a section of " + std::to_string(count) + " strings");

@@ -148,8 +148,7 @@ void LoadedExecutable::trim() {
   for (auto& spare : spare_outputs_) spare = {};
 }
 
-// What a call that is captured needs: a plan, since making one loads kernels and asks libraries, and steps that need no
-// host.
+// A captured call needs a plan, since making one loads kernels and queries libraries, and steps that need no host.
 Status LoadedExecutable::check_captured() {
   for (const Step& step : variant_->exe->steps) {
     const auto* control = std::get_if<ControlStep>(&step);
@@ -249,7 +248,8 @@ Status LoadedExecutable::of_this_call(Status status) const {
   return error;
 }
 
-// What a run writes overlaps nothing that it reads or writes otherwise. Outputs without a tensor yet are passed over.
+// The memory that a run writes overlaps none that it reads or writes otherwise. Outputs without a tensor yet are passed
+// over.
 Status LoadedExecutable::check_overlaps(std::span<const Tensor> outputs) {
   const auto& exe = *variant_->exe;
   const auto range = [](const Tensor& t, const Binding& binding) {
@@ -272,7 +272,7 @@ Status LoadedExecutable::check_overlaps(std::span<const Tensor> outputs) {
   for (size_t i = 0; i < exe.call_inputs(); ++i) {
     const Range in = range(*call.tensors[i], exe.inputs[i]);
     if (in.begin == in.end) continue;
-    // Of outputs, which are disjoint, the first that ends behind the input's beginning.
+    // The first output that ends behind the input's beginning; outputs are disjoint.
     const auto out = std::upper_bound(written_.begin(), written_.end(), in.begin,
                                       [](uintptr_t at, const Range& output) { return at < output.end; });
     if (out != written_.end() && out->begin < in.end) return overlap(*out, "input", in);
@@ -506,7 +506,7 @@ Status LoadedExecutable::profiled(const StepForm& form, const StepPlan& step, Se
   return {};
 }
 
-// Of the profile's steps, now that every size is known.
+// Sets the bytes of the profile's steps, now that every size is known.
 void LoadedExecutable::count_bytes() {
   evaluate_sizes(*variant_, call);
   for (StepProfile& p : stats_->steps) {

@@ -54,8 +54,8 @@ public:
   // Inside of Device::around(), once refusal() has none. Fills variant-independent fields of `stats` but total_ms and
   // recompiles.
   [[nodiscard]] Outcome run(const CallArguments& arguments, RunStats& stats);
-  // Of every output, in model order, for what is bound: type and sizes, without data. Error UnsupportedFeature where a
-  // size depends on values.
+  // The type and sizes of every output, in model order, for the bound inputs, without data. Error UnsupportedFeature
+  // where a size depends on values.
   [[nodiscard]] Result<std::vector<DeviceTensor>> output_sizes();
   [[nodiscard]] int64_t arena_bytes() const { return arena_bytes_; } // of the last run
   // Inside of Device::around(). Until what bodies of control steps started is done. Errors of it.
@@ -111,7 +111,7 @@ private:
   std::vector<SegmentPlan*> entered_; // of the current run
   std::vector<std::string> step_ids_; // when profiling
 
-  // Of the current run.
+  // The current run:
   RunStats* stats_ = nullptr;
   bool on_device_ = false, profile_ = false;
   bool begun_ = false;       // on the device

@@ -285,7 +285,7 @@ std::vector<LiveBytes> symbolic_live_bytes(const Executable& executable) {
     for (auto& [sign, bytes] : change[s]) now = sign > 0 ? now + bytes : now - bytes;
     if (!now.is_const(0) && seen.insert(now).second) live.push_back({static_cast<int>(s), now});
   }
-  // Of many candidates keep those that are not below another one for certain.
+  // Candidates that are below another one for certain are left out.
   constexpr size_t kCompared = 48;
   std::vector<LiveBytes> kept;
   for (const auto& candidate : live) {

@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// Where bytes lie, in a file or part of a model.
+// The place of bytes in a file or part of a model.
 struct BytesPlace {
   std::string file;
   int64_t offset = 0;

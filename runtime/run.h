@@ -1,4 +1,4 @@
-// What runs an executable, for those that only run one: thread pool, executor, statistics. One executor per thread or
+// The interface of those that only run executables: thread pool, executor, statistics. One executor per thread or
 // stream of requests; the Executable (executable.h) is shared. Part of the installed interface.
 #pragma once
 #include "graph/support/tensor.h"
@@ -98,8 +98,8 @@ struct ExecutorOptions {
   // limit of its own.
   int64_t memory_limit = 0;
   std::shared_ptr<MemoryAccount> memory;
-  // For tests: arena and outputs are filled with NaN patterns before each run; on the host, a step that writes outside
-  // its temporaries or scratch memory is an error.
+  // Fills arena and outputs with NaN patterns before each run, for tests; on the host, a step that writes outside its
+  // temporaries or scratch memory is an error.
   bool poison = false;
   bool profile = false; // per-step times, in calls that are given a RunStats
   // With `profile`: a GPU begins a call when the host has submitted its steps, so that none of them waits for the host.
@@ -109,13 +109,13 @@ struct ExecutorOptions {
   // A call of a new shape waits for plans that a GPU's libraries take long to make (TESSERA_CUDNN_WAIT=1, too).
   // Otherwise it is computed another way until they are there.
   bool wait_for_plans = false;
-  // For executables whose target is "cuda ...": on which GPU they run, as the driver counts them; or a context that is
-  // open already.
+  // The GPU that executables whose target is "cuda ..." run on, as the driver counts them; or a context that is open
+  // already.
   int gpu = 0;
   std::shared_ptr<cuda::Context> gpu_context;
   std::shared_ptr<cuda::LibraryStart> gpu_libraries; // what has been begun for them, which the executor keeps
-  // Where choices of a GPU's libraries are kept for later processes; those of a context are kept in one, the last that
-  // was given. Without one, they are kept in memory.
+  // The place where choices of a GPU's libraries are kept for later processes; those of a context are kept in one, the
+  // last that was given. Without one, they are kept in memory.
   std::shared_ptr<Cache> cache;
   bool before_others = false; // the executor's own stream goes before others of the GPU
   // Waits for the GPU after each step, so that an error names the step that made it. TESSERA_CUDA_SYNC=1, too.

@@ -162,8 +162,8 @@ private:
                                   {"failure", c.failure}}));
     return all;
   }
-  // What of a launch depends on its code alone: the launch over parameters p0, p1 ... in the place of its symbols.
-  // Launches that say the same share it, as layers of a model do.
+  // Writes the part of a launch that depends on its code alone: the launch over parameters p0, p1 ... in the place of
+  // its symbols. Launches that say the same share it, as layers of a model do.
   void contract(const KernelLaunch& k, Json& launch) {
     uncontracted_ = uncontracted_ || k.access.size() != k.buffers.size();
     auto arguments = symbols_of(k);

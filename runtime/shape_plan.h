@@ -1,4 +1,4 @@
-// What a run needs for one set of sizes, with every expression evaluated: dimensions, arena offsets, kernel sizes and
+// The plan of a run for one set of sizes, with every expression evaluated: dimensions, arena offsets, kernel sizes and
 // grids, library plans. Made when a shape is first seen and kept (ShapePlanCache), so that the next run of that shape
 // evaluates nothing and allocates nothing but outputs.
 #pragma once
@@ -37,12 +37,12 @@ struct SegmentPlan {
   int64_t arena_bytes = 0;
   std::vector<int64_t> numbers; // of control steps
   std::vector<StepPlan> steps;  // of this segment
-  // Of this segment: steps that are not executed, because others compute the same (LibraryStep::instead_of). Empty:
+  // The steps of this segment that are not executed, because others compute the same (LibraryStep::instead_of). Empty:
   // none.
   std::vector<bool> left_out;
-  // What pays for sizes that come often, and is made in the background: begun when calls of the plan have taken as long
-  // as it takes, so that it never costs more than twice what is best, or when there were many whose time is not known.
-  // Empty: nothing, or it is begun.
+  // An improvement that pays for sizes that come often, and is made in the background: begun when calls of the plan
+  // have taken as long as it takes, so that it never costs more than twice what is best, or when there were many whose
+  // time is not known. Empty: nothing, or it is begun.
   struct Improvement {
     std::function<bool()> begin;     // false: not now; empty: it was begun for another plan
     std::function<double()> cost_ms; // expected; empty with `begin`
@@ -79,8 +79,8 @@ void evaluate_sizes(const Variant& variant, Variant::CallState& call);
                                                                 Variant::CallState& call, Device& device,
                                                                 LoadedCode& loaded, bool wait);
 
-// For devices, while they complete a plan. A library call's operands at the plan's sizes, each checked to lie inside of
-// its buffer.
+// A library call's operands at the plan's sizes, each checked to lie inside of its buffer; devices use it while they
+// complete a plan.
 [[nodiscard]] Result<std::vector<Operand>> concrete_operands(const Variant& variant, const StepForm& form,
                                                              const Variant::CallState& call, const SegmentPlan& plan);
 // The same for another call of the class (StepForm::library_class): of `operands`, those of one, only the buffers change.

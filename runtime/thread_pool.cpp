@@ -82,7 +82,7 @@ struct Current {
 };
 thread_local Current current;
 
-// What this thread does in a scope.
+// Sets, in a scope, the work that this thread does.
 class Now {
 public:
   explicit Now(Current now) : before_(current) { current = now; }

@@ -252,7 +252,7 @@ Status Variant::check_buffers() {
       continue;
     }
     if (b.kind != BufferInfo::Kind::Temporary || b.last_step < b.first_step) continue;
-    // What a host step makes stays its own memory; on a GPU, steps there read a copy of it in the arena.
+    // A host step's result stays in its own memory; on a GPU, steps there read a copy of it in the arena.
     if (from_host[i] && !(on_gpu && device_reads[i])) continue;
     // A temporary is placed in the segment where its size is known, at the earliest the one in which it is first used:
     // for a host step's result that is after it.
@@ -414,7 +414,7 @@ Status Variant::bind_dims(const InputForm& input, const Tensor& tensor, CallStat
   } else if (tensor.dims().size() != b.shape.size()) {
     return bad("wrong number of dimensions");
   }
-  // Of another rank than the variant's, whose guard says so, the first dimensions are worth knowing.
+  // The first dimensions of an input of another rank than the variant's, whose guard says so, are worth knowing.
   for (size_t d = 0; d < std::min(input.dims.size(), tensor.dims().size()); ++d) {
     const auto& form = input.dims[d];
     int64_t given = tensor.dims()[d], value = given;

@@ -81,23 +81,23 @@ public:
 
   [[nodiscard]] int segment_of(int step) const;
 
-  // What one executor keeps for its calls of this variant.
+  // The state of one executor's calls of this variant.
   struct CallState {
     std::vector<int64_t> values; // of slots
     std::vector<bool> bound;
     SymProgram::State guards, inputs, sizes;
     std::vector<const Tensor*> tensors; // per input
-    // What temporaries may lie in: outputs before they are written (aligned as the device aligns blocks), and those
+    // The memory that temporaries may use: outputs before they are written (aligned as the device aligns blocks), and
     // inputs, one flag each, behind their last readers; empty: none.
     bool lends_outputs = false;
     std::vector<uint8_t> donated;
   };
   void prepare(CallState& call) const;
-  // What plans of a segment depend on, behind what is in `key`.
+  // Appends the facts that plans of a segment depend on, behind what is in `key`.
   static void append_key(const CallState& call, std::vector<int64_t>& key);
   // Whether temporaries may lie elsewhere than in the arena: one segment, none of whose steps runs on the host.
   [[nodiscard]] bool may_lend() const;
-  // Of the symbols that are bound in a call, by id; `values` and `bound` as in its CallState.
+  // The values of the symbols that are bound in a call, by id; `values` and `bound` as in its CallState.
   [[nodiscard]] std::unordered_map<uint64_t, int64_t> symbol_values(const std::vector<int64_t>& values,
                                                                     const std::vector<bool>& bound) const;
   // Binds the symbols of inputs in the model's order. Error BadInput.

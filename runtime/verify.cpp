@@ -286,7 +286,7 @@ Status verify_step(const Executable& e, const Step& step) {
   return verify_kernel(e, epilogue->kernel);
 }
 
-// What a library call may be left out for: steps of its own segment that write what it writes.
+// The steps that a library call replaces belong to its own segment and write what it writes.
 Status verify_instead(const Executable& e, size_t s) {
   const auto* l = std::get_if<LibraryStep>(&e.steps[s]);
   if (!l || l->instead_of == 0) return {};
@@ -374,7 +374,7 @@ Status verify_buffers(const Executable& e) {
   return {};
 }
 
-// What a step reads before it writes.
+// The buffers that a step reads before it writes.
 std::vector<BufferId> needed_by(const Step& step) {
   std::vector<BufferId> needed;
   auto kernel = [&](const KernelLaunch& k) {

@@ -146,7 +146,7 @@ public:
 private:
   [[nodiscard]] const std::string& path() const { return compiler_->path(); }
 
-  // What the first import said.
+  // Keeps the results of the first import.
   void imported(ModelInfo info, std::vector<std::string> warnings, double ms) {
     if (opened_) return;
     import_ms_ = ms;

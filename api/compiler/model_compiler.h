@@ -18,7 +18,7 @@ struct CompileRequest {
   explicit CompileRequest(const VariantRequest& request);
 };
 
-// What is known of a variant before it is compiled.
+// Describes a variant before it is compiled.
 [[nodiscard]] SessionVariant described(const CompileRequest& request, const CompileOptions& options);
 
 struct CompiledModel {

@@ -28,7 +28,7 @@ timespec file_clock() { // that of files' times
   return now;
 }
 
-// Of pieces, so that threads can share the work and a large file does not stay in memory.
+// Hashes in pieces, so that threads can share the work and a large file does not stay in memory.
 Hash128 digest_of(const Storage& bytes, bool mapped, ThreadPool* pool) {
   const size_t pieces = (bytes.bytes + kPiece - 1) / kPiece;
   std::vector<Hash128> hashes(pieces);
@@ -47,7 +47,7 @@ Hash128 digest_of(const Storage& bytes, bool mapped, ThreadPool* pool) {
   return hash128(hashes.data(), hashes.size() * sizeof(Hash128), bytes.bytes);
 }
 
-// As /proc names what is mapped; the path itself where that fails.
+// The path as /proc names a mapped file; the path itself where that fails.
 std::string real_path(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   return real ? real.get() : path;
@@ -85,7 +85,7 @@ Result<Hash128> ModelContent::add_file(const std::string& name, const std::strin
   const Hash128 of_stamp = hash128(key.str());
   Hash128 hash;
   const auto known = stamp ? cache.find(EntryKind::Digest, of_stamp) : std::nullopt;
-  // What is mapped is the file of the stamp only if that has not been replaced in between.
+  // The mapped file is that of the stamp only if it has not been replaced in between.
   if (known && known->size() == sizeof hash && stamp_of(path) == stamp) {
     std::memcpy(&hash, known->data(), sizeof hash);
   } else {

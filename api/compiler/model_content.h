@@ -1,4 +1,4 @@
-// What is in a model: a digest of all of its bytes, and its parts, which plans refer to.
+// The content of a model: a digest of all of its bytes, and its parts, which plans refer to.
 //
 // A model is a file, with those that hold its weights, or a program in memory. Its parts are these files, by their paths
 // from the model's folder (the model itself: ""), or the program's weights by name.
@@ -40,8 +40,8 @@ public:
   [[nodiscard]] bool unchanged(ThreadPool* pool) const;
 
   [[nodiscard]] ModelParts parts() const;
-  // Where memory that an import made is in a part: it maps the same files, of which `copied` are copies, and does not
-  // copy a program's weights.
+  // Finds memory that an import made in a part: the import maps the same files, of which `copied` are copies, and does
+  // not copy a program's weights.
   [[nodiscard]] BytesPlaceFn places(std::span<const CopiedWeight> copied) const;
 
 private:

@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// What is compiled of a model.
+// The inputs of a compile besides the model.
 struct PlanRequest {
   CompileOptions compile;
   ImportOptions import;
@@ -33,7 +33,7 @@ struct KeptPlan {
 
 class PlanCache {
 public:
-  // Of a compile of one model, called `name`. `pool`: threads that help; null: none.
+  // A cache for compiles of one model, called `name`. `pool`: threads that help; null: none.
   PlanCache(const PlanRequest& request, std::string name, ThreadPool* pool);
 
   // Whether such compiles have a key at all: the cache is on, nothing is dumped or logged of a compile, and every option

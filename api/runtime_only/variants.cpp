@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// What a file that is no compiled file seems to be, for people.
+// The likely kind of a file that is no compiled file, for people.
 Result<std::string> kind_of_file(const std::string& path) {
   TESSERA_ASSIGN(auto file, open_file(path));
   char begin[4] = {};

@@ -127,7 +127,7 @@ public:
   DeviceValues(const Compiled& compiled, const Inputs& inputs, const SymValues& sizes, const TapOptions& options)
       : compiled_(compiled), graph_(*compiled.graph), inputs_(inputs), input_sizes_(sizes), sizes_(sizes),
         options_(options), order_(graph_.order()) {
-    // What a view shows is needed as long as the view is.
+    // The source of a view is needed as long as the view is.
     last_use_.resize(static_cast<size_t>(graph_.value_count()));
     for (size_t i = order_.size(); i-- > 0;) {
       const Node& node = graph_.node(order_[i]);
@@ -402,7 +402,8 @@ private:
     return static_cast<const std::vector<Tensor>*>(&alone_);
   }
 
-  // Of each node in the order: elements that it reads and writes, and what a library call multiplies and adds.
+  // The work of each node in the order: elements that it reads and writes, and multiplications and additions of a
+  // library call.
   std::vector<double> work_of(const Compiled& compiled) {
     std::map<int32_t, double> of_calls;
     for (const Group* group : flat_groups(compiled.report.plan))

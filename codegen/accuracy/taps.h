@@ -11,8 +11,8 @@
 //
 // Random numbers start from the same seeds in every run, so that taps of several runs go together.
 //
-// What cannot be tapped is listed: values inside a library's own epilogue or an attention call, values that are read at
-// indices which are data, bodies of control flow, and what no device computes.
+// Some values cannot be tapped, and are listed: values inside a library's own epilogue or an attention call, values
+// that are read at indices which are data, bodies of control flow, and results that no device computes.
 #pragma once
 #include "codegen/driver/compile.h"
 #include "graph/reference/evaluator.h"

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// What passes transform: the graph and, after the pass `fuse`, its plan.
+// The subject of passes: the graph and, after the pass `fuse`, its plan.
 class Compilation final : public GraphSubject {
 public:
   Compilation(Graph& graph, Backend& backend, const CompileOptions& options);
@@ -19,9 +19,9 @@ public:
   [[nodiscard]] FusionPlan& plan(); // requires that there is one
   // Inputs of the plan.
   [[nodiscard]] const FusionOptions& fusion() const { return planning_.fusion; }
-  // What the next plan goes around; the plan that there is, is given up.
+  // Sets the detours of the next plan; the present plan is given up.
   void plan_around(const FusionDetours& detours);
-  // What failed while planning, since the last call.
+  // The failures while planning, since the last call.
   [[nodiscard]] std::vector<PlanFailure> take_failures() { return std::exchange(planning_.failures, {}); }
 
   // The state that the passes between graph and plan change (codegen/driver/pipeline.cpp).

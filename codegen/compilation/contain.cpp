@@ -24,7 +24,7 @@ void bound_texts(const std::string& folder) {
   for (size_t i = 0; i + kMostTexts < texts.size(); ++i) fs::remove(texts[i].second, ec);
 }
 
-// Where the text was saved; empty: nowhere.
+// The path at which the text was saved; empty: nowhere.
 std::string save(const CompileOptions& options, std::string text) {
   if (text.size() > kMostBytes) {
     text.resize(kMostBytes);

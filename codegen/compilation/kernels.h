@@ -26,11 +26,12 @@ void compile_each(size_t count, const CompileOptions& options, const std::functi
 // The kernel's text without the model's value names, so that kernels of equal layers are equal.
 [[nodiscard]] std::string anonymous_text(tile::Kernel kernel);
 
-// What a kernel computes, in letters, digits and '_', as a profiler shows it: "softmax", "layer_norm_gelu", "sum".
+// The name of a kernel's computation, in letters, digits and '_', as a profiler shows it: "softmax", "layer_norm_gelu",
+// "sum".
 [[nodiscard]] std::string kernel_title(const Graph& graph, const KernelRequest& request);
 
-// What the cache says of a kernel that a compiler of this version (host_compiler_version(), gpu_compiler_version())
-// made: the version's first two words are the creator, the third is the device.
+// The origin, in the cache, of a kernel that a compiler of this version (host_compiler_version(),
+// gpu_compiler_version()) made: the version's first two words are the creator, the third is the device.
 [[nodiscard]] EntryOrigin kernel_origin(const std::string& version, std::string name);
 
 // The launch of the last of these kernels, for every size, with the others as alternatives; `buffer` gives the

@@ -22,7 +22,7 @@ inline constexpr std::array<const char*, 4> kTf32Names = {"off", "conv", "matmul
 
 struct CompileOptions {
   std::string device = "cpu"; // or "cuda"
-  // For a GPU: the target of PTX ("sm_90a"; empty: sm_90, which newer GPUs run, too), and the GPU of the machine code,
+  // The target of PTX for a GPU ("sm_90a"; empty: sm_90, which newer GPUs run, too), and the GPU of the machine code,
   // if it is not the target ("sm_100").
   std::string arch, assemble_for;
   // The device whose figures the cost model uses: the name of a known target ("a100", "avx2") or the path of a target

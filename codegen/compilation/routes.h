@@ -36,8 +36,7 @@ struct Route {
   // True if it supports the node, whose dtype is one of `dtypes`; otherwise sets `why_not` to the reason. Empty: it
   // supports all nodes.
   std::function<bool(const Graph&, const Node&, std::string* why_not)> accepts;
-  // For libraries: true if it supports the memory layout of the call's operands and result, and its epilogue. Empty:
-  // yes.
+  // True if a library supports the memory layout of the call's operands and result, and its epilogue. Empty: yes.
   std::function<bool(const Graph&, const LibraryCall&, std::string* why_not)> accepts_call;
 };
 struct KernelRoutes {

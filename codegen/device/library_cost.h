@@ -57,7 +57,7 @@ struct LibraryCost {
 using SizeValue = std::function<std::optional<double>(const SymExpr&)>;
 [[nodiscard]] std::optional<ProductShape> product_shape(const Graph& graph, const LibraryCall& call,
                                                         const SizeValue& value);
-// Of the products q k' and p v. Scores are moved nowhere.
+// The shapes of the products q k' and p v. Scores are moved nowhere.
 [[nodiscard]] std::optional<std::pair<ProductShape, ProductShape>>
 product_shapes(const Graph& graph, const AttentionCall& call, const SizeValue& value);
 

@@ -414,7 +414,7 @@ private:
     return {};
   }
 
-  // Of a value that is a List: what it is.
+  // The type of a value that is a List.
   [[nodiscard]] std::string list_text(ValueId v) const {
     const auto& items = graph_.type(v).items;
     return items ? items->str() : "";

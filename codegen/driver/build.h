@@ -24,7 +24,8 @@ struct BuildInput {
   const std::map<size_t, std::shared_ptr<const ControlCode>>& bodies; // by group
   std::map<size_t, Diagnostic>* failed = nullptr;                     // takes the groups that could not become steps
 };
-// Where a group fails and input.failed is given, the others are tried, too, and what is returned is not to be used.
+// Builds the executable of a plan. Where a group fails and input.failed is given, the others are tried, too, and the
+// result is not to be used.
 [[nodiscard]] Result<std::shared_ptr<Executable>> build_executable(const BuildInput& input);
 
 } // namespace tessera

@@ -1,4 +1,4 @@
-// What a compile's result depends on besides the model, for the cache of plans.
+// The key of a compile in the cache of plans: all that its result depends on besides the model.
 #pragma once
 #include "codegen/compilation/options.h"
 #include "graph/support/key_text.h"

@@ -12,9 +12,9 @@
 //   a kernel of one operator       the host runs it (CPU fallback)
 //   a step of the executable       as for a kernel
 //
-// What is left after that is an error of code Internal. Each failure is counted (contained_failures()), logged as a
-// warning, listed in the report, and saved as a text with the graph and plan: in TESSERA_DUMP_DIR, or below the cache folder,
-// which keeps the last ones.
+// A failure that no detour avoids is an error of code Internal. Each failure is counted (contained_failures()), logged
+// as a warning, listed in the report, and saved as a text with the graph and plan: in TESSERA_DUMP_DIR, or below the
+// cache folder, which keeps the last ones.
 #pragma once
 #include "codegen/compilation/contain.h"
 
@@ -30,7 +30,7 @@ public:
   [[nodiscard]] const FusionDetours& plan() const { return plan_; }
   // False: the pass may not be left out, or was.
   [[nodiscard]] bool leave_out(const std::string& pass);
-  // What is done instead of the group; empty: there is no other way.
+  // The detour in the place of the group; empty: there is no other way.
   [[nodiscard]] std::string around(const Graph& graph, const FusionPlan& plan, const Group& group,
                                    const Diagnostic& error);
   // The host is to run every operator. False: it is already.

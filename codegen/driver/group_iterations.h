@@ -5,7 +5,7 @@
 //
 //   scan_graph(state, x[n])  ->  scan_graph(state, x[n / s, s])  behind it scan_graph(state, the n mod s slices left)
 //
-// What a body captures and depends on no input is computed in the body, from the constants: there it is folded, and
+// A captured value that depends on no input is computed in the body, from the constants: there it is folded, and
 // libraries may pack it.
 #pragma once
 #include "codegen/target/target.h"

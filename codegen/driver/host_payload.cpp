@@ -39,7 +39,7 @@ Result<Graph> alone(const Graph& graph, const Node& node) {
   const Node& copy = out.node(id);
   for (size_t r = 0; r < copy.results.size(); ++r)
     if (copy.results[r].valid()) out.add_output(names[r], copy.results[r]);
-  // What else is known of these symbols, on which inferred sizes may depend.
+  // Other facts about these symbols, on which inferred sizes may depend.
   std::unordered_set<uint64_t> used;
   for (const SymExpr& e : all_sizes(out))
     for (const SymExpr& s : e.symbols()) used.insert(s.symbol_id());

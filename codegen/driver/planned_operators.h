@@ -1,4 +1,5 @@
-// What computes each operator of a graph on a device: derived from the plan that a compile for it makes, without code.
+// The routes by which a device computes each operator of a graph: derived from the plan that a compile for it makes,
+// without code.
 #pragma once
 #include "codegen/compilation/backend.h"
 #include "codegen/driver/compile.h"

@@ -87,7 +87,7 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
     int w = 1, window = 1;
     while (neighbours(2 * w) && offset.divisor(axis, 2 * w) >= 2 * w) w *= 2;
     while (neighbours(2 * window)) window *= 2;
-    // Of atomic updates, sums of f32 have instructions for vectors.
+    // Only sums of f32 have instructions for vectors among atomic updates.
     const bool by_element = op.kind == OpKind::Atomic && (op.reduce != ReduceKind::Sum || pointer.dtype != DType::F32);
     a.width.push_back(by_element ? 1 : w);
     a.window.push_back(op.kind == OpKind::Load && known_end && window > w ? window : 1);

@@ -64,9 +64,9 @@ struct Preference {
 [[nodiscard]] LinearLayout layout_for(const std::vector<int>& shape, const Preference& preference, int warps,
                                       const std::vector<bool>& reduced);
 
-// For a tile with one axis: every warp holds all elements, adjacent lanes hold adjacent elements.
+// The layout of a tile with one axis: every warp holds all elements, adjacent lanes hold adjacent elements.
 [[nodiscard]] LinearLayout warp_layout(const std::vector<int>& shape, int warps);
-// For a scan along `axis`: a thread holds a contiguous segment, lanes hold consecutive segments, then warps.
+// The layout of a scan along `axis`: a thread holds a contiguous segment, lanes hold consecutive segments, then warps.
 [[nodiscard]] LinearLayout scan_layout(const std::vector<int>& shape, int axis, int warps);
 // True if a layout has this form.
 [[nodiscard]] bool is_scannable(const LinearLayout& layout, int axis);

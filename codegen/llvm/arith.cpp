@@ -149,7 +149,7 @@ llvm::Value* Arithmetic::saturated(Value* v, DType to) {
 
 llvm::Value* Arithmetic::min_max(bool max, DType dtype, Value* a, Value* c) {
   if (is_float(dtype)) { // propagates NaN of either operand: the comparison selects a if it is NaN, the second select c
-    // As the hardware's max(c, a). Of a > c, LLVM 19 makes x > 0 where a is |x| and c is 0.
+    // This is the hardware's max(c, a). LLVM 19 turns a > c into x > 0 where a is |x| and c is 0.
     auto* m = b_.CreateSelect(max ? b_.CreateFCmpUGE(a, c) : b_.CreateFCmpULE(a, c), a, c);
     return b_.CreateSelect(b_.CreateFCmpUNO(c, c), c, m);
   }

@@ -43,7 +43,7 @@ void tessera_emu_barrier(void* thread, int32_t site);
 uint32_t tessera_emu_shuffle(void* thread, uint32_t value, int32_t source_lane, int32_t site);
 // Collective over the 32 lanes: bit l is set if the `predicate` of lane l is not 0.
 uint32_t tessera_emu_ballot(void* thread, int32_t predicate, int32_t site);
-// As barrier; yields 1 in all threads if any thread's `predicate` is not 0, else 0.
+// A barrier that yields 1 in all threads if any thread's `predicate` is not 0, else 0.
 int32_t tessera_emu_barrier_or(void* thread, int32_t predicate, int32_t site);
 // Barrier of the warp's 32 lanes: memory written before it is visible to the warp after it.
 void tessera_emu_warp_barrier(void* thread, int32_t site);

@@ -33,7 +33,7 @@ struct GpuKernelCode {
 // Thread-safe. Errors: CodegenError for operations without GPU code, with the operation.
 [[nodiscard]] Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target,
                                                        bool keep_ir = false);
-// What a tuned schedule is measured with: emitter, layouts, LLVM and target.
+// The version that a tuned schedule is measured with: emitter, layouts, LLVM and target.
 [[nodiscard]] std::string gpu_compiler_version(const GpuTarget& target);
 
 } // namespace tessera

@@ -79,7 +79,7 @@ Status Cooperation::exchange(const tile::Op& op) {
     auto* scaled = b_.CreateMul(index, b_.getInt32(static_cast<uint32_t>(element_bytes(dtypes[number]))));
     return b_.CreateAdd(scaled, b_.getInt32(static_cast<uint32_t>(region + at[number])));
   };
-  // Of the programs that a warp serves, the last one started last. The warp first polls that program's slot alone,
+  // The last one of the programs that a warp serves started last. The warp first polls that program's slot alone,
   // because polling all slots slows the writers. It may not poll a slot that another warp clears.
   auto* first = b_.CreateAnd(others[0], b_.getInt64(~uint64_t{layout::kLanes - 1}));
   auto* end = b_.CreateNSWAdd(first, b_.getInt64(layout::kLanes));

@@ -16,7 +16,7 @@ Value* of_condition(llvm::IRBuilder<>& b, llvm::SIToFPInst& i) {
   return b.CreateSelect(i.getOperand(0), llvm::ConstantFP::get(i.getType(), -1), llvm::ConstantFP::get(i.getType(), 0));
 }
 
-// Of a byte or half word with its sign, as an unsigned word, ptxas converts the signed number.
+// ptxas converts the signed number where a signed byte or half word is taken as an unsigned word.
 Value* of_signed_part(llvm::IRBuilder<>& b, llvm::UIToFPInst& i) {
   Value* x = i.getOperand(0);
   const auto* shift = llvm::dyn_cast<llvm::BinaryOperator>(x);
@@ -29,7 +29,7 @@ Value* of_signed_part(llvm::IRBuilder<>& b, llvm::UIToFPInst& i) {
   return b.CreateSelect(b.CreateICmpSLT(x, llvm::ConstantInt::get(x->getType(), 0)), moved, number);
 }
 
-// Of the least number abs is that number; ptxas takes the result for positive.
+// The abs of the least number is that number; ptxas takes the result for positive.
 Value* of_abs(llvm::IRBuilder<>& b, llvm::IntrinsicInst& i) {
   auto* type = llvm::dyn_cast<llvm::IntegerType>(i.getType());
   if (i.getIntrinsicID() != llvm::Intrinsic::abs || !type) return nullptr;

@@ -20,8 +20,8 @@ namespace tessera::gpu {
 
 using llvm::Value;
 
-// What is generated. DependentPtx: for GPUs that have programmatic dependent launch, a kernel that itself waits until the
-// one before it in the stream is complete; it may use atomic sums of vectors, too.
+// The kind of code that is generated. DependentPtx: for GPUs that have programmatic dependent launch, a kernel that
+// itself waits until the one before it in the stream is complete; it may use atomic sums of vectors, too.
 enum class Code : uint8_t { Ptx, DependentPtx, Emulated };
 
 // The kernel's function, with the builder standing in its entry block.
@@ -31,7 +31,7 @@ struct KernelFunction {
   Value* report = nullptr;    // address of the IndexReport
 };
 
-// Of global memory: Invariant if nothing writes it while the kernel runs.
+// The stability of global memory: Invariant if nothing writes it while the kernel runs.
 enum class Stability : uint8_t { Varying, Invariant };
 
 // Arithmetic of one thread: approximate instructions, conversions, functions.

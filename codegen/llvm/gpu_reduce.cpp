@@ -93,7 +93,7 @@ Value* by_halves(Registers list, F&& f) {
 struct Folded {
   Value *value = nullptr, *index = nullptr;
 };
-// What the registers of a thread hold of one result.
+// The part of one result that the registers of a thread hold.
 struct ThreadPart {
   Registers values, indices;
 };

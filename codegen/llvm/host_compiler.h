@@ -23,7 +23,7 @@ struct CompiledObject {
 // Emits LLVM IR, optimises it, returns a relocatable object. Thread-safe. Errors: CodegenError with the LLVM message.
 [[nodiscard]] Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const HostTarget& target,
                                                          bool keep_ir = false);
-// What a tuned schedule is measured with: emitter, LLVM and target.
+// The version that a tuned schedule is measured with: emitter, LLVM and target.
 [[nodiscard]] std::string host_compiler_version(const HostTarget& target);
 
 // Differs where the sources do that make machine code of tile text: a part of the keys of kernels in the cache.

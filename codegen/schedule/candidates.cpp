@@ -25,7 +25,7 @@ struct Offered {
   double us;
 };
 
-// What is chosen at these sizes.
+// The schedule that is chosen at these sizes.
 std::optional<Schedule> chosen(const BlockFacts& facts, const CallSizes& sizes) {
   if (!facts.device.is_gpu()) return choose_host(facts).schedule;
   for (const BlockChoice& choice : choose_blocks(facts))
@@ -68,7 +68,7 @@ Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& ne
   for (size_t i = 0; i < all.size() && out.size() < options.most; ++i) {
     const Schedule& s = all[i].schedule;
     if (all[i].us > kHopeless * all[0].us) break;
-    // Of those that differ in resident blocks alone a few are enough.
+    // A few are enough of those that differ in resident blocks alone.
     const Placement along{.axis = s.placement.axis, .cross_axis = s.placement.cross_axis};
     if (++alike[{s.kind, s.tile.rows, s.tile.columns, s.tile.warps, s.traversal.loop, s.residency.cached_tiles,
                  s.cooperation.max_blocks > 0, along, s.tile.vector, s.tile.unroll, s.tile.square,

@@ -77,7 +77,7 @@ private:
     const SymExpr& inner = f_.extent(contiguous);
     if (few && (!f_.constant(inner) || t.few)) return std::nullopt;
     std::vector<SymExpr> others;
-    // Of several symbols of the axis one has the length: the one that a condition on the axis is about.
+    // One of several symbols of the axis has the length: the one that a condition on the axis is about.
     const Multiple divisible = f_.multiple(inner, kAccessBytes);
     const SymExpr* bearer = nullptr;
     for (const SymExpr& s : symbols_)

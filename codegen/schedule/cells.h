@@ -11,7 +11,8 @@ inline constexpr double kTypicalPoints = 8 << 20; // of a nest whose outer sizes
 struct Cell {
   CallSizes sizes;                  // of every symbol
   std::vector<ExtentRange> extents; // by axis: where they stand for others
-  // Of few points: symbols that are as small as they can be, and as which more points may come. Empty: of many points.
+  // The symbols of a cell of few points that are as small as they can be, and as which more points may come. Empty: of
+  // many points.
   std::vector<uint64_t> grow;
 };
 struct Cells {

@@ -70,7 +70,7 @@ Schedule Sharing::cooperative_rows(const CooperativeRows& t) const {
   s.traversal.online = online_;
   s.traversal.loop = t.loop;
   s.access.alignment_peel = t.alignment_peel;
-  // As many as one access has; otherwise elements would move between threads after the load.
+  // A thread takes as many elements as one access has; otherwise elements would move between threads after the load.
   int64_t access = kAccessBytes / f_.average_bytes;
   while (!t.vectors && access > 1 && (t.alignment_peel > 1 || !f_.row_multiple(access).known)) access /= 2;
   s.tile.contiguous = static_cast<int>(std::min(t.each, access));

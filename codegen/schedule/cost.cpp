@@ -93,7 +93,7 @@ ThreadTile thread_tile(const Problem& p) {
   out.columns = s.tile.columns / out.across;
   out.rows = std::max(1.0, s.tile.rows / (p.threads / out.across));
   out.contiguous = vt;
-  // Of a row that stands in the tile the accesses beyond its end do not exist.
+  // The accesses beyond the end of a row that is held in the tile do not exist.
   if (p.columns.folds && !p.row_loop) {
     const double accesses = std::ceil((p.columns.extent + s.access.alignment_peel - 1) / (out.across * vt));
     out.columns = std::min(out.columns, accesses * vt);
@@ -285,7 +285,7 @@ double index_slots(const Problem& p, const Side& side, double count) {
   return slots * count;
 }
 
-// What a tile takes of a thread, and what all tiles move.
+// The work of a thread for a tile, and the bytes that all tiles move.
 struct Traffic {
   double slots = 0, cycles = 0;          // issue slots, and cycles of shared memory, of a thread and tile
   double access_code = 0, load_code = 0; // instructions of all accesses of a tile, of its greatest load
@@ -330,7 +330,7 @@ Traffic traffic(const Problem& p, const ThreadTile& t, const Grid& g) {
     if (along || down) out.loaded += static_cast<double>(s.bytes) * elements;
     if (s.shared) continue;
     read += moved;
-    // What several blocks read, the level-2 cache yields to each of them.
+    // The level-2 cache yields, to each of several blocks, the elements that they all read.
     const double each_block = (down ? std::min<double>(schedule.tile.rows, p.rows.extent) : 1.0) *
                               (along ? std::min<double>(schedule.tile.columns, p.columns.extent) : 1.0);
     if (s.affine()) out.again += std::max(0.0, blocks_tiles * each_block * s.bytes - s.count * s.bytes);
@@ -384,7 +384,7 @@ bool sums_by_blocks(const Problem& p) {
   return row > static_cast<double>(kFoldBlock * (p.rows.folds ? p.s.tile.rows : p.s.tile.columns));
 }
 
-// What a multiprocessor has room for.
+// The resources of a thread, and the blocks that a multiprocessor has room for.
 struct Occupancy {
   double registers = 32; // of a thread, that it needs not to spill
   double most = 255;     // that it may have
@@ -392,7 +392,7 @@ struct Occupancy {
   double resident = 1;   // blocks
 };
 
-// Of blocks whose threads need so many registers, and which have so much shared memory in bytes.
+// The occupancy by blocks whose threads need so many registers, and which have so much shared memory in bytes.
 Occupancy occupancy(const Problem& p, double registers, double shared) {
   const Target& device = p.device;
   Occupancy out;
@@ -493,7 +493,7 @@ Cost total(const Problem& p, const Grid& g, const Traffic& traffic, const Occupa
   cost.taken = o.taken;
   cost.code = code;
   cost.launch = device.kernel_us;
-  // What the blocks that run at a time have read is in the level-2 cache when they read it again, as far as it fits.
+  // The data that concurrent blocks have read is in the level-2 cache when they read it again, as far as it fits.
   const double footprint = std::min(1.0, processors * o.resident / blocks) * traffic.reread / std::max(1, g.loops - 1);
   // A loop that runs back finds the tiles there that were read last; one that begins anew finds all of them, or none.
   const bool back = s.traversal.serpentine || s.traversal.num_stages > 1;

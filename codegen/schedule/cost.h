@@ -91,7 +91,7 @@ void each_parameter(Model& m, F&& f) {
 struct Cost {
   double us = 0; // all of it
   double launch = 0, memory = 0, latency = 0, issue = 0, shared = 0;
-  // What it was computed from.
+  // The numbers that it was computed from:
   double blocks = 1, resident = 1;               // resident: on a multiprocessor
   double registers = 32;                         // of a thread, that it needs not to spill
   double most = 255;                             // that it may have

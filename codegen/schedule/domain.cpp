@@ -58,7 +58,7 @@ private:
     for (const Axis& a : nest_.axes) set_axis_range(a);
   }
   void set_axis_range(const Axis& a) {
-    // Of an axis that may have no point, the index is no constant: what is read at it must not be read without one.
+    // The index of an axis that may have no point is no constant: an element at it must not be read without a point.
     const int64_t least = d_.env.simplify(a.extent).is_const(1) ? 0 : 1;
     d_.env.set_range(a.var, {0, std::max<int64_t>(least, d_.env.range(a.extent).hi - 1)});
   }

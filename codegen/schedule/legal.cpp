@@ -177,7 +177,7 @@ private:
       if (Refusal no = require(f_.d.env.simplify(f_.extent(i)), r.multiple_of, r.min, r.max, "an axis"); !no.empty())
         return no;
     }
-    // What the schedule relies on, whatever it is meant for.
+    // Conditions that the schedule relies on, whatever nest it is for.
     if (out_.grid_barrier && s_.cooperation.max_blocks > 0) {
       const SymExpr rows = along() ? f_.d.env.simplify(f_.points(AxisRole::Outer)) : column_groups(f_, s_);
       if (Refusal no = require(rows, 1, 1, s_.cooperation.max_blocks, "a number of cooperations"); !no.empty())

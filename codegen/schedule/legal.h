@@ -11,8 +11,8 @@ struct Legal {
   Schedule schedule;
   std::string refusal; // why it is not legal: "a row of 4096 does not fit a tile of 2048"; empty: it is
   AxisGroups groups;   // of the domain, after split_axis is split
-  // Of cooperative blocks: how many share a row, or columns, an expression over sizes, at least 1 where the conditions
-  // hold, and at most max_blocks_per_row. Nothing: a row is one block's.
+  // The number of cooperative blocks that share a row, or columns, an expression over sizes, at least 1 where the
+  // conditions hold, and at most max_blocks_per_row. Nothing: a row is one block's.
   std::optional<SymExpr> blocks_per_row;
   int64_t max_blocks_per_row = 1;
   bool grid_barrier = false; // they wait for each other: all must run at a time, or another kernel is launched

@@ -5,7 +5,7 @@ namespace tessera {
 
 namespace {
 
-// What remains of a nest whose row is known to have no element: stores once per outer point, of reductions' identities.
+// The rest of a nest whose row is known to have no element: stores once per outer point, of reductions' identities.
 LoopNest without_row(const LoopNest& nest) {
   LoopNest out;
   out.name = nest.name;

@@ -28,7 +28,8 @@ static bool jumps(const ScalarNode& n, const LoopNest& nest) {
   }
 }
 
-// For each node: whether it is needed if the row is empty, under which predicates, and whether its last bit matters.
+// Finds for each node whether it is needed if the row is empty, under which predicates, and whether its last bit
+// matters.
 Needs find_needs(const LoopNest& nest, const Domain& domain) {
   Needs needs;
   size_t n = domain.live.size();

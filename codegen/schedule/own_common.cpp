@@ -1,4 +1,4 @@
-// What kernels that are built directly in the tile IR share: sizes of blocks, and a time that they take at least.
+// Parts that kernels built directly in the tile IR share: sizes of blocks, and a time that they take at least.
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/target/derived.h"
 #include <algorithm>

@@ -65,7 +65,8 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
   V width = b.param("inner", {tile::Type::Kind::Data, DType::I64, {}});
   V blocks = b.param("inner_blocks", {tile::Type::Kind::Data, DType::I64, {}});
   V zero = b.const_i(DType::I64, 0), one = b.const_i(DType::I64, 1), step = b.const_i(DType::I64, lanes);
-  // What is carried is rounded once for each tile and element it is carried over: f32 would lose more with each.
+  // Carried values are rounded once for each tile and element that they are carried over: f32 would lose more with
+  // each.
   const bool rounds = kind == ReduceKind::Sum || kind == ReduceKind::Prod;
   const DType carries = compute == DType::F32 && rounds ? DType::F64 : compute;
   V identity = is_float(compute) ? b.const_f(compute, reduce_identity_f64(kind, compute))

@@ -30,7 +30,7 @@ struct BlockSize {
 [[nodiscard]] int block_warps(int64_t threads); // at least one
 // The least power of two that is no less than the size, or `most`.
 [[nodiscard]] int power_at_most(const SymExpr& size, int most);
-// What a kernel that moves so many bytes once takes at least, where they are known.
+// The least time of a kernel that moves so many bytes once, where they are known.
 [[nodiscard]] PredictedTime time_of_bytes(const ShapeEnv& env, const Target& device, const SymExpr& bytes);
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_scatter(const Graph& graph, const Node& node,
                                                                  const Target& device, const std::string& name);

@@ -1,5 +1,5 @@
-// What kernels built directly in the tile IR have in common: the kernel under construction, its parameters, and a tile
-// of [rows, columns]. Private to own_*.cpp.
+// The base of kernels built directly in the tile IR: the kernel under construction, its parameters, and a tile of
+// [rows, columns]. Private to own_*.cpp.
 #pragma once
 #include "codegen/schedule/own_kernels.h"
 #include <array>

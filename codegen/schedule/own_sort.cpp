@@ -238,8 +238,8 @@ private:
   V n_ = -1, k_ = -1, base_ = -1, keys_ = -1, index_ = -1, counts_ = -1;
 };
 
-// What the parts of selecting and of sorting by digits take on one core, in microseconds: instructions and accesses of
-// the generated code at the target's rates, and loads for whose data the next step waits.
+// The times of the parts of selecting and of sorting by digits on one core, in microseconds: instructions and accesses
+// of the generated code at the target's rates, and loads for whose data the next step waits.
 struct SelectTimes {
   double tile;     // of the row, in both passes of a selection: a key is made of each element and compared
   double inserted; // an element that comes into the list, without the list
@@ -518,7 +518,7 @@ public:
   }
 
 private:
-  // Where there is none: greater than every element.
+  // The element of a run; greater than every element where there is none.
   V element(V run, V i, V exists) { return b_.load(x_, op(ScalarOp::Add, i, run), exists, b_.const_i(DType::U64, -1)); }
 
   V runs_ = -1, width_ = -1, first_ = -1, second_ = -1; // sizes; offsets of the two runs

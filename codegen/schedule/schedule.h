@@ -166,7 +166,7 @@ struct ScheduledKernel : LaunchSpec {
   std::vector<std::pair<ValueId, ValueId>> begins_as;
 };
 
-// What a kernel must do whatever its schedule is.
+// The requirements on a kernel whatever its schedule is.
 struct LoweringOptions {
   bool exact_division = false; // x / s stays a division where s comes from the row's reductions (strict rounding), and
                                // sums are not folded online; false: x * (1 / s)

@@ -1,10 +1,10 @@
-// What a schedule takes of a block's shared memory, before code is generated for it.
+// The shared memory that a schedule takes of a block, before code is generated for it.
 #include "codegen/schedule/block_facts.h"
 
 namespace tessera {
 namespace {
 
-// Of values that the nest folds: an extreme and its index are two.
+// The bytes of the values that the nest folds: an extreme and its index are two.
 int64_t folded_bytes(const BlockFacts& f) {
   int64_t bytes = 0;
   for (size_t n = 0; n < f.d.live.size(); ++n) {
@@ -56,7 +56,8 @@ private:
     return kept * std::max<int64_t>(1, s_.tile.warps / beside) * folded_bytes(f_);
   }
 
-  // What is not contiguous along the tile's columns is loaded by other threads than compute with it.
+  // The bytes for accesses that are not contiguous along the tile's columns: other threads load them than compute with
+  // them.
   [[nodiscard]] int64_t conversions() const {
     int64_t bytes = 0;
     for (const Stream& s : f_.streams) {

@@ -61,7 +61,7 @@ bool overlap(const SizedStream& a, const SizedStream& b, const std::vector<int64
   return false;
 }
 
-// What rounds after the first compute, load and find kept.
+// The work of the loops after the first: what they compute, load and find resident.
 void later_rounds(const LoopNest& nest, const Domain& d, const Stages& stages, SizedFacts::Rounds& r) {
   Stages uncached = stages;
   std::fill(uncached.cached.begin(), uncached.cached.end(), false);

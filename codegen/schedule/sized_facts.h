@@ -1,4 +1,4 @@
-// What the cost of a schedule needs of a nest at given sizes: numbers, computed once for all schedules.
+// The numbers of a nest that the cost of a schedule needs at given sizes, computed once for all schedules.
 #pragma once
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/tuned.h"
@@ -28,7 +28,7 @@ struct SizedFacts {
     double simple = 0, elementary = 0; // instructions of a value: additions and the like; of exp, tanh, division ...
     double code = 0;                   // of their code: elementary functions of f64 are longer
   };
-  // Of reductions, with sums folded online or not.
+  // The loops over a row of reductions, with sums folded online or not.
   struct Rounds {
     int rounds = 1;                            // loops over the row
     int folds = 0;                             // of them, those that reduce

@@ -56,7 +56,7 @@ private:
     p.traversal.online = fold_online_ && (p.traversal.loop || p.kind == ScheduleKind::BlockTeam);
     visit_(p, blocks_per_row);
   }
-  // As it is, and with bounds on registers that let more blocks be resident.
+  // Offers the schedule as it is, and with bounds on registers that let more blocks be resident.
   void offer_resident(Schedule p) {
     p.access.min_blocks = 0;
     offer(p);

@@ -16,11 +16,11 @@ struct TunedSchedule {
   bool operator==(const TunedSchedule&) const = default;
 };
 
-// Where a compile looks for them. Thread-safe.
+// The tuned schedules that a compile looks up. Thread-safe.
 class TunedSchedules {
 public:
   virtual ~TunedSchedules() = default;
-  // Of one nest, by nest_key(); the first one that fits a call's sizes is to be launched.
+  // The schedules of one nest, by nest_key(); the first one that fits a call's sizes is to be launched.
   [[nodiscard]] virtual std::vector<TunedSchedule> find(const Hash128& nest) const = 0;
 };
 

@@ -23,7 +23,7 @@ namespace tessera::tile {
 
 inline constexpr uint32_t kArrivalPhase = uint32_t{1} << 31; // the bit that flips when all programs have arrived
 
-// What program `rank` of `count` adds to the counter.
+// The number that program `rank` of `count` adds to the counter.
 [[nodiscard]] inline uint32_t arrival_increment(int64_t rank, int64_t count) {
   return rank == 0 ? kArrivalPhase - static_cast<uint32_t>(count - 1) : 1;
 }

@@ -10,7 +10,7 @@ inline constexpr int kMaxDepth = 64; // nesting of regions
 inline constexpr int kMaxStages = 8; // of software pipelining
 
 [[nodiscard]] std::string_view op_name(OpKind kind);
-// What an operation is called in the text form: by its kind, its scalar operator, or its kind and fold.
+// The word of an operation in the text form: by its kind, its scalar operator, or its kind and fold.
 struct OpWord {
   OpKind kind = OpKind::Const;
   ScalarOp scalar = ScalarOp::Add;

@@ -106,14 +106,15 @@ struct Param {
   bool once = false;       // a program stores no element twice, so the order of its stores does not matter
   int64_t alignment = 64;  // bytes, of pointers
   int64_t multiple_of = 1; // of i64 scalars: a divisor that the caller guarantees
-  // Of a pointer: the least number of elements that may be read; 0: unknown. Or the i64 parameter that has this number.
+  // The least number of elements that may be read through a pointer; 0: unknown. Or the i64 parameter that has this
+  // number.
   int64_t elements = 0;
   ValueId elements_value = -1;
-  // Of a pointer: nothing writes this memory while the kernel runs, not even through another parameter that aliases it.
-  // Loads may then be moved, and may use caches that are not coherent.
+  // True for a pointer to memory that nothing writes while the kernel runs, not even through another parameter that
+  // aliases it. Loads may then be moved, and may use caches that are not coherent.
   bool invariant = false;
-  // Of a pointer that is read: a written parameter that aliases it has each element at the same position of every tile.
-  // So one thread reads and writes the element, if the tiles have the same layout.
+  // True for a pointer that is read where a written parameter that aliases it has each element at the same position of
+  // every tile. So one thread reads and writes the element, if the tiles have the same layout.
   bool in_place = false;
 };
 

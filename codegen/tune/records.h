@@ -1,4 +1,4 @@
-// What tuning found out, on disk: for a nest on a device at sizes, which schedule was fastest.
+// The results of tuning on disk: for a nest on a device at sizes, which schedule was fastest.
 //
 // One JSON file, TunedRecords::file(), of records sorted by what they are for; people may read and edit it. A record
 // says that a schedule won, or that the default schedule did, so that nothing is tuned twice. It counts where device,
@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// What a record was measured on and by.
+// The device and the programs that a record was measured on and by.
 struct TunedTarget {
   std::string device;   // "NVIDIA H200 sm_90", "Intel(R) Xeon(R) ... avx512, 8 threads"
   std::string driver;   // "13.0"; empty: any (compiling for a GPU that is not here)
@@ -87,7 +87,7 @@ private:
   mutable std::vector<std::string> warnings_;
 };
 
-// What a record's schedule carries as TunedSchedule::measured, where it was taken.
+// The text that a record's schedule carries as TunedSchedule::measured, where it was taken.
 [[nodiscard]] std::string measured_text(const TunedRecord& record);
 
 // `more` into `records` by the rules of TunedRecords::add; sorted.

@@ -209,7 +209,7 @@ std::string heading(const ScheduledKernel& k, const cuda::CodeObject& o) {
   return text + "\n";
 }
 
-// What attempts to compile the same kernels have found out.
+// The results of attempts to compile the same kernels.
 struct Attempts {
   std::map<size_t, std::vector<Schedule>> without; // by request: schedules that gave no code
   std::map<Hash128, Made> made;                    // good ones

@@ -47,8 +47,8 @@ struct CudaRewriting {
 [[nodiscard]] Result<bool> scatter_in_any_order(Graph& graph, const Target& device, bool deterministic);
 
 // ---- plan passes. attention.cpp:
-// For each attention: cuDNN's call with the kernel as fallback, either alone, or, without a kernel, cuDNN's call with
-// the three original steps as fallback. A kernel is a group of kind Own with an attention and no node.
+// Places each attention: cuDNN's call with the kernel as fallback, either alone, or, without a kernel, cuDNN's call
+// with the three original steps as fallback. A kernel is a group of kind Own with an attention and no node.
 // `by_kernel`: attentions that a plan file has as the kernel, although the library takes them; empty: none.
 [[nodiscard]] bool place_attention(const Graph& graph, const CudaLibraries& libraries, FusionPlan& plan,
                                    const std::function<bool(const Group&)>& by_kernel = {});

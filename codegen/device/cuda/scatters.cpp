@@ -88,7 +88,7 @@ private:
     }
     return expands ? expand(b_, operands[0], shape) : b_.op(node.op->name, operands, node.attributes);
   }
-  // Of a reshape of x whose last axis is made of whole axes of x.
+  // One column of a reshape of x whose last axis is made of whole axes of x.
   ValueId one_column_of_reshape(ValueId x, SymShape shape, int depth) {
     SymExpr columns = 1;
     while (!b_.env().known_equal(columns, shape.back())) {

@@ -156,8 +156,8 @@ private:
   V down(V v, int rows, int columns) { return spread(b_.expand_dims(v, 1), rows, columns); }
   V f32(double v) { return b_.const_f(DType::F32, v); }
 
-  // As many queries as a thread's 255 registers can hold sums and scores for: each key that is read from shared memory
-  // then serves more of them. Few queries are the rows of one fragment, and warps divide the keys.
+  // A block takes as many queries as a thread's 255 registers can hold sums and scores for: each key that is read from
+  // shared memory then serves more of them. Few queries are the rows of one fragment, and warps divide the keys.
   void choose(bool few) {
     int widest = std::max(depth_, columns_);
     bool loads = call_.score.loads.size() > 1; // further loads take registers, too

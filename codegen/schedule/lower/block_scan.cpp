@@ -168,8 +168,8 @@ private:
   std::vector<ScanPlan> plans_;
 };
 
-// For rows, dimension 1 of the tile runs along the axis, dimension 0 over outer rows. Otherwise dimension 0 runs along
-// the axis and dimension 1 over the inner positions of one outer row.
+// The tile of a scan of rows has the axis as dimension 1 and outer rows as dimension 0. Otherwise dimension 0 runs
+// along the axis and dimension 1 over the inner positions of one outer row.
 class ScanLowering {
 public:
   ScanLowering(const ShapeEnv& env, const ScanShape& shape, const ScanPlan& plan, const std::string& name)

@@ -90,7 +90,7 @@ void Shift::shift_row() {
   sizes_.shift(a.var, shift_.place, shift_.by);
 }
 
-// For each row of the tile; the tiles of its columns begin equally.
+// Shifts each row of the tile; the tiles of its columns begin equally.
 void Shift::shift_tile_rows() {
   const Axis& a = axis(sides_[1]);
   const SymExpr start = *shifted_start(graph_, nest_, d_, static_cast<size_t>(sides_[1].axis),
@@ -100,7 +100,7 @@ void Shift::shift_tile_rows() {
   sizes_.shift(a.var, shift_.place, shift_.by);
 }
 
-// For an access that is aligned with the tiles: the offset of its row from `start`.
+// The offset from `start` of the row of an access that is aligned with the tiles; nothing for other accesses.
 std::optional<SymExpr> Shift::in_step(const Access& a) const {
   if (schedule_.access.alignment_peel == 1) return std::nullopt;
   auto start = start_along(d_, a, static_cast<size_t>(sides_[1].axis));

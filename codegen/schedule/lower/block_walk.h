@@ -72,8 +72,8 @@ private:
   Accumulators& accumulators_;
   const Cooperation& cooperation_;
   RoundTile& tile_;
-  // For loops without the block's last tile: its index, else -1; its values that later stages need; those of the first
-  // tiles, in shared memory.
+  // These are used in loops without the block's last tile: its index, else -1; its values that later stages need; those
+  // of the first tiles, in shared memory.
   V last_ = -1;
   std::vector<CachedValue> cached_values_;
   Values last_values_, cached_memory_;

@@ -49,7 +49,7 @@ Values Walk::walk(const Phase& phase, const SymExpr& axis, V end, Values carried
     return next;
   };
   if (phase.only) return memo_.scoped([&] { return step(sizes_.number(*phase.only), std::move(carried)); });
-  // What the full tiles leave over are a few steps.
+  // Only a few steps remain behind the full tiles.
   if (sums.empty() || phase.masked || phase.lanes < c_.wide)
     return loop(phase.from, phase.to, phase.lanes, std::move(carried), step);
   return summing_loop(phase.from, phase.to, phase.lanes, most, 1, std::move(carried), sums, step);

@@ -30,7 +30,7 @@ void Prefetches::behind_round(size_t s) {
   if (static_cast<int>(s) == round_) next_row();
 }
 
-// For rows that are too long for the cache, the prefetched address is the current one, which costs nothing.
+// The prefetched address of a row that is too long for the cache is the current one, which costs nothing.
 void Prefetches::next_row() {
   const SymExpr& point = axis(static_cast<size_t>(c_.middle)).var;
   for (ScalarId id : fetched_) {
