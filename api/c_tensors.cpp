@@ -31,9 +31,9 @@ Result<Checked> check(const tessera_tensor& t, const IoInfo& io, const std::stri
   if (!dtype || !has_bytes(*dtype))
     return usage(what + " has the element type " + std::to_string(t.dtype) + ", which cannot be passed as memory");
   // The model's rank says how many dimensions there are to be read.
-  if (io.any_rank && (t.rank < 0 || t.rank > kMostDimensions))
+  if (io.any_rank && (t.rank < 0 || t.rank > kMaxDimensions))
     return Diagnostic(ErrorCode::BadInput, what + " has rank " + std::to_string(t.rank) + "; 0 to " +
-                                               std::to_string(kMostDimensions) + " are possible");
+                                               std::to_string(kMaxDimensions) + " are possible");
   if (!io.any_rank && (t.rank < 0 || static_cast<size_t>(t.rank) != io.shape.size()))
     return Diagnostic(ErrorCode::BadInput, what + " has rank " + std::to_string(t.rank) + ", the model declares rank " +
                                                std::to_string(io.shape.size()));

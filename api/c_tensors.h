@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-inline constexpr int32_t kMostDimensions = 64; // of a tensor whose rank nothing else says
+inline constexpr int32_t kMaxDimensions = 64; // of a tensor whose rank nothing else says
 
 enum class Side : uint8_t { Input, Output };
 enum class DataUse : uint8_t { Needed, Optional, Ignored }; // Optional: null is fine

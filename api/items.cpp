@@ -49,9 +49,9 @@ Result<Tensor> tensor_of(const tessera_item& item, const std::string& what) {
   const tessera_tensor& t = item.tensor;
   const auto dtype = dtype_from_onnx(t.dtype);
   if (!dtype || *dtype == DType::List) return usage(what + " has the element type " + std::to_string(t.dtype));
-  if (t.rank < 0 || t.rank > kMostDimensions)
+  if (t.rank < 0 || t.rank > kMaxDimensions)
     return Diagnostic(ErrorCode::BadInput, what + " has rank " + std::to_string(t.rank) + "; 0 to " +
-                                               std::to_string(kMostDimensions) + " are possible");
+                                               std::to_string(kMaxDimensions) + " are possible");
   if (t.rank > 0 && t.dims == nullptr) return usage(what + " has no dimensions");
   Dims dims(t.dims, t.dims + t.rank);
   TESSERA_ASSIGN(const int64_t count, element_count(dims));

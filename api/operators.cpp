@@ -92,7 +92,7 @@ Status check_types(const Functions& f, ops::B& b, const std::vector<ValueId>& va
 }
 
 // A decomposition that adds its own operator would not end.
-constexpr int kMostNesting = 16;
+constexpr int kMaxNesting = 16;
 struct Nesting {
   static thread_local int depth;
   Nesting() { ++depth; }
@@ -104,7 +104,7 @@ thread_local int Nesting::depth = 0;
 
 Result<std::vector<ValueId>> decompose(const Functions& f, Graph& graph, const Node& node, int results) {
   const Nesting nesting;
-  if (Nesting::depth > kMostNesting)
+  if (Nesting::depth > kMaxNesting)
     return Diagnostic(ErrorCode::UnsupportedFeature, node.location,
                       "the decomposition of '" + std::string(node.op->name) + "' adds itself, without end");
   ops::B b(graph, node);

@@ -149,8 +149,8 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   if (!run.cache && options.compile.cache) run.cache = std::make_shared<Cache>(options.compile.cache_dir, true);
   options.compile.threads = run.pool->threads();
   auto closed = std::make_shared<std::atomic<bool>>(false);
-  options.compile.cancelled = [closed, asked = options.compile.cancelled] {
-    return closed->load(std::memory_order_relaxed) || (asked && asked());
+  options.compile.cancelled = [closed, cancelled = options.compile.cancelled] {
+    return closed->load(std::memory_order_relaxed) || (cancelled && cancelled());
   };
   impl.pool = std::make_shared<VariantPool>(make_variant_source(path, std::move(program), options), options, closed);
   TESSERA_TRY(impl.pool->open());

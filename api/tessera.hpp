@@ -221,9 +221,9 @@ public:
   }
   // An exception of `allocate` ends the call and is thrown from here.
   void call(Tensors inputs, const Allocate& allocate, void* stream = nullptr) {
-    Asked asked{allocate, nullptr};
-    const char* error = tessera_call(get(), inputs.data(), size(inputs), Asked::answer, &asked, stream);
-    if (asked.thrown) std::rethrow_exception(asked.thrown);
+    Allocation allocation{allocate, nullptr};
+    const char* error = tessera_call(get(), inputs.data(), size(inputs), Allocation::answer, &allocation, stream);
+    if (allocation.thrown) std::rethrow_exception(allocation.thrown);
     check(error);
   }
   void bind(Tensors inputs, Tensors outputs) {
@@ -259,15 +259,15 @@ private:
   struct Close {
     void operator()(tessera_session* s) const { tessera_close(s); }
   };
-  struct Asked {
+  struct Allocation {
     const Allocate& allocate;
     std::exception_ptr thrown;
     static void* answer(void* self, int32_t output, int32_t dtype, int32_t rank, const int64_t* dims) noexcept {
-      auto& asked = *static_cast<Asked*>(self);
+      auto& allocation = *static_cast<Allocation*>(self);
       try {
-        return asked.allocate(output, dtype, {dims, static_cast<size_t>(rank)});
+        return allocation.allocate(output, dtype, {dims, static_cast<size_t>(rank)});
       } catch (...) {
-        asked.thrown = std::current_exception();
+        allocation.thrown = std::current_exception();
         return nullptr;
       }
     }

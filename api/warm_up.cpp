@@ -105,10 +105,10 @@ private:
 
   // All combinations of sizes of these dimensions that an assumption may go wrong at.
   void vary(const std::vector<std::string>& names, size_t at, const Sizes& sizes) {
-    constexpr int kMostRefused = 2;       // that the model refuses, for one guard: each costs an import
-    constexpr size_t kMostDimensions = 3; // of a guard that vary together
-    if (refused_ >= kMostRefused) return;
-    if (at == std::min(names.size(), kMostDimensions)) return add(sizes);
+    constexpr int kMaxRefused = 2;       // that the model refuses, for one guard: each costs an import
+    constexpr size_t kMaxDimensions = 3; // of a guard that vary together
+    if (refused_ >= kMaxRefused) return;
+    if (at == std::min(names.size(), kMaxDimensions)) return add(sizes);
     const SizeRange& range = ranges_.at(names[at]);
     std::vector<int64_t> tried;
     for (const int64_t size : {int64_t{1}, range.opt, range.max, range.min, range.max - 1, range.min + 1}) {

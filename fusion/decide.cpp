@@ -30,7 +30,7 @@ public:
     out_.host_reason.resize(nodes);
     out_.pinned.assign(values, false);
     out_.is_virtual.assign(values, false);
-    out_.too_dear.assign(values, false);
+    out_.too_expensive.assign(values, false);
     out_.sites.assign(values, 0);
     TESSERA_TRY(places());
     pin_values();
@@ -403,12 +403,12 @@ private:
       if (too_large)
         memory = true;
       else if (!is_view(graph_, v))
-        memory = out_.too_dear[at(v)] = dear(v, chain, size);
+        memory = out_.too_expensive[at(v)] = is_expensive(v, chain, size);
     }
     if (const auto stored = known || once || out_.pinned[at(v)] || folds(node) ? std::nullopt : steering_.stored(v);
         stored && options_.enabled && *stored != memory && (*stored || !too_large)) {
       memory = *stored;
-      out_.too_dear[at(v)] = false;
+      out_.too_expensive[at(v)] = false;
       if (memory) out_.kept_apart.emplace(v.index, "the plan file has it in memory");
     }
     if (memory && !once && options_.enabled && !known && !folds(node) && !too_large && !is_view(graph_, v) &&
@@ -421,7 +421,7 @@ private:
 
   // Whether writing v out in its readers moves more than storing it once. Where v is made from a library call's result
   // that nothing else reads, storing v replaces storing that: it is done on the result while that is in cache.
-  bool dear(ValueId v, const Chain& chain, double size) {
+  bool is_expensive(ValueId v, const Chain& chain, double size) {
     int sites = out_.sites[at(v)];
     if (sites <= 1 && spread_[at(v)] <= size) return false;
     double attached = 0;

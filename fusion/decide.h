@@ -19,7 +19,7 @@ struct Decisions {
   std::vector<bool> pinned;             // by value: something needs it in memory
   std::vector<bool> is_virtual;         // by value
   std::vector<bool> compared;           // by value: with its extreme, so it is computed once, and rounds as eager does
-  std::vector<bool> too_dear;           // by value: stored because recomputing costs more
+  std::vector<bool> too_expensive;      // by value: stored because recomputing costs more
   // By value, where there was a choice: bytes, with instructions as bytes, for its readers.
   struct Tradeoff {
     SizeSum computed, stored; // written out in each reader; written once and read by each

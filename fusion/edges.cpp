@@ -159,7 +159,7 @@ EdgeVerdict Edges::not_merged(ValueId value, const std::vector<int>& homes, int 
     auto it = p_.attempts.refused.find({value.index, u});
     if (p_.units.find(u) == from || it == p_.attempts.refused.end()) continue;
     const Refusal& refusal = it->second;
-    if (!p_.decisions.too_dear[at(value)] || refusal.reason != FusionReason::DifferentIterationSpace)
+    if (!p_.decisions.too_expensive[at(value)] || refusal.reason != FusionReason::DifferentIterationSpace)
       return kept(refusal.reason, refusal.detail);
     Detail detail("stored once for " + std::to_string(p_.decisions.sites[at(value)]) + " consumers");
     detail.append(tradeoff(value, true)) << "; " + refusal.detail;

@@ -190,8 +190,8 @@ ScalarId Expander::rounded(ScalarId scalar, ValueId value) {
   DType compute = compute_dtype(storage);
   if (nest_.dag[scalar].dtype != compute) scalar = nest_.dag.cast(scalar, compute);
   if (!computes_wider(storage)) return scalar;
-  const bool asked = strict_ || info(storage).bits < 16 || rounds(graph_.node(graph_.value(value).producer));
-  return asked ? through(scalar, storage) : scalar;
+  const bool rounds_here = strict_ || info(storage).bits < 16 || rounds(graph_.node(graph_.value(value).producer));
+  return rounds_here ? through(scalar, storage) : scalar;
 }
 
 std::optional<ScalarId> Expander::known(ValueId value, std::span<const ScalarId> at) {

@@ -18,12 +18,12 @@ Group::~Group() = default;
 
 namespace {
 
-constexpr size_t kMostFailures = 16; // that one plan goes around; each costs an attempt
+constexpr size_t kMaxFailures = 16; // that one plan goes around; each costs an attempt
 
 // Another attempt does without what failed. False: what failed is no part that could be left out.
 bool plan_around(const Graph& graph, const fusion::Work& work, const Diagnostic& error, FusionConstraints& constraints,
                  std::set<int>& merges, std::vector<PlanFailure>& failures) {
-  if (error.code != ErrorCode::Internal || work.nodes.empty() || failures.size() >= kMostFailures) return false;
+  if (error.code != ErrorCode::Internal || work.nodes.empty() || failures.size() >= kMaxFailures) return false;
   std::string names;
   for (NodeId n : work.nodes) names += (names.empty() ? "" : ", ") + std::string(graph.node(n).op->name);
   if (work.merge >= 0) {
@@ -302,7 +302,7 @@ std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int u
 // Joining a large pointwise nest to a small number of long rows would leave cores idle where one program computes a
 // row.
 std::optional<Refusal> Planner::keeps_parallelism(const LoopNest& a, const LoopNest& b) {
-  if (options_.rows_by_teams || completing_ || a.has_reduction() == b.has_reduction()) return std::nullopt;
+  if (options_.cooperative_rows || completing_ || a.has_reduction() == b.has_reduction()) return std::nullopt;
   const LoopNest& rows = a.has_reduction() ? a : b;
   const LoopNest& wide = a.has_reduction() ? b : a;
   double outer = estimate_(product(rows.extents(AxisRole::Outer))),

@@ -235,7 +235,7 @@ struct FusionOptions {
   bool keep_values = false;
   // Kernels with rows divide long rows between programs (cooperative blocks), also where results are computed for each
   // element. Without it one program computes a row, and large nests stay out of kernels of few long rows.
-  bool rows_by_teams = false;
+  bool cooperative_rows = false;
   // Calls take generated epilogues (LibraryCall::epilogue_nest). Without it, only those that library_accepts allows, if
   // it is set.
   bool generated_epilogues = false;

@@ -30,7 +30,7 @@ struct BufferInfo {
 };
 
 // A generated kernel. HostKernelFn's `buffers` are the addresses of the buffers, of the workspaces, and of the counters
-// if there are any. On a GPU (threads > 0) its parameters are these, the boxes if there are any, the sizes as i64, and
+// if there are any. On a GPU (threads > 0) its parameters are these, the mailboxes if there are any, the sizes as i64, and
 // the address of an IndexReport; program p is block (p, 0, 0).
 struct KernelLaunch : LaunchSpec {
   std::string name; // group name, for traces and errors

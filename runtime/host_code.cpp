@@ -16,9 +16,9 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 30; // of a mapping: distances within it fit into 32 bits
-constexpr size_t kMostName = 4096;             // bytes of a symbol's name
-constexpr size_t kJumpBytes = 8;               // jmp *[rip + distance], 6 bytes, and padding
+constexpr size_t kMaxBytes = size_t{1} << 30; // of a mapping: distances within it fit into 32 bits
+constexpr size_t kMaxName = 4096;             // bytes of a symbol's name
+constexpr size_t kJumpBytes = 8;              // jmp *[rip + distance], 6 bytes, and padding
 
 // Thrown and caught in this file only.
 struct Failed {
@@ -77,7 +77,7 @@ public:
   [[nodiscard]] std::string name(const Elf64_Sym& symbol) const {
     const auto names = contents(sections[sections[*symbols_].sh_link]);
     const char* begin = names.data() + std::min<size_t>(symbol.st_name, names.size());
-    const size_t room = std::min(names.size() - static_cast<size_t>(begin - names.data()), kMostName);
+    const size_t room = std::min(names.size() - static_cast<size_t>(begin - names.data()), kMaxName);
     const void* end = room > 0 ? std::memchr(begin, 0, room) : nullptr;
     if (end == nullptr) wrong("the name of a symbol does not end");
     return {begin, static_cast<const char*>(end)};
@@ -151,7 +151,7 @@ private:
 
   size_t reserve(Part part, size_t bytes, size_t alignment, const Object& object) {
     const size_t at = (sizes_[part] + alignment - 1) / alignment * alignment;
-    if (bytes > kMostBytes || at > kMostBytes - bytes) object.wrong("it has more than 1 GiB");
+    if (bytes > kMaxBytes || at > kMaxBytes - bytes) object.wrong("it has more than 1 GiB");
     sizes_[part] = at + bytes;
     return at;
   }

@@ -85,9 +85,9 @@ struct LaunchField {
   /* i32 words of grid barriers: their low 31 bits are 0 before a launch and after */                                  \
   X(Size, counters, "counters", "counters", Shared)                                                                    \
   /* i32 words through which programs exchange numbers, 0 before a launch and after */                                 \
-  X(Size, boxes, "boxes", "words of mailboxes", Waits)                                                                 \
+  X(Size, mailboxes, "boxes", "words of mailboxes", Waits)                                                             \
   /* programs wait for so many neighbours, from a multiple of it on. 0: none do; the grid: all of them */              \
-  X(Size, team, "team", "", Waits)                                                                                     \
+  X(Size, cooperative_blocks, "team", "", Waits)                                                                       \
   X(std::vector<WorkspaceOf<Size>>, workspaces, "workspaces", "elements of a workspace", Shared)
 // Requirements: a shape is checked against them when it is planned. Access (by buffer) and facts are the contract of the
 // code: what each buffer must hold, and what its compile took for granted of sizes. Without `access` the launch is

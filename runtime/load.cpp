@@ -75,8 +75,8 @@ struct LaunchReader {
 Contract contract(const JsonValue& j, size_t objects) {
   Contract c;
   Symbols symbols;
-  constexpr int kMostParameters = 1 << 16;
-  for (int p = 0, n = j.at("parameters").integer(0, kMostParameters); p < n; ++p) {
+  constexpr int kMaxParameters = 1 << 16;
+  for (int p = 0, n = j.at("parameters").integer(0, kMaxParameters); p < n; ++p) {
     c.parameters.push_back(parameter(static_cast<size_t>(p)));
     symbols.emplace(c.parameters.back().symbol_name(), c.parameters.back());
   }

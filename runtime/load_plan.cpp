@@ -6,7 +6,7 @@
 namespace tessera::file {
 namespace {
 
-constexpr int64_t kMostSteps = INT32_MAX - 1;
+constexpr int64_t kMaxSteps = INT32_MAX - 1;
 
 class PlanReader {
 public:
@@ -43,13 +43,13 @@ public:
 
 private:
   void environment(const JsonValue& j) {
-    constexpr int64_t kMost = int64_t{1} << 62;
+    constexpr int64_t kMax = int64_t{1} << 62;
     exe_->env = std::make_shared<ShapeEnv>();
     j.at("symbols").each([&](const JsonValue& s) {
       auto name = s.at(size_t{0}).text();
-      SymRange range{s.at(1).integer(-kMost, kMost), s.at(2).integer(-kMost, kMost)};
+      SymRange range{s.at(1).integer(-kMax, kMax), s.at(2).integer(-kMax, kMax)};
       if (range.lo > range.hi) s.at(2).wrong("at least " + std::to_string(range.lo));
-      auto symbol = exe_->env->create_symbol(name, range, s.at(3).integer<int64_t>(1, kMost));
+      auto symbol = exe_->env->create_symbol(name, range, s.at(3).integer<int64_t>(1, kMax));
       if (!symbols_.emplace(name, symbol).second) s.at(size_t{0}).wrong("a name that no other symbol has");
     });
     j.at("guards").each([&](const JsonValue& g) {
@@ -183,8 +183,8 @@ private:
     b.dtype = j.at("dtype").dtype();
     b.shape = exprs(j.at("shape"));
     b.constant = read_index<int>(j.at("constant"), exe_->constants.size(), -1);
-    b.first_step = static_cast<int>(j.at("first").integer<int64_t>(0, kMostSteps));
-    b.last_step = static_cast<int>(j.at("last").integer<int64_t>(-1, kMostSteps));
+    b.first_step = static_cast<int>(j.at("first").integer<int64_t>(0, kMaxSteps));
+    b.last_step = static_cast<int>(j.at("last").integer<int64_t>(-1, kMaxSteps));
     b.in_place_of = buffer_id(j.at("in_place_of"), -1);
     b.dynamic = j.at("dynamic").flag();
     exe_->buffers.push_back(std::move(b));
@@ -286,11 +286,11 @@ private:
     return s;
   }
   [[nodiscard]] std::vector<StepDefines> defines(const JsonValue& j, size_t outputs) const {
-    constexpr int64_t kMostDims = 64, kMostElements = 1024;
+    constexpr int64_t kMaxDims = 64, kMaxElements = 1024;
     return j.list([&](const JsonValue& d) {
       return StepDefines{expr(d.at(size_t{0})), read_index<int>(d.at(1), outputs),
-                         static_cast<int>(d.at(2).integer<int64_t>(-1, kMostDims - 1)),
-                         static_cast<int>(d.at(3).integer<int64_t>(-1, kMostElements - 1))};
+                         static_cast<int>(d.at(2).integer<int64_t>(-1, kMaxDims - 1)),
+                         static_cast<int>(d.at(3).integer<int64_t>(-1, kMaxElements - 1))};
     });
   }
   ControlStep control(const JsonValue& j) const {
@@ -328,7 +328,7 @@ private:
   LibraryStep library(const JsonValue& j) {
     LibraryStep s;
     s.name = j.at("name").text();
-    if (j.has("instead_of")) s.instead_of = static_cast<int>(j.at("instead_of").integer<int64_t>(0, kMostSteps));
+    if (j.has("instead_of")) s.instead_of = static_cast<int>(j.at("instead_of").integer<int64_t>(0, kMaxSteps));
     auto call = j.at("call").text();
     const bool tf32 = j.has("tf32") && j.at("tf32").flag();
     if (call == "matmul") {

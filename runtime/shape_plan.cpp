@@ -61,14 +61,14 @@ Result<Chosen> choose(const KernelLaunch& kernel, const KernelForm& form, const 
     const auto& other = form.alternatives[a];
     if (!holds(other, state)) continue;
     bool at_once = false;
-    if (!kernel.alternatives[a].team.is_const(0)) {
-      auto grid = static_cast<size_t>(other.grid), team = static_cast<size_t>(other.team);
-      if (state.fault[grid] != SymFault::None || state.fault[team] != SymFault::None) continue;
+    if (!kernel.alternatives[a].cooperative_blocks.is_const(0)) {
+      auto grid = static_cast<size_t>(other.grid), cooperative_blocks = static_cast<size_t>(other.cooperative_blocks);
+      if (state.fault[grid] != SymFault::None || state.fault[cooperative_blocks] != SymFault::None) continue;
       TESSERA_ASSIGN(int64_t most, resident(kernel.alternatives[a]));
       at_once = state.value[grid] <= most;
       if (!at_once && captured) continue;
-      if (!at_once && state.value[team] > most / 2) {
-        TESSERA_LOGF(LogChannel::Perf, "'" + kernel.name + "': " + std::to_string(state.value[team]) +
+      if (!at_once && state.value[cooperative_blocks] > most / 2) {
+        TESSERA_LOGF(LogChannel::Perf, "'" + kernel.name + "': " + std::to_string(state.value[cooperative_blocks]) +
                                            " programs would have to wait for each other, and of all " +
                                            std::to_string(state.value[grid]) + " the device runs " +
                                            std::to_string(most) + " at a time: another kernel runs");
@@ -160,7 +160,7 @@ public:
         plan_(std::make_unique<SegmentPlan>()) {}
 
   Result<std::unique_ptr<SegmentPlan>> run() {
-    plan_->settled = wait_;
+    plan_->waited = wait_;
     Variant::append_key(call_, plan_->key);
     evaluate_sizes(v_, call_);
     TESSERA_TRY(buffers());
@@ -282,7 +282,7 @@ private:
           return device_.resident_programs(loaded_, alternative);
         };
         TESSERA_ASSIGN(step, plan_launch(v_, call_, *k, form.kernel, call_.sizes, *plan_, resident, captured_));
-        alone_ = alone_ || (!step.at_once && !step.kernel->team.is_const(0));
+        alone_ = alone_ || (!step.at_once && !step.kernel->cooperative_blocks.is_const(0));
         plan_->worker_scratch = std::max(plan_->worker_scratch, step.launch.scratch_bytes);
       }
       if (form.control.empty()) continue;

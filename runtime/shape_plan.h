@@ -52,7 +52,7 @@ struct SegmentPlan {
     }
   };
   std::vector<Improvement> improvements;
-  bool settled = false;                     // planning waited for all that others leave to the background
+  bool waited = false;                      // planning waited for all that others leave to the background
   double spent_ms = 0, submit_ms = 0;       // in calls of the plan; of these, starting its steps singly
   int calls_on_device = 0;                  // that returned before their work was done
   [[nodiscard]] int64_t host_bytes() const; // that the plan takes, about
@@ -106,10 +106,10 @@ private:
 // of their own; least recently used ones are thrown out.
 class ShapePlanCache {
 public:
-  static constexpr int64_t kMostBytes = int64_t{16} << 20; // about a hundred plans of a hundred steps
-  static constexpr int64_t kMostCode = int64_t{128} << 20;
-  explicit ShapePlanCache(std::shared_ptr<MemoryAccount> account, int64_t most_bytes = kMostBytes,
-                          int64_t most_code = kMostCode)
+  static constexpr int64_t kMaxBytes = int64_t{16} << 20; // about a hundred plans of a hundred steps
+  static constexpr int64_t kMaxCode = int64_t{128} << 20;
+  explicit ShapePlanCache(std::shared_ptr<MemoryAccount> account, int64_t most_bytes = kMaxBytes,
+                          int64_t most_code = kMaxCode)
       : account_(std::move(account)), most_bytes_(most_bytes), most_code_(most_code) {}
   // The plan for the current bindings, or null. It stays until the next call of insert() or clear().
   SegmentPlan* find(int segment, const Variant::CallState& call);

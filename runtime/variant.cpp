@@ -320,10 +320,10 @@ void Variant::place_outputs() {
   }
   for (size_t o = 0; o < exe->outputs.size(); ++o) {
     const auto b = static_cast<size_t>(exe->outputs[o].buffer);
-    const int known = buffer_segment[b], asked = std::max(known, final_segment);
-    const bool changes = o < exe->call_outputs() && (asked > last || std::max(written[b], known) < asked);
+    const int known = buffer_segment[b], last_use = std::max(known, final_segment);
+    const bool changes = o < exe->call_outputs() && (last_use > last || std::max(written[b], known) < last_use);
     output_may_change.push_back(changes);
-    output_segment.push_back(changes || o >= exe->call_outputs() ? known : asked);
+    output_segment.push_back(changes || o >= exe->call_outputs() ? known : last_use);
   }
 }
 

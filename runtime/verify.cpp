@@ -155,7 +155,8 @@ Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alterna
   for (const auto& w : k.workspaces)
     if (info(w.dtype).bits < 8 || info(w.dtype).kind == DTypeKind::Held)
       return bad("has a workspace of " + std::string(name(w.dtype)));
-  if (!is_alternative && !k.team.is_const(0)) return bad("has programs that wait, and there is no other kernel");
+  if (!is_alternative && !k.cooperative_blocks.is_const(0))
+    return bad("has programs that wait, and there is no other kernel");
   for (const auto* list : {&k.conditions, &k.facts})
     for (const auto& c : *list)
       if (c.multiple_of < 1 || c.min > c.max) return bad("a condition on a size can never be checked");
@@ -202,28 +203,28 @@ Status verify_operands(const Executable& e, const LibraryStep& step) {
 
 // Windows that some device can compute: what sizes of operands allow is checked when a shape is planned.
 Status verify_windows(const LibraryStep& step) {
-  constexpr int64_t kMost = int64_t{1} << 30;
+  constexpr int64_t kMax = int64_t{1} << 30;
   auto bad = [&](const std::string& what) {
     return Diagnostic(ErrorCode::Internal, "library call '" + step.name + "': " + what);
   };
   auto each = [&](std::initializer_list<const std::vector<int64_t>*> lists, size_t count, int64_t least) {
     return std::all_of(lists.begin(), lists.end(), [&](const std::vector<int64_t>* list) {
       return list->size() == count &&
-             std::all_of(list->begin(), list->end(), [&](int64_t v) { return v >= least && v <= kMost; });
+             std::all_of(list->begin(), list->end(), [&](int64_t v) { return v >= least && v <= kMax; });
     });
   };
   if (const auto* c = std::get_if<ConvCall>(&step.call)) {
     size_t rank = c->x.shape.size();
     if (rank < 3 || c->w.shape.size() != rank || c->y.shape.size() != rank) return bad("ranks of the operands");
-    if (c->groups < 1 || c->groups > kMost || !each({&c->strides, &c->dilations}, rank - 2, 1) ||
-        !each({&c->pads_begin, &c->pads_end}, rank - 2, -kMost))
+    if (c->groups < 1 || c->groups > kMax || !each({&c->strides, &c->dilations}, rank - 2, 1) ||
+        !each({&c->pads_begin, &c->pads_end}, rank - 2, -kMax))
       return bad("groups, strides, dilations or pads out of range");
   }
   if (const auto* p = std::get_if<PoolCall>(&step.call)) {
     size_t rank = p->x.shape.size();
     if (rank < 3 || p->y.shape.size() != rank) return bad("ranks of the operands");
     if (!each({&p->kernel, &p->strides, &p->dilations}, rank - 2, 1) ||
-        !each({&p->pads_begin, &p->pads_end}, rank - 2, -kMost))
+        !each({&p->pads_begin, &p->pads_end}, rank - 2, -kMax))
       return bad("window, strides, dilations or pads out of range");
   }
   return {};

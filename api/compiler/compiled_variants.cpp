@@ -76,9 +76,9 @@ public:
     PlanCache plans(wanted_plan, path() + ", " + variant->label, pool);
     const std::shared_ptr<ModelContent> model = plans.usable() ? content(plans.cache(), pool) : nullptr;
     // Who wants texts of a compile, or nothing else than it, gets one; so does tuning, which begins with it.
-    const bool asks = options_.compile_only || options_.compile.keep_tiles || options_.compile.keep_texts ||
-                      wants_background_tuning(options_);
-    if (auto plan = model && !asks ? plans.find(*model) : std::nullopt) {
+    const bool needs_texts = options_.compile_only || options_.compile.keep_tiles || options_.compile.keep_texts ||
+                             wants_background_tuning(options_);
+    if (auto plan = model && !needs_texts ? plans.find(*model) : std::nullopt) {
       for (const std::string& w : plans.warnings()) TESSERA_LOGF(LogChannel::Warnings, w);
       take(*variant, std::move(*plan), request, model);
       return variant;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRepeats = 7;      // repetitions of a measurement; the least time is used
 constexpr double kLoopUs = 1000; // least duration of a loop
-constexpr int64_t kMostRounds = 1 << 22;
+constexpr int64_t kMaxRounds = 1 << 22;
 
 struct Launch {
   const char* kernel = "";
@@ -109,7 +109,7 @@ public:
     return best;
   }
   // Time of one iteration of a kernel's loop, of at most `most` iterations.
-  Result<Took> round(Launch l, bool counts_cycles = false, int64_t most = 2 * kMostRounds) {
+  Result<Took> round(Launch l, bool counts_cycles = false, int64_t most = 2 * kMaxRounds) {
     for (l.rounds = 16; 8 * static_cast<int64_t>(l.rounds) <= most; l.rounds *= 4) {
       TESSERA_ASSIGN(Took t, once(l, false));
       if (t.us >= kLoopUs) break;

@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMostTexts = 16;              // that the cache folder keeps
-constexpr size_t kMostBytes = size_t{1} << 20; // of one
+constexpr size_t kMaxTexts = 16;              // that the cache folder keeps
+constexpr size_t kMaxBytes = size_t{1} << 20; // of one
 
 // Removes the oldest texts beyond the bound.
 void bound_texts(const std::string& folder) {
@@ -19,15 +19,15 @@ void bound_texts(const std::string& folder) {
   std::vector<std::pair<fs::file_time_type, fs::path>> texts;
   for (auto it = fs::directory_iterator(folder, ec); !ec && it != fs::directory_iterator(); it.increment(ec))
     if (it->path().extension() == ".txt") texts.emplace_back(it->last_write_time(ec), it->path());
-  if (texts.size() <= kMostTexts) return;
+  if (texts.size() <= kMaxTexts) return;
   std::sort(texts.begin(), texts.end());
-  for (size_t i = 0; i + kMostTexts < texts.size(); ++i) fs::remove(texts[i].second, ec);
+  for (size_t i = 0; i + kMaxTexts < texts.size(); ++i) fs::remove(texts[i].second, ec);
 }
 
 // The path at which the text was saved; empty: nowhere.
 std::string save(const CompileOptions& options, std::string text) {
-  if (text.size() > kMostBytes) {
-    text.resize(kMostBytes);
+  if (text.size() > kMaxBytes) {
+    text.resize(kMaxBytes);
     text += "\n... cut\n";
   }
   const std::string name = "failure-" + hash128(text).hex() + ".txt"; // a failure that comes again has one file

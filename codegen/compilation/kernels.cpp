@@ -47,13 +47,13 @@ std::string anonymous_text(tile::Kernel kernel) {
 }
 
 std::string kernel_title(const Graph& graph, const KernelRequest& request) {
-  constexpr size_t kMostCharacters = 40;
+  constexpr size_t kMaxCharacters = 40;
   std::string title = request.nest        ? fusion::title(*request.nest)
                       : request.attention ? "attention"
                                           : std::string(graph.node(request.node).op->name);
   for (char& c : title)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return title.substr(0, kMostCharacters);
+  return title.substr(0, kMaxCharacters);
 }
 
 void compile_each(size_t count, const CompileOptions& options, const std::function<void(size_t)>& body) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kExact = int64_t{1} << 24; // integers up to here are f32
 constexpr int64_t kExactHalf = 1 << 11;      // and f16
-constexpr int64_t kMostPieces = 32;          // of one product, so that a graph stays as large as its model
+constexpr int64_t kMaxPieces = 32;           // of one product, so that a graph stays as large as its model
 
 struct Range {
   int64_t low = 0, high = 0;
@@ -19,11 +19,11 @@ struct Range {
 // Between which numbers an integer lies; nothing where it is not known to be small.
 std::optional<Range> range_of(const Graph& graph, ValueId v, int depth = 0) {
   constexpr int kMaxDepth = 8;
-  constexpr int64_t kMostElements = 1 << 20; // of a constant that are looked at
+  constexpr int64_t kMaxElements = 1 << 20; // of a constant that are looked at
   const Node* node = graph.producer(v);
   if (!node || depth > kMaxDepth) return std::nullopt;
   if (const Tensor* constant = graph.constant(v)) {
-    if (constant->count() > kMostElements || !is_integer(constant->dtype())) return std::nullopt;
+    if (constant->count() > kMaxElements || !is_integer(constant->dtype())) return std::nullopt;
     Range out;
     for (int64_t i = 0; i < constant->count(); ++i) {
       out.low = std::min(out.low, std::max(constant->get_i64(i), -kExact));
@@ -71,7 +71,7 @@ public:
         std::max<int64_t>(1, a->magnitude() * b->magnitude() * *factor); // of an element of the dimension
     if (one > kExact) return std::optional<ValueId>();
     const int64_t most = (kExact - 1) / one, pieces = (*length + most - 1) / most;
-    if (pieces > kMostPieces || (convolution && pieces > 1 && node_.attributes.i("groups", 1) != 1))
+    if (pieces > kMaxPieces || (convolution && pieces > 1 && node_.attributes.i("groups", 1) != 1))
       return std::optional<ValueId>();
     ValueId sum{};
     for (int64_t p = 0; p < pieces; ++p) {

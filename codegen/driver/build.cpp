@@ -362,11 +362,11 @@ private:
     auto result = operand(call.fixed ? call.fixed->result : call.result);
     std::optional<LibraryEpilogue> by_library;
     if (call.fixed) by_library = fused(*call.fixed);
-    bool has_kernel = call.epilogue_nest && !in_.boxes[index].nest.stores.empty();
+    bool has_kernel = call.epilogue_nest && !in_.epilogue_nests[index].nest.stores.empty();
     if (has_kernel && call.fixed)
       has_kernel = may_run_in_place(in_.kernel_of_group[index], call.result.value, call.fixed->result.value);
     if (has_kernel) {
-      const auto& box = in_.boxes[index];
+      const auto& box = in_.epilogue_nests[index];
       int kernel = in_.kernel_of_group[index];
       std::string name = group.name + ".epilogue";
       epilogue = EpilogueKernel{call.fixed ? launch_in_place(name, kernel, call.result.value, call.fixed->result.value)

@@ -18,8 +18,8 @@ struct BuildInput {
   std::shared_ptr<Graph> graph;
   const FusionPlan& plan;
   DeviceCode code;
-  std::vector<int> kernel_of_group; // by index in flat_groups(plan): kernel of code, or -1
-  std::vector<BoxedNest> boxes;     // by group: epilogue of a library call (otherwise an empty nest)
+  std::vector<int> kernel_of_group;      // by index in flat_groups(plan): kernel of code, or -1
+  std::vector<BoxedNest> epilogue_nests; // by group: epilogue of a library call (otherwise an empty nest)
   std::string target;
   const std::map<size_t, std::shared_ptr<const ControlCode>>& bodies; // by group
   std::map<size_t, Diagnostic>* failed = nullptr;                     // takes the groups that could not become steps

@@ -15,9 +15,9 @@
 namespace tessera {
 
 struct KernelWork {
-  bool generated_epilogues = false; // FusionOptions::generated_epilogues
-  std::vector<int> kernel_of_group; // by index in flat_groups(): index into kernels, or -1
-  std::vector<BoxedNest> boxes;     // by group
+  bool generated_epilogues = false;      // FusionOptions::generated_epilogues
+  std::vector<int> kernel_of_group;      // by index in flat_groups(): index into kernels, or -1
+  std::vector<BoxedNest> epilogue_nests; // by group
   struct Kernel {
     std::string name;
     int group;
@@ -35,7 +35,7 @@ std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& pl
   work->generated_epilogues = generated_epilogues;
   const auto groups = flat_groups(plan);
   work->kernel_of_group.assign(groups.size(), -1);
-  work->boxes.resize(groups.size());
+  work->epilogue_nests.resize(groups.size());
   for (size_t g = 0; g < groups.size(); ++g) {
     const auto& group = *groups[g];
     const bool boxed =
@@ -43,7 +43,8 @@ std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& pl
     if (!boxed && group.kind != Group::Kind::Kernel && group.kind != Group::Kind::Own) continue;
     const Status done = guarded({"listing kernel", group.name}, [&]() -> Status {
       failure_point("kernels");
-      if (boxed) work->boxes[g] = (group.call.fixed ? whole_epilogue : box_epilogue)(graph, *group.call.epilogue_nest);
+      if (boxed)
+        work->epilogue_nests[g] = (group.call.fixed ? whole_epilogue : box_epilogue)(graph, *group.call.epilogue_nest);
       return {};
     });
     if (!done.ok()) failed.emplace(g, done.error());
@@ -64,7 +65,9 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options, 
   for (const auto& k : work.kernels) {
     const Group& group = *groups[static_cast<size_t>(k.group)];
     const bool own = group.kind == Group::Kind::Own;
-    const LoopNest* nest = k.boxed ? &work.boxes[static_cast<size_t>(k.group)].nest : own ? nullptr : &group.nest;
+    const LoopNest* nest = k.boxed ? &work.epilogue_nests[static_cast<size_t>(k.group)].nest
+                           : own   ? nullptr
+                                   : &group.nest;
     const auto kept = schedules.find(static_cast<size_t>(k.group));
     const FixedSchedules* pinned = kept != schedules.end() ? kept->second.get()
                                    : nest                  ? pinned_schedules(options, group)
@@ -73,7 +76,7 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options, 
                         own && !group.node.valid() ? &group.attention : nullptr, pinned});
   }
   Cache cache(options.cache_dir, options.cache);
-  BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, backend.target(), out.bodies};
+  BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.epilogue_nests, backend.target(), out.bodies};
   TESSERA_ASSIGN(build.code, backend.compile(*out.graph, requests, cache, options));
   for (ContainedFailure& c : build.code.contained) report.contained.push_back(std::move(c));
   for (FailedKernel& f : build.code.failed)

@@ -131,14 +131,14 @@ Status report_unmet(const Graph& graph, const CompileOptions& options, CompileRe
   const std::string many = options.plan->file + " does not fit: " + std::to_string(misfits) +
                            " of its entries cannot be followed" +
                            (2 * misfits > pinned.size() ? "; it may be of another model" : "");
-  constexpr size_t kMost = 8;
+  constexpr size_t kMax = 8;
   if (options.plan_strict || options.plan->strict) {
     Diagnostic d(ErrorCode::Usage, many);
-    for (size_t i = before; i < std::min(warnings.size(), before + kMost); ++i) d.note(warnings[i]);
-    if (misfits > kMost) d.note("... and " + std::to_string(misfits - kMost) + " more");
+    for (size_t i = before; i < std::min(warnings.size(), before + kMax); ++i) d.note(warnings[i]);
+    if (misfits > kMax) d.note("... and " + std::to_string(misfits - kMax) + " more");
     return std::move(d).note("without --plan-strict they are warnings, and the rest of the file counts");
   }
-  if (misfits > kMost) warnings[before] = many + ", first: " + warnings[before], warnings.resize(before + 1);
+  if (misfits > kMax) warnings[before] = many + ", first: " + warnings[before], warnings.resize(before + 1);
   return {};
 }
 

@@ -145,8 +145,8 @@ void Block::abort_block(Thread& t) {
 }
 
 void Block::count_call(Thread& t) {
-  constexpr int64_t kMost = int64_t{1} << 28;
-  if (++t.calls > kMost) fail(t, "it does not terminate");
+  constexpr int64_t kMax = int64_t{1} << 28;
+  if (++t.calls > kMax) fail(t, "it does not terminate");
 }
 
 void Block::stack_overflow(Thread& t) {

@@ -250,9 +250,9 @@ Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel) {
   if (auto it = kernel.config.find("warps"); it != kernel.config.end()) warps = it->second;
   if (warps < 1 || warps > 32 || !std::has_single_bit(static_cast<uint64_t>(warps)))
     return refuse(kernel, "a block has 1, 2, 4, 8, 16 or 32 warps, not " + std::to_string(warps));
-  constexpr int64_t kMostRegisters = 1024; // each becomes separate instructions
+  constexpr int64_t kMaxRegisters = 1024; // each becomes separate instructions
   for (ValueId v = 0; v < kernel.value_count(); ++v) {
-    if (int64_t count = kernel.type(v).count(); count > kMostRegisters * kLanes * warps)
+    if (int64_t count = kernel.type(v).count(); count > kMaxRegisters * kLanes * warps)
       return refuse(kernel, "a tile of " + std::to_string(count) + " elements is too large for a block of " +
                                 std::to_string(kLanes * warps) + " threads");
     for (int d : kernel.type(v).shape)

@@ -17,8 +17,8 @@ using tile::OpKind;
 using tile::Type;
 using tile::ValueId;
 
-constexpr int64_t kMostFactor = int64_t{1} << 30; // limit of known spans
-constexpr int kIndexBits = 32;                    // narrower integers wrap in practice
+constexpr int64_t kMaxFactor = int64_t{1} << 30; // limit of known spans
+constexpr int kIndexBits = 32;                   // narrower integers wrap in practice
 int64_t covering(int extent) { return static_cast<int64_t>(std::bit_ceil(static_cast<unsigned>(extent))); }
 bool is_number(const Type& t) { return is_integer(t.dtype); }
 
@@ -362,7 +362,7 @@ private:
     if (info(k_.type(op.results[0]).dtype).bits < kIndexBits || info(from).bits < kIndexBits) return std::nullopt;
     const AxisInfo &a = args[0], &b = args.back();
     const auto times = [](std::optional<int64_t> span, std::optional<int64_t> by) -> std::optional<int64_t> {
-      if (!span || !by || *by < -kMostFactor || std::max(*span, *by) > kMostFactor) return std::nullopt;
+      if (!span || !by || *by < -kMaxFactor || std::max(*span, *by) > kMaxFactor) return std::nullopt;
       return *span * std::abs(*by);
     };
     switch (op.scalar) {

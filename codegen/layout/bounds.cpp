@@ -9,7 +9,7 @@ using tile::Op;
 using tile::OpKind;
 using tile::ValueId;
 
-constexpr int64_t kMostPrograms = std::numeric_limits<int32_t>::max(); // of a launch
+constexpr int64_t kMaxPrograms = std::numeric_limits<int32_t>::max(); // of a launch
 
 class Analysis {
 public:
@@ -62,7 +62,7 @@ private:
       return;
     case OpKind::ProgramId: {
       auto programs = k_.config.find("programs");
-      int64_t most = programs == k_.config.end() ? kMostPrograms : std::max<int64_t>(1, programs->second);
+      int64_t most = programs == k_.config.end() ? kMaxPrograms : std::max<int64_t>(1, programs->second);
       return set(op, {0, op.axis == 0 ? most - 1 : 0});
     }
     case OpKind::Range: return set(op, {0, k_.type(op.results[0]).shape[0] - 1});

@@ -48,7 +48,7 @@ public:
     for (OpId id : accesses_) accesses_of_[host(k_.op(id))].push_back(access_of(k_, id, info_));
     gather_by_shape();
     choose();
-    settle();
+    assign();
     return std::move(r_);
   }
 
@@ -249,11 +249,11 @@ private:
 
   // Layouts of single values and accesses: a transposed access keeps its own layout; reductions yield slices of the
   // operand's layout; scans need a contiguous segment of the axis per thread.
-  void settle() {
+  void assign() {
     for (ValueId v = 0; v < k_.value_count(); ++v)
       if (has_class(v)) r_.of_value[static_cast<size_t>(v)] = choice_.at(find(v)).layout;
     for (auto& [cls, list] : accesses_of_)
-      for (const Access& a : list) settle_access(cls, a);
+      for (const Access& a : list) assign_access(cls, a);
     for (const Op* op : ops_) {
       if (op->kind == OpKind::Scan && has_class(op->results[0])) {
         LinearLayout& l = r_.of_value[static_cast<size_t>(op->results[0])];
@@ -268,7 +268,7 @@ private:
     }
   }
 
-  void settle_access(ValueId cls, const Access& a) {
+  void assign_access(ValueId cls, const Access& a) {
     const Op& op = k_.op(a.op);
     LinearLayout& layout = r_.of_access[static_cast<size_t>(a.op)];
     layout = cls < 0 ? r_.of_shape(a.shape) : choice_.at(cls).layout;

@@ -47,8 +47,8 @@ std::optional<Conversion> by_shuffles(const LinearLayout& from, const LinearLayo
       if (used >> j & 1) c.selector_masks[j] |= 1u << i;
   }
   int words = std::max(1, element_bytes / kWordBytes);
-  constexpr int kMostShuffles = 32; // beyond that two barriers and two accesses are cheaper
-  if (!choices.empty() && (to.registers() << choices.size()) * words > kMostShuffles) return std::nullopt;
+  constexpr int kMaxShuffles = 32; // beyond that two barriers and two accesses are cheaper
+  if (!choices.empty() && (to.registers() << choices.size()) * words > kMaxShuffles) return std::nullopt;
   for (int r = 0; r < to.registers(); ++r) {
     c.lane_of_register.push_back(place.apply(Dim::Register, r, Dim::Lane));
     std::vector<int> from_registers;

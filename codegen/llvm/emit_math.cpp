@@ -151,7 +151,7 @@ llvm::Value* VectorMath::erf_f32(Value* x) {
   if (vector && vector->getNumElements() == 16 && target_.vector_bytes == 64) return erf_pieces(x);
   auto* ax = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
   auto* small = b_.CreateFMul(polynomial(b_.CreateFMul(x, x), erf::kNear), x);
-  auto* limit = constant_like(x, erf::kMost);
+  auto* limit = constant_like(x, erf::kMax);
   auto* clamped = b_.CreateSelect(b_.CreateFCmpOGT(ax, limit), limit, ax);
   auto* big = b_.CreateFSub(constant_like(x, 1), exp_f32(b_.CreateFNeg(polynomial(clamped, erf::kFar))));
   big = b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, big, x);

@@ -27,13 +27,13 @@ struct SharedRange { // bytes
 class Hazards {
 public:
   // Shared memory that a block may use on every supported GPU (99 KB on the smallest), rounded down. Kernels with more
-  // scratch were scheduled for a GPU that has it, at most kMostShared; they get kExchangeBytes in addition, and what one
+  // scratch were scheduled for a GPU that has it, at most kMaxShared; they get kExchangeBytes in addition, and what one
   // exchange needs beyond that.
-  static constexpr int64_t kSharedLimit = 96 << 10, kMostShared = 227 << 10, kExchangeBytes = 16 << 10;
+  static constexpr int64_t kSharedLimit = 96 << 10, kMaxShared = 227 << 10, kExchangeBytes = 16 << 10;
 
-  // `shared_bytes`: that a block of the target may use; 0: kMostShared.
+  // `shared_bytes`: that a block of the target may use; 0: kMaxShared.
   explicit Hazards(const tile::Kernel& kernel, int64_t shared_bytes = 0)
-      : kernel_(kernel), most_(shared_bytes > 0 ? shared_bytes : kMostShared) {}
+      : kernel_(kernel), most_(shared_bytes > 0 ? shared_bytes : kMaxShared) {}
 
   // True if the access needs a barrier before it: another thread may still have to read, or may not yet have written,
   // the same memory. Two accesses with one offset value in one layout without copies stay within a thread.

@@ -149,7 +149,7 @@ void Indices::index_form(const tile::Op& op) {
     auto x = of(op.operands[0]), y = of(op.operands[1]);
     if (x == indices_.end() && y == indices_.end()) return;
     if (x != indices_.end() && y != indices_.end()) { // for example [R, 1] * s + [1, C]
-      if (op.scalar == ScalarOp::Mul || x->second.most + y->second.most >= kMostPosition) return;
+      if (op.scalar == ScalarOp::Mul || x->second.most + y->second.most >= kMaxPosition) return;
       Registers positions;
       for (size_t r = 0; r < x->second.positions.size(); ++r)
         positions.push_back(b_.CreateAdd(x->second.positions[r], y->second.positions[r], "", true, true));
@@ -163,7 +163,7 @@ void Indices::index_form(const tile::Op& op) {
     if (op.scalar == ScalarOp::Add) {
       indices_[op.results[0]] = {b_.CreateAdd(i.base, scalar(other)), i.positions, i.most};
     } else if (auto* by = llvm::dyn_cast<llvm::ConstantInt>(scalar(other));
-               by && by->getSExtValue() > 0 && by->getSExtValue() < kMostPosition / std::max<int64_t>(1, i.most)) {
+               by && by->getSExtValue() > 0 && by->getSExtValue() < kMaxPosition / std::max<int64_t>(1, i.most)) {
       Registers positions;
       for (auto* p : i.positions)
         positions.push_back(b_.CreateMul(p, b_.getInt32(static_cast<uint32_t>(by->getSExtValue())), "", true, true));
@@ -184,7 +184,7 @@ std::optional<Registers> Indices::compare(const tile::Op& op) {
   auto* i32 = b_.getInt32Ty();
   Value* n = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, scalar(other), i->second.base);
   n = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, n, b_.getInt64(static_cast<uint64_t>(-1)));
-  n = b_.CreateTrunc(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, n, b_.getInt64(kMostPosition)), i32);
+  n = b_.CreateTrunc(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, n, b_.getInt64(kMaxPosition)), i32);
   using P = llvm::CmpInst::Predicate;
   P predicate = op.scalar == ScalarOp::Lt   ? P::ICMP_SLT
                 : op.scalar == ScalarOp::Le ? P::ICMP_SLE

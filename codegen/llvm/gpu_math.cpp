@@ -137,7 +137,7 @@ llvm::Value* Math::erf_f32(Value* x) {
   auto* small = b_.CreateFMul(polynomial(b_.CreateFMul(x, x), erf::kNear), x);
   std::array<double, erf::kFar.size()> exponent{}; // base 2 instead of e
   for (size_t i = 0; i < exponent.size(); ++i) exponent[i] = erf::kFar[i] * -1.4426950408889634;
-  auto* clamped = min_max(false, DType::F32, ax, constant_like(x, erf::kMost));
+  auto* clamped = min_max(false, DType::F32, ax, constant_like(x, erf::kMax));
   auto* big = b_.CreateFSub(constant_like(x, 1), gpu_->ex2_ftz(polynomial(clamped, exponent)));
   big = with_sign(big, x);
   return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, erf::kSplit)), small, big);

@@ -211,9 +211,9 @@ Pipelining::Loads Pipelining::plan_factors(const tile::Op& loop) {
     if (std::any_of(slice.begin(), slice.end(), [&](auto o) { return layouts_.is_conversion(kernel_.op(o)); }))
       continue;
     constexpr int kStages = 2;
-    constexpr int64_t kMostBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for conversions and reductions
+    constexpr int64_t kMaxBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for conversions and reductions
     int64_t bytes = loads.stage_bytes + c.plan.shared_bytes;
-    if (kStages * bytes > kMostBytes) continue;
+    if (kStages * bytes > kMaxBytes) continue;
     c.at = loads.stage_bytes;
     loads.stage_bytes = bytes;
     loads.slice = std::move(slice);
@@ -277,7 +277,7 @@ tile::OpId Pipelining::only_store(const tile::Op& loop, const tile::Op& load) co
 }
 
 Pipelining::Loads Pipelining::plan_per_thread(const tile::Op& loop) {
-  constexpr int64_t kMostBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for conversions and reductions
+  constexpr int64_t kMaxBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for conversions and reductions
   Loads loads;
   loads.per_thread = true;
   loads.stages = loop.num_stages;
@@ -316,7 +316,7 @@ Pipelining::Loads Pipelining::plan_per_thread(const tile::Op& loop) {
       continue;
     }
     const int64_t all = int64_t{32} * layouts_.warps * layouts_[op.results[0]].registers() * bytes;
-    if (loads.stages * (loads.stage_bytes + all) > kMostBytes) continue;
+    if (loads.stages * (loads.stage_bytes + all) > kMaxBytes) continue;
     c.at = loads.stage_bytes;
     loads.stage_bytes += all;
     loads.slice = std::move(slice);

@@ -7,7 +7,7 @@
 namespace tessera::gpu {
 
 // Largest position of an index with a 32-bit form.
-inline constexpr int64_t kMostPosition = 1 << 30;
+inline constexpr int64_t kMaxPosition = 1 << 30;
 
 // gpu_index.cpp
 class Indices final : Part {
@@ -29,7 +29,7 @@ private:
   struct Index {
     Value* base = nullptr; // i64
     Registers positions;   // i32, not negative
-    int64_t most = 0;      // of the positions; below kMostPosition
+    int64_t most = 0;      // of the positions; below kMaxPosition
   };
   [[nodiscard]] std::vector<layout::Bounds>
   register_bounds(tile::ValueId id) const; // value range of each register's element

@@ -203,7 +203,7 @@ std::vector<int64_t> Reduction::even_offsets() const {
     id = op->operands[0];
   const auto stride = c_.facts[static_cast<size_t>(id)].stride[static_cast<size_t>(op_.axis)];
   const auto extent = kernel_.type(id).shape[static_cast<size_t>(op_.axis)];
-  if (!stride || *stride <= 0 || *stride >= kMostPosition / extent) return {};
+  if (!stride || *stride <= 0 || *stride >= kMaxPosition / extent) return {};
   std::vector<int64_t> positions;
   for (int r : registers_along(along_, 0)) positions.push_back(layout_.apply(Dim::Register, r, axis));
   if (!std::is_sorted(positions.begin(), positions.end())) return {};

@@ -320,7 +320,7 @@ std::string BlockFacts::sizes(const Schedule& s) {
 }
 
 int peel_access(const Schedule& s) {
-  const bool walks = s.traversal.loop || s.kind == ScheduleKind::BlockTeam;
+  const bool walks = s.traversal.loop || s.kind == ScheduleKind::BlockCooperative;
   return s.tile.contiguous > 1 && walks ? std::min(s.tile.contiguous, s.access.alignment_peel)
                                         : s.access.alignment_peel;
 }

@@ -72,7 +72,7 @@ public:
   // `exchange` partial results.
   static constexpr int64_t kExchangeBytes = 1 << 10; // typical bytes of partial results
   // Shared memory that a block has for exchanges, next to what is resident there (codegen/llvm/gpu_hazards.h).
-  static constexpr int64_t kMostExchangeBytes = 96 << 10;
+  static constexpr int64_t kMaxExchangeBytes = 96 << 10;
   [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = kExchangeBytes) const;
   // Number of tiles with `bytes` per element for later stages that fit in it.
   [[nodiscard]] int64_t tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks,

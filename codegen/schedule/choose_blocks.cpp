@@ -12,9 +12,9 @@
 namespace tessera {
 namespace {
 
-constexpr double kWorth = 1.10;    // predicted time over another kernel's, from which on that is compiled as well
-constexpr size_t kMostKernels = 6; // of a nest whose sizes are not known
-constexpr double kMostCode = 2;    // instruction caches of code: assembling more takes seconds, and it spills
+constexpr double kWorth = 1.10;   // predicted time over another kernel's, from which on that is compiled as well
+constexpr size_t kMaxKernels = 6; // of a nest whose sizes are not known
+constexpr double kMaxCode = 2;    // instruction caches of code: assembling more takes seconds, and it spills
 
 struct Choice {
   Legal legal;
@@ -53,7 +53,7 @@ public:
     std::vector<BlockChoice> list;
     const Choice* every_size = general(cells);
     if (!every_size) return list; // no size is possible: whoever calls takes scalars
-    for (size_t c = 0; c < cells.size() && list.size() + 1 < kMostKernels; ++c) {
+    for (size_t c = 0; c < cells.size() && list.size() + 1 < kMaxKernels; ++c) {
       const CellChoice& here = cells[c];
       Choice choice = here.best;
       const bool seen = c == 0 && all.seen; // is what the model is run at
@@ -118,7 +118,7 @@ private:
   // Whether a schedule is to be chosen rather than `other`: one with too much code is only where all have too much, and
   // then the one that has least.
   [[nodiscard]] bool better(const Cost& cost, const Cost& other) const {
-    const double most = kMostCode * static_cast<double>(f_.device.instruction_cache_bytes) / kInstructionBytes;
+    const double most = kMaxCode * static_cast<double>(f_.device.instruction_cache_bytes) / kInstructionBytes;
     if (std::max(cost.code, other.code) <= most) return cost.us < other.us;
     if (std::min(cost.code, other.code) > most) return cost.code < other.code;
     return cost.code <= most;
@@ -134,7 +134,7 @@ private:
       if (!best || better(c, best->cost))
         if (Legal l = legal(f_, schedule, cell.extents); l && holds(l.conditions, cell.sizes))
           best = {std::move(l), c, "", cell.extents};
-      if (schedule.kind != ScheduleKind::BlockTeam && (!any || better(c, any->cost)))
+      if (schedule.kind != ScheduleKind::BlockCooperative && (!any || better(c, any->cost)))
         if (Legal l = legal(f_, schedule, everything); l && l.conditions.empty())
           any = {std::move(l), c, "", everything};
     };
@@ -162,7 +162,7 @@ private:
       choice = {std::move(l), c, r->text(), extents};
     };
     take(best, cell.extents, false);
-    if (schedule.kind != ScheduleKind::BlockTeam)
+    if (schedule.kind != ScheduleKind::BlockCooperative)
       take(any, std::vector<ExtentRange>(sized.extents.size(), ExtentRange{INT64_MIN, INT64_MAX, 1}), true);
   }
   [[nodiscard]] static BlockChoice explained(const Choice& choice) {

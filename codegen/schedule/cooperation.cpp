@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostPartials = 8192;   // partial results that the last block to arrive reads
+constexpr int64_t kMaxPartials = 8192;    // partial results that the last block to arrive reads
 constexpr int64_t kPartialRegisters = 32; // registers per thread for partial results, of blocks that wait
 
 } // namespace
@@ -36,7 +36,7 @@ Sharing::Sharing(const BlockFacts& facts, bool online)
 }
 
 int64_t Sharing::max_partials(int64_t threads) const {
-  return waits_ ? power_below(threads * kPartialRegisters / static_cast<int64_t>(states_)) : kMostPartials;
+  return waits_ ? power_below(threads * kPartialRegisters / static_cast<int64_t>(states_)) : kMaxPartials;
 }
 
 Cooperative Sharing::cooperative(const Schedule& s) const {
@@ -51,7 +51,7 @@ Cooperative Sharing::cooperative(const Schedule& s) const {
 
 Schedule Sharing::cooperative_columns(const Placement& placement, const CooperativeColumns& t) const {
   const int64_t rows = std::max<int64_t>(2, t.threads * t.each / t.columns), elements = rows * t.columns;
-  Schedule s = BlockFacts::schedule(ScheduleKind::BlockTeam, rows, t.columns, t.threads / 32);
+  Schedule s = BlockFacts::schedule(ScheduleKind::BlockCooperative, rows, t.columns, t.threads / 32);
   s.placement = placement;
   s.traversal.online = online_;
   s.traversal.loop = true;
@@ -65,7 +65,7 @@ Schedule Sharing::cooperative_columns(const Placement& placement, const Cooperat
 }
 
 Schedule Sharing::cooperative_rows(const CooperativeRows& t) const {
-  Schedule s = BlockFacts::schedule(ScheduleKind::BlockTeam, 1, t.threads * t.each, t.threads / 32);
+  Schedule s = BlockFacts::schedule(ScheduleKind::BlockCooperative, 1, t.threads * t.each, t.threads / 32);
   s.placement = f_.row_placement();
   s.traversal.online = online_;
   s.traversal.loop = t.loop;
@@ -92,11 +92,11 @@ Schedule Sharing::cooperative_rows(const CooperativeRows& t) const {
 // The number of packets is the square of the number of blocks. While blocks of other rows load and store, the last of
 // many packets is late.
 int64_t Sharing::max_mailbox_blocks(const Schedule& s, const SymExpr& blocks_per_row) const {
-  constexpr int64_t kMost = 128;
+  constexpr int64_t kMax = 128;
   const auto grid = f_.constant(f_.d.env.simplify(points_ * blocks_per_row));
   const bool alone =
       s.cooperation.max_blocks > 0 || (grid && *grid <= int64_t{s.access.min_blocks} * f_.device.multiprocessors);
-  return std::min(alone ? kMost : kMailboxBlocks, int64_t{32} * s.tile.warps);
+  return std::min(alone ? kMax : kMailboxBlocks, int64_t{32} * s.tile.warps);
 }
 
 // Bounded by the blocks per group of columns, the tiles of a column, and the partial results that a block can hold.

@@ -64,7 +64,7 @@ struct Problem {
   const double blocks_per_row;
   Side points, rows, columns;
   const int threads = 32 * s.tile.warps; // of a block
-  const bool cooperative = s.kind == ScheduleKind::BlockTeam;
+  const bool cooperative = s.kind == ScheduleKind::BlockCooperative;
   const bool row_loop = s.traversal.loop || cooperative; // the row is not held in the tile
   const SizedFacts::Rounds& rounds = f.rounds[!row_loop || s.traversal.online ? 1 : 0];
   const double level2 = m.level2 * static_cast<double>(device.l2_bytes); // bytes
@@ -398,8 +398,8 @@ Occupancy occupancy(const Problem& p, double registers, double shared) {
   Occupancy out;
   out.registers = std::clamp(registers, 16.0, 1000.0);
   const auto file = static_cast<double>(device.registers), threads = static_cast<double>(device.resident_threads);
-  const double asked = static_cast<double>(p.threads) * std::max(1, p.s.access.min_blocks);
-  out.most = std::min(static_cast<double>(device.thread_registers), std::floor(file / asked / 8) * 8);
+  const double min_threads = static_cast<double>(p.threads) * std::max(1, p.s.access.min_blocks);
+  out.most = std::min(static_cast<double>(device.thread_registers), std::floor(file / min_threads / 8) * 8);
   out.taken = std::min(out.registers + p.m.registers_free * std::max(0.0, out.most - out.registers), out.most);
   const double taken = std::min(std::ceil(out.taken / 8) * 8, out.most);
   shared += static_cast<double>(BlockFacts::kExchangeBytes + device.reserved_shared_bytes);

@@ -97,7 +97,7 @@ Instructions instructions(const Problem& p, const Lines& l) {
     const double cycles = of_registers(d.fma_per_cycle) * (w.simple + w.elementary);
     (w.deps & p.bit ? out.vector : out.line) += cycles;
   }
-  // What later rounds read, or compute again.
+  // Later rounds read values again, or compute them.
   if (f.reduces)
     out.vector += p.loops.loads * load_cycles / std::max(1.0, loads) +
                   of_registers(d.load_store_per_cycle) * 2 * p.loops.kept_reads +
@@ -174,7 +174,7 @@ Programs programs(const Problem& p, const Lines& l) {
   return out;
 }
 
-// What holds all that a kernel reads and writes: bytes/us and latency.
+// The cache, or memory, that holds all that a kernel reads and writes: bytes/us and latency.
 struct Level {
   double bandwidth = 1, latency = 0;
 };

@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kProgramBytes[] = {64 << 10, 16 << 10, 256 << 10};
-constexpr int kMostVector = 64, kMostUnroll = 16, kMostParts = 64;
+constexpr int kMaxVector = 64, kMaxUnroll = 16, kMaxParts = 64;
 
 bool power(int64_t n, int64_t most) { return n >= 1 && n <= most && std::has_single_bit(static_cast<uint64_t>(n)); }
 std::string text(int64_t n) { return std::to_string(n); }
@@ -43,10 +43,10 @@ private:
     s.placement.axis = static_cast<int>(i);
     s.kind = !f_.d.reduces ? ScheduleKind::Flat : f_.is_row(i) ? ScheduleKind::RowLoop : ScheduleKind::ColumnLoop;
     // Vectors of a register, narrower ones for what is shorter.
-    s.tile.vector = std::clamp(f_.device.vector_bytes / s_.compute_bytes, 1, kMostVector);
+    s.tile.vector = std::clamp(f_.device.vector_bytes / s_.compute_bytes, 1, kMaxVector);
     if (s_.known[i])
       while (s.tile.vector > 1 && s.tile.vector / 2 >= s_.extents[i]) s.tile.vector /= 2;
-    for (int unroll = s.kind == ScheduleKind::ColumnLoop ? kMostUnroll : std::max(1, f_.device.unroll); unroll >= 1;
+    for (int unroll = s.kind == ScheduleKind::ColumnLoop ? kMaxUnroll : std::max(1, f_.device.unroll); unroll >= 1;
          unroll /= 2) {
       s.tile.unroll = unroll;
       if (unroll > 1 && s_.known[i] && int64_t{s.tile.vector} * unroll > s_.extents[i]) continue;
@@ -80,7 +80,7 @@ private:
   void parts(Schedule s) {
     const bool shared =
         sized_ && (s.kind == ScheduleKind::ColumnLoop ? splits_columns_ : splits_rows_[s.traversal.online]);
-    for (int parts = 1; parts <= (shared ? kMostParts : 1); parts *= 2) {
+    for (int parts = 1; parts <= (shared ? kMaxParts : 1); parts *= 2) {
       s.cooperation.programs_per_row = parts;
       visit_(s, parts);
     }
@@ -127,9 +127,9 @@ std::string refusal(const BlockFacts& f, const Schedule& s, std::span<const Exte
   const Placement& p = s.placement;
   if (axes == 0) return p.axis == -1 && s.kind == ScheduleKind::Flat ? "" : "there is no axis";
   if (p.axis < 0 || p.axis >= axes) return "there is no axis " + text(p.axis);
-  if (!power(s.tile.vector, kMostVector) || !power(s.tile.unroll, kMostUnroll))
+  if (!power(s.tile.vector, kMaxVector) || !power(s.tile.unroll, kMaxUnroll))
     return "vector " + text(s.tile.vector) + " and unroll " + text(s.tile.unroll) + " are no powers of two up to " +
-           text(kMostVector) + " and " + text(kMostUnroll);
+           text(kMaxVector) + " and " + text(kMaxUnroll);
   const bool row = f.is_row(static_cast<size_t>(p.axis)), crossed = s.kind == ScheduleKind::Tiled2D;
   const ScheduleKind want = d.reduces ? (row ? ScheduleKind::RowLoop : ScheduleKind::ColumnLoop)
                             : crossed ? ScheduleKind::Tiled2D
@@ -137,7 +137,7 @@ std::string refusal(const BlockFacts& f, const Schedule& s, std::span<const Exte
   if (s.kind != want) return "the nest's schedules along this axis are '" + std::string(name(want)) + "'";
   if (crossed && (p.cross_axis < 0 || p.cross_axis >= axes || p.cross_axis == p.axis))
     return "there is no cross axis " + text(p.cross_axis);
-  if (s.tile.square != 1 && (!power(s.tile.square, kMostVector) || (crossed && !squares_fit(f.nest, d))))
+  if (s.tile.square != 1 && (!power(s.tile.square, kMaxVector) || (crossed && !squares_fit(f.nest, d))))
     return "squares of " + text(s.tile.square) + " are no power of two, or something is gathered or masked";
   if (s.traversal.program_bytes < 1 || s.traversal.program_bytes > int64_t{1} << 30)
     return "program_bytes is " + text(s.traversal.program_bytes) + ", not 1 to 2^30";
@@ -153,9 +153,8 @@ std::string refusal(const BlockFacts& f, const Schedule& s, std::span<const Exte
       return "no sum can be folded online";
   }
   if (s.cooperation.programs_per_row == 1) return "";
-  if (!power(s.cooperation.programs_per_row, kMostParts))
-    return "programs_per_row is " + text(s.cooperation.programs_per_row) + ", no power of two up to " +
-           text(kMostParts);
+  if (!power(s.cooperation.programs_per_row, kMaxParts))
+    return "programs_per_row is " + text(s.cooperation.programs_per_row) + ", no power of two up to " + text(kMaxParts);
   if (!f.constant(d.row_count()) || !f.constant(f.points(AxisRole::Outer)))
     return "programs share rows of known number and length, for which there is memory";
   return splits(f.nest, own, s.kind) ? "" : "programs share rows whose only results are one stage of reductions";

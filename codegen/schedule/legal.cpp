@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostElements = 256;         // of a thread's tile: what comes from a file may be anything
-constexpr int64_t kMostBlocksPerRow = 1 << 14; // of blocks that do not wait
+constexpr int64_t kMaxElements = 256;         // of a thread's tile: what comes from a file may be anything
+constexpr int64_t kMaxBlocksPerRow = 1 << 14; // of blocks that do not wait
 
 bool power(int64_t n) { return n >= 1 && std::has_single_bit(static_cast<uint64_t>(n)); }
 std::string text(int64_t n) { return std::to_string(n); }
@@ -48,8 +48,8 @@ private:
                            {"alignment_peel", s_.access.alignment_peel}})
       if (!power(n) || n > 1 << 20) return std::string(what) + " is " + text(n) + ", no power of two";
     if (t.warps > 32) return "a block of " + text(t.warps) + " warps has more than 1024 threads";
-    if (int64_t{t.rows} * t.columns > kMostElements * 32 * t.warps)
-      return "a tile [" + text(t.rows) + ", " + text(t.columns) + "] has more than " + text(kMostElements) +
+    if (int64_t{t.rows} * t.columns > kMaxElements * 32 * t.warps)
+      return "a tile [" + text(t.rows) + ", " + text(t.columns) + "] has more than " + text(kMaxElements) +
              " elements for each of " + text(int64_t{32} * t.warps) + " threads";
     if (s_.traversal.rows_in_flight < 1 || s_.traversal.rows_in_flight > tile::kMaxStages)
       return "rows_in_flight is " + text(s_.traversal.rows_in_flight) + ", not 1 to " + text(tile::kMaxStages);
@@ -60,11 +60,11 @@ private:
     if (s_.residency.cached_tiles < 0 || s_.residency.cached_tiles > 1 << 20 || s_.cooperation.max_blocks < 0 ||
         s_.cooperation.max_blocks > 1 << 20)
       return "cached_tiles or max_blocks is out of range";
-    if (t.outputs < 1 || t.outer_outputs < 1 || t.taps < 0 || t.taps > WindowFacts::kMostTaps ||
-        t.outputs > WindowFacts::kMostOutputs || t.outer_outputs > WindowFacts::kMostOuterOutputs)
+    if (t.outputs < 1 || t.outer_outputs < 1 || t.taps < 0 || t.taps > WindowFacts::kMaxTaps ||
+        t.outputs > WindowFacts::kMaxOutputs || t.outer_outputs > WindowFacts::kMaxOuterOutputs)
       return "a window's outputs or taps are out of range";
-    if (t.taps > 0 && int64_t{t.outputs} * t.outer_outputs * t.columns > kMostElements)
-      return "a thread has more than " + text(kMostElements) + " results of a window";
+    if (t.taps > 0 && int64_t{t.outputs} * t.outer_outputs * t.columns > kMaxElements)
+      return "a thread has more than " + text(kMaxElements) + " results of a window";
     return {};
   }
 
@@ -78,7 +78,7 @@ private:
   }
   [[nodiscard]] bool along() const { return folds(out_.groups.columns); }
   [[nodiscard]] bool walks() const { return s_.traversal.loop || is_cooperative(); }
-  [[nodiscard]] bool is_cooperative() const { return s_.kind == ScheduleKind::BlockTeam; }
+  [[nodiscard]] bool is_cooperative() const { return s_.kind == ScheduleKind::BlockCooperative; }
 
   Refusal placement() {
     const Placement& p = s_.placement;
@@ -123,10 +123,10 @@ private:
     };
     const auto &rows = out_.groups.rows, &columns = out_.groups.columns;
     for (const Stream& s : f_.streams)
-      if (elements * s.bytes > BlockFacts::kMostExchangeBytes && moves(s, rows) && moves(s, columns) &&
+      if (elements * s.bytes > BlockFacts::kMaxExchangeBytes && moves(s, rows) && moves(s, columns) &&
           !f_.contiguous(s, of_domain(columns.back())))
         return "threads exchange " + text(elements * s.bytes) + " bytes of a tile, a block has shared memory for " +
-               text(BlockFacts::kMostExchangeBytes);
+               text(BlockFacts::kMaxExchangeBytes);
     return {};
   }
 
@@ -138,7 +138,7 @@ private:
     const Cooperative c = Sharing(f_, s_.traversal.online).cooperative(s_);
     if (auto blocks = c.blocks_per_row.as_const(); blocks && *blocks < 1) return "a row has no block";
     // Each of those that wait reads what all of a row have folded.
-    const int64_t most = c.grid_barrier ? int64_t{kMostElements} * 32 * s_.tile.warps : kMostBlocksPerRow;
+    const int64_t most = c.grid_barrier ? int64_t{kMaxElements} * 32 * s_.tile.warps : kMaxBlocksPerRow;
     if (c.max_blocks_per_row < 1 || c.max_blocks_per_row > most)
       return "a row has up to " + text(c.max_blocks_per_row) + " blocks, not 1 to " + text(most);
     out_.blocks_per_row = c.blocks_per_row;

@@ -73,11 +73,11 @@ bool need_is_known(const Domain& domain, const Needs& needs, ScalarId id, uint64
 
 std::optional<ScalarValue> value_of_zeros(const LoopNest& nest, ScalarId id,
                                           const std::function<bool(ScalarId)>& reads_zero) {
-  constexpr int kMostNodes = 32; // larger expressions make a select cheap in comparison
+  constexpr int kMaxNodes = 32; // larger expressions make a select cheap in comparison
   std::map<ScalarId, std::optional<ScalarValue>> known;
   std::function<std::optional<ScalarValue>(ScalarId)> find = [&](ScalarId x) -> std::optional<ScalarValue> {
     if (auto it = known.find(x); it != known.end()) return it->second;
-    if (known.size() >= kMostNodes) return std::nullopt;
+    if (known.size() >= kMaxNodes) return std::nullopt;
     const ScalarNode& n = nest.dag[x];
     std::optional<ScalarValue> result;
     if (n.op == ScalarOp::Const) result = ScalarValue{n.f, n.i};

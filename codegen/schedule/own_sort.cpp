@@ -487,8 +487,8 @@ public:
     V j = op(ScalarOp::Add, b_.range(tile), op(ScalarOp::Mul, block, constant(tile)));
     V mask = op(ScalarOp::Lt, j, kept);
     V low = op(ScalarOp::Max, op(ScalarOp::Sub, j, width_), zero), high = op(ScalarOp::Min, j, width_);
-    constexpr int kMostSteps = 32; // of bisection: a width has 31 bits
-    V steps = b_.for_loop(zero, constant(kMostSteps), one, {zero, one}, [&](V, std::span<const V> c) -> Values {
+    constexpr int kMaxSteps = 32; // of bisection: a width has 31 bits
+    V steps = b_.for_loop(zero, constant(kMaxSteps), one, {zero, one}, [&](V, std::span<const V> c) -> Values {
       V more = op(ScalarOp::Le, c[1], width_);
       return {op(ScalarOp::Add, c[0], select(more, one, zero)), op(ScalarOp::Add, c[1], c[1])};
     })[0];

@@ -17,12 +17,12 @@ enum class ScheduleKind : uint8_t {
   ColumnLoop, // reduction over an axis that is not contiguous: the tile runs along a contiguous outer axis
   Tiled2D,    // pointwise with transposed operands: blocks of two axes, in which a line of each operand is used whole
   // On a GPU, where a program is a block of threads and its tile is held in registers:
-  BlockFlat,    // pointwise: one tile a program
-  BlockRows,    // whole rows in a tile, one read: reductions along it are of tiles
-  BlockLoop,    // rows longer than a tile: each stage between reductions is a loop over the row
-  BlockColumns, // reduction over an axis that is not contiguous: folds over the rows of a tile
-  BlockTeam,    // cooperative blocks: several share a row, or columns, and combine their partial results
-  BlockWindow,  // folds of a few taps that neighbouring results share: a thread folds several results by itself
+  BlockFlat,        // pointwise: one tile a program
+  BlockRows,        // whole rows in a tile, one read: reductions along it are of tiles
+  BlockLoop,        // rows longer than a tile: each stage between reductions is a loop over the row
+  BlockColumns,     // reduction over an axis that is not contiguous: folds over the rows of a tile
+  BlockCooperative, // cooperative blocks: several share a row, or columns, and combine their partial results
+  BlockWindow,      // folds of a few taps that neighbouring results share: a thread folds several results by itself
 };
 [[nodiscard]] std::string_view name(ScheduleKind kind);
 [[nodiscard]] std::optional<ScheduleKind> schedule_kind(std::string_view name);
@@ -69,8 +69,8 @@ enum class ScheduleKind : uint8_t {
   X(bool, async_copy, false)      /* GPU: they are copied there asynchronously, all copies in flight */                \
   X(bool, cache_in_output, false) /* host: values between stages lie in an output where one fits, else in scratch */
 #define TESSERA_SCHEDULE_COOPERATION(X)                                                                                \
-  X(int, max_blocks, 0)             /* GPU, BlockTeam: blocks of the grid; 0, of rows: as many as hold a row */        \
-  X(int64_t, max_blocks_per_row, 1) /* GPU, BlockTeam: bound where the number is not a constant */                     \
+  X(int, max_blocks, 0)             /* GPU, BlockCooperative: blocks of the grid; 0, of rows: as many as hold a row */ \
+  X(int64_t, max_blocks_per_row, 1) /* GPU, BlockCooperative: bound where the number is not a constant */              \
   X(int, programs_per_row, 1)       /* host: programs that share a row, or columns, a power of two */
 #define TESSERA_SCHEDULE_ACCESS(X)                                                                                     \
   X(tile::Caching, load_hint, tile::Caching::Normal) /* GPU: of inputs as large as the iteration space */              \
@@ -145,7 +145,7 @@ struct PredictedTime {
 };
 
 // A tile kernel and how to launch it. Parameters: one pointer per buffer, one per workspace, one to the counters and
-// one to the boxes if there are any, then one i64 per size.
+// one to the mailboxes if there are any, then one i64 per size.
 //
 // Its conditions are for profit only: the last kernel of a nest has none. What they promise stands in the kernel's
 // parameters (multiple_of) and tiles (a row that fits). Machine code is named and counted by who compiles it

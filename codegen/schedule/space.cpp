@@ -13,12 +13,12 @@ namespace {
 
 constexpr int64_t kThreads[] = {32, 64, 128, 256, 512, 1024};
 constexpr int64_t kRegisterBounds[] = {32, 40, 48, 64, 80, 96, 128};
-constexpr int64_t kMostEach = 64;       // elements of a thread's tile
-constexpr int64_t kMostTile = 64 << 10; // elements of a tile that holds a row
-constexpr int64_t kSomeRow = 512;       // elements of a row whose length is not known
+constexpr int64_t kMaxEach = 64;       // elements of a thread's tile
+constexpr int64_t kMaxTile = 64 << 10; // elements of a tile that holds a row
+constexpr int64_t kSomeRow = 512;      // elements of a row whose length is not known
 // Shared memory of a block for exchanges next to resident tiles (codegen/llvm/gpu_hazards.h).
 constexpr int64_t kExchangeBytes = 16 << 10;
-constexpr int64_t kMostMembers = 8192; // blocks that share a row
+constexpr int64_t kMaxMembers = 8192; // blocks that share a row
 
 class Space {
 public:
@@ -35,7 +35,7 @@ public:
     if (s_.window) windows(*s_.window);
     if (along) {
       rows();
-      row_teams();
+      cooperative_rows();
     } else {
       columns();
       column_groups();
@@ -53,7 +53,7 @@ private:
   [[nodiscard]] static uint64_t bit(size_t axis) { return uint64_t{1} << axis; }
   [[nodiscard]] static bool one(uint64_t axes) { return std::has_single_bit(axes); }
   void offer(Schedule p, int64_t blocks_per_row = 1) {
-    p.traversal.online = fold_online_ && (p.traversal.loop || p.kind == ScheduleKind::BlockTeam);
+    p.traversal.online = fold_online_ && (p.traversal.loop || p.kind == ScheduleKind::BlockCooperative);
     visit_(p, blocks_per_row);
   }
   // Offers the schedule as it is, and with bounds on registers that let more blocks be resident.
@@ -94,7 +94,7 @@ private:
   // Tiles of `width` columns for each number of threads and elements of a thread.
   void tiles(Schedule p, const std::vector<int64_t>& widths) {
     for (int64_t threads : kThreads)
-      for (int64_t each = std::max<int64_t>(1, f_.vector / 2); each <= std::min(8 * f_.vector, kMostEach); each *= 2)
+      for (int64_t each = std::max<int64_t>(1, f_.vector / 2); each <= std::min(8 * f_.vector, kMaxEach); each *= 2)
         for (int64_t w : widths) {
           const int64_t elements = threads * each;
           if (w > elements || (w < elements && p.placement.row_axes == 0)) continue;
@@ -110,7 +110,7 @@ private:
     p.traversal.unmasked_branch = f_.d.env.divisor(f_.points(AxisRole::Outer)) % f_.vector != 0;
     if (single_access()) p.access.load_hint = f_.reads(false);
     std::vector<int64_t> widths;
-    for (int64_t w = 32; w <= 1024 * kMostEach; w *= 2) widths.push_back(w);
+    for (int64_t w = 32; w <= 1024 * kMaxEach; w *= 2) widths.push_back(w);
     tiles(p, widths);
     if (order_.size() < 2 || f_.vector < 2 || f_.d.env.range(f_.extent(order_.back())).lo < f_.vector) return;
     p.tile.contiguous = static_cast<int>(f_.vector);
@@ -168,7 +168,7 @@ private:
              w *= 2)
           for (int64_t r = 1; r <= std::min<int64_t>(64, power_above(height)); r *= 2) {
             const int64_t each = r * w / threads;
-            if (each < std::max<int64_t>(1, f_.vector / 2) || each > std::min(8 * f_.vector, kMostEach)) continue;
+            if (each < std::max<int64_t>(1, f_.vector / 2) || each > std::min(8 * f_.vector, kMaxEach)) continue;
             p.tile.rows = static_cast<int>(r);
             p.tile.columns = static_cast<int>(w);
             p.tile.warps = static_cast<int>(threads / 32);
@@ -233,7 +233,7 @@ private:
       for (int64_t r = 8; r <= 256; r *= 2)
         for (int64_t w = 8; w <= 512; w *= 2) {
           const int64_t each = r * w / threads;
-          if (each < 4 || each > kMostEach || r > high || w > wide) continue;
+          if (each < 4 || each > kMaxEach || r > high || w > wide) continue;
           p.tile.rows = static_cast<int>(r);
           p.tile.columns = static_cast<int>(w);
           p.tile.warps = static_cast<int>(threads / 32);
@@ -285,7 +285,7 @@ private:
   void rows_in_tile(Schedule p, int64_t row, int64_t many, bool aligned) {
     const bool one = f_.constant(f_.d.row_count()) == 1;
     const int64_t whole = one ? 1 : std::max<int64_t>(2, power_above(row)), vector = kAccessBytes / f_.average_bytes;
-    if (whole > kMostTile) return;
+    if (whole > kMaxTile) return;
     const int shift = aligned ? 1 : row_shift(f_, false);
     for (int64_t threads : kThreads)
       for (int64_t r = 1; r <= std::min<int64_t>(128, power_above(many)); r *= 2)
@@ -294,7 +294,7 @@ private:
           p.access.alignment_peel = misaligned;
           p.tile.columns = static_cast<int>(misaligned > 1 ? power_above(row + misaligned - 1) : whole);
           const int64_t each = r * p.tile.columns / threads;
-          if ((each < 1 && threads > 32) || each > kMostEach || p.tile.columns > kMostTile) continue;
+          if ((each < 1 && threads > 32) || each > kMaxEach || p.tile.columns > kMaxTile) continue;
           p.tile.rows = static_cast<int>(r);
           p.tile.warps = static_cast<int>(threads / 32);
           p.traversal.rows_in_flight = 1;
@@ -318,7 +318,7 @@ private:
     const int shift = aligned ? 1 : row_shift(f_, true);
     const bool one_axis = one(p.placement.column_axes);
     for (int64_t threads : kThreads)
-      for (int64_t each = std::min(vector, access); each <= std::min(8 * vector, kMostEach); each *= 2) {
+      for (int64_t each = std::min(vector, access); each <= std::min(8 * vector, kMaxEach); each *= 2) {
         const int64_t tile = threads * each;
         if (tile < 64 || tile >= 2 * (known_row() ? row : std::max(row, kSomeRow))) continue;
         p.tile.columns = static_cast<int>(tile);
@@ -376,7 +376,7 @@ private:
     }
   }
   // Rows shared by blocks: a tile each, as many blocks as hold the row, or as many as run at a time.
-  void row_teams() {
+  void cooperative_rows() {
     const Placement placement = f_.row_placement();
     const Sharing sharing(f_, online_);
     const int64_t row = count(placement.column_axes), many = count(placement.row_axes),
@@ -399,7 +399,7 @@ private:
             fold_online_ = online_;
             const Cooperative c = sharing.cooperative(p);
             auto blocks = c.blocks_per_row.eval(sizes_);
-            const int64_t most = c.grid_barrier ? std::min(all, threads * 32) : kMostMembers;
+            const int64_t most = c.grid_barrier ? std::min(all, threads * 32) : kMaxMembers;
             if (!blocks.ok() || *blocks < 2 || *blocks > most) return;
             if (!c.grid_barrier && loop && programs == 0) return; // a tile each
             if (c.grid_barrier && (loop && programs > 0 ? many * *blocks > all : 2 * *blocks > all)) return;
@@ -442,7 +442,7 @@ private:
       for (int64_t threads : kThreads)
         for (int64_t columns = std::min<int64_t>(8, power_above(width));
              columns <= std::min<int64_t>(8192, power_above(width)); columns *= 2)
-          for (int64_t each = std::max<int64_t>(1, f_.vector / 2); each <= std::min(8 * f_.vector, kMostEach);
+          for (int64_t each = std::max<int64_t>(1, f_.vector / 2); each <= std::min(8 * f_.vector, kMaxEach);
                each *= 2) {
             p.residency.cached_tiles = p.access.min_blocks = 0;
             p.tile.columns = static_cast<int>(columns);
@@ -492,7 +492,7 @@ private:
                                        elements / p.traversal.fold_steps * 8);
     if (exchanged > kExchangeBytes)
       p.residency.cached_tiles = static_cast<int>(std::clamp<int64_t>(
-          (BlockFacts::kMostExchangeBytes - exchanged) / (elements * bytes), 0, p.residency.cached_tiles));
+          (BlockFacts::kMaxExchangeBytes - exchanged) / (elements * bytes), 0, p.residency.cached_tiles));
   }
   // No more resident tiles than a block has room for.
   void fit_shared(Schedule& p, int64_t bytes) const {
@@ -509,7 +509,7 @@ private:
       for (int64_t threads : {128, 256, 512})
         for (int64_t columns = std::min<int64_t>(16, power_above(width));
              columns <= std::min<int64_t>(512, power_above(width)); columns *= 2)
-          for (int64_t each = std::max<int64_t>(4, f_.vector); each <= std::min(4 * f_.vector, kMostEach); each *= 2)
+          for (int64_t each = std::max<int64_t>(4, f_.vector); each <= std::min(4 * f_.vector, kMaxEach); each *= 2)
             for (int64_t on : {512, 1024, 2048}) { // threads of a multiprocessor
               const int64_t resident = on / threads;
               if (resident < 1 || columns < 2) continue;
@@ -541,10 +541,10 @@ private:
       for (size_t i = 0; i < s_.extents.size(); ++i)
         if (!f_.is_row(i)) p.placement.row_axes |= bit(i + (v > 1 && i > c ? 1 : 0));
       if (v > 1) p.placement.column_axes = bit(c + 1);
-      for (int64_t t = 1; t <= std::min(WindowFacts::kMostOutputs, extent(static_cast<size_t>(w.axis)));
+      for (int64_t t = 1; t <= std::min(WindowFacts::kMaxOutputs, extent(static_cast<size_t>(w.axis)));
            t += t < 8 ? 1 : 3)
-        for (int64_t u = 1; u <= WindowFacts::kMostOuterOutputs; ++u) {
-          if (t * u * v > kMostEach ||
+        for (int64_t u = 1; u <= WindowFacts::kMaxOuterOutputs; ++u) {
+          if (t * u * v > kMaxEach ||
               (u > 1 && (w.outer < 0 || !f_.multiple(f_.extent(static_cast<size_t>(w.outer)), u).known)))
             continue;
           const auto thread = w.thread(t, u, v);

@@ -47,11 +47,11 @@ bool WindowFacts::find_taps(const BlockFacts& f) {
   for (size_t i = 0; i < d.axes.size(); ++i) {
     if (!f.is_row(i)) continue;
     auto extent = f.constant(f.extent(i));
-    if (!extent || *extent < 1 || *extent > kMostTaps) return false;
+    if (!extent || *extent < 1 || *extent > kMaxTaps) return false;
     rows_.push_back(i);
     extents_.push_back(*extent);
     taps_ *= *extent;
-    if (taps_ > kMostTaps) return false;
+    if (taps_ > kMaxTaps) return false;
   }
   return reduces_ > 0 && !rows_.empty() && taps_ > 1;
 }
@@ -90,7 +90,7 @@ void WindowFacts::find_axes(const BlockFacts& f) {
       const bool slides =
           s && *s != 0 && std::any_of(load.along_taps.begin(), load.along_taps.end(), [](int64_t t) { return t != 0; });
       // With dilation d, results share elements from the d-th neighbour on.
-      if (!slides || distinct(load, *s, kMostOutputs, 0, 1) >= kMostOutputs * distinct(load, *s, 1, 0, 1)) continue;
+      if (!slides || distinct(load, *s, kMaxOutputs, 0, 1) >= kMaxOutputs * distinct(load, *s, 1, 0, 1)) continue;
       if (axis < 0 || *s < least) {
         outer = axis, next = least;
         axis = static_cast<int>(i), least = *s;
@@ -105,8 +105,8 @@ void WindowFacts::find_axes(const BlockFacts& f) {
     Load& load = loads_[l];
     load.along_axis = along(axis);
     load.along_outer = along(outer);
-    for (int64_t t = 1; t <= kMostOutputs; ++t)
-      for (int64_t u = 1; u <= kMostOuterOutputs; ++u)
+    for (int64_t t = 1; t <= kMaxOutputs; ++t)
+      for (int64_t u = 1; u <= kMaxOuterOutputs; ++u)
         load.distinct[static_cast<size_t>(t - 1)][static_cast<size_t>(u - 1)] =
             distinct(load, load.along_axis, t, load.along_outer, u);
   }

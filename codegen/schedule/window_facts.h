@@ -24,8 +24,8 @@ inline constexpr double kInstructionBytes = 128.0 / 3;
 
 class WindowFacts {
 public:
-  static constexpr int64_t kMostTaps = 4096;                         // of a window
-  static constexpr int64_t kMostOutputs = 14, kMostOuterOutputs = 4; // results of a thread along the two axes
+  static constexpr int64_t kMaxTaps = 4096;                        // of a window
+  static constexpr int64_t kMaxOutputs = 14, kMaxOuterOutputs = 4; // results of a thread along the two axes
 
   // Nothing where the nest has no windows.
   [[nodiscard]] static std::optional<WindowFacts> find(const BlockFacts& facts);
@@ -53,7 +53,7 @@ private:
     int64_t along_axis = 0, along_outer = 0;
     std::vector<int64_t> along_taps; // by row axis
     // Distinct elements, at one element along the contiguous axis, by results along the two axes.
-    std::array<std::array<int64_t, kMostOuterOutputs>, kMostOutputs> distinct{};
+    std::array<std::array<int64_t, kMaxOuterOutputs>, kMaxOutputs> distinct{};
   };
   bool find_taps(const BlockFacts& facts);
   bool find_loads(const BlockFacts& facts);

@@ -58,7 +58,7 @@ public:
         break;
       }
     // Cooperative blocks need a fallback kernel, for a grid that is not resident all at once.
-    if (!chosen.team.is_const(0)) {
+    if (!chosen.cooperative_blocks.is_const(0)) {
       all.alternatives = {std::move(chosen)};
       chosen = std::move(all);
     } else {

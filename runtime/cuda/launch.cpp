@@ -9,7 +9,7 @@ uint64_t value_of(const LaunchArgument& argument, const LaunchMemory& memory) {
   case LaunchArgument::Kind::Buffer: return reinterpret_cast<uintptr_t>(memory.buffers[argument.value]);
   case LaunchArgument::Kind::Workspace: return reinterpret_cast<uintptr_t>(memory.scratch + argument.value);
   case LaunchArgument::Kind::Counters: return memory.resting.counters;
-  case LaunchArgument::Kind::Boxes: return memory.resting.boxes;
+  case LaunchArgument::Kind::Mailboxes: return memory.resting.mailboxes;
   case LaunchArgument::Kind::Report: return memory.reports.argument(static_cast<int>(argument.value));
   }
   return static_cast<uint64_t>(argument.value);

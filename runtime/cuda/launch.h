@@ -4,9 +4,9 @@
 
 namespace tessera::cuda {
 
-// Memory that kernels of cooperative blocks leave as they find it (KernelLaunch::counters, boxes). 0: there is none yet.
+// Memory that kernels of cooperative blocks leave as they find it (KernelLaunch::counters, mailboxes). 0: there is none yet.
 struct RestingMemory {
-  CUdeviceptr counters = 0, boxes = 0;
+  CUdeviceptr counters = 0, mailboxes = 0;
 };
 
 // The argument of one of a kernel's parameters, all of which have 64 bits.
@@ -16,7 +16,7 @@ struct LaunchArgument {
     Buffer,    // the address of buffer `value`
     Workspace, // the address `value` bytes behind the beginning of the step's scratch memory
     Counters,  // the address of the counters of grid barriers
-    Boxes,     // the address of the mailboxes
+    Mailboxes, // the address of the mailboxes
     Report,    // the address of the index report of step `value`
   };
   Kind kind = Kind::Number;

@@ -78,7 +78,7 @@ public:
       if (std::holds_alternative<KernelLaunch>(*form.step)) {
         const auto& planned = plan_.steps[s];
         made->counters = std::max(made->counters, planned.launch.counters);
-        made->boxes = std::max(made->boxes, planned.launch.boxes);
+        made->mailboxes = std::max(made->mailboxes, planned.launch.mailboxes);
         TESSERA_TRY(kernel(planned, index, step.kernel));
         replayable = replayable && !step.kernel.alone; // a graph does not wait for what is outside of it
         put += step.kernel.grid > 0 ? 1 : 0;
@@ -135,7 +135,7 @@ private:
     out.kernel = &k;
     out.grid = static_cast<unsigned>(std::max<int64_t>(grid, 0));
     out.cooperative = planned.at_once;
-    out.alone = !planned.at_once && !k.team.is_const(0);
+    out.alone = !planned.at_once && !k.cooperative_blocks.is_const(0);
     out.dependent = k.dependent_launch && place_.dependent_launch && behind_kernel_ && !out.cooperative && !out.alone;
     if (out.grid > 0) behind_kernel_ = !out.alone; // behind that one lies an event
     arguments(planned, step, out.arguments);
@@ -155,7 +155,7 @@ private:
     }
     plan_.step_scratch = std::max(plan_.step_scratch, at);
     if (!planned.kernel->counters.is_const(0)) out.push_back({Kind::Counters});
-    if (!planned.kernel->boxes.is_const(0)) out.push_back({Kind::Boxes});
+    if (!planned.kernel->mailboxes.is_const(0)) out.push_back({Kind::Mailboxes});
     for (int64_t size : launch.sizes) out.push_back({Kind::Number, size});
     out.push_back({Kind::Report, step});
   }
@@ -169,7 +169,7 @@ private:
     } else {
       change_buffers(variant_, form, operands);
     }
-    CudaPlanContext context{*place_.context,       l.name,         form.epilogue.has_value(), plan_.settled,
+    CudaPlanContext context{*place_.context,       l.name,         form.epilogue.has_value(), plan_.waited,
                             &products_[its_class], place_.kernels, place_.loads_ahead};
     auto planned = [&]() -> Result<std::unique_ptr<CudaLibraryPlan>> {
       if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) return plan_cuda_matmul(context, *matmul, operands);

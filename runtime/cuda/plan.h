@@ -15,9 +15,9 @@ struct PreparedStep {
 
 struct CudaPlan final : DevicePlan {
   int first_step = 0;
-  int64_t counters = 0, boxes = 0;  // words that some step wants
-  std::vector<PreparedStep> steps;  // of the segment
-  std::unique_ptr<Replays> replays; // null where they cannot be put on a stream as one
+  int64_t counters = 0, mailboxes = 0; // words that some step wants
+  std::vector<PreparedStep> steps;     // of the segment
+  std::unique_ptr<Replays> replays;    // null where they cannot be put on a stream as one
   [[nodiscard]] int64_t host_bytes() const override;
 };
 

@@ -2,7 +2,7 @@
 
 namespace tessera::cuda {
 namespace {
-constexpr int64_t kWordBytes = sizeof(int32_t); // of counters and boxes
+constexpr int64_t kWordBytes = sizeof(int32_t); // of counters and mailboxes
 }
 
 void RunMemory::add_segments(size_t count) {
@@ -19,7 +19,7 @@ void RunMemory::release(CUstream stream) {
   };
   for (auto* blocks : {&arenas_, &outputs_})
     for (auto& block : *blocks) one(block);
-  for (auto* block : {&scratch_, &inputs_, &counters_, &boxes_}) one(*block);
+  for (auto* block : {&scratch_, &inputs_, &counters_, &mailboxes_}) one(*block);
   kept_resting_ = resting_ = {};
   scratch_at_ = nullptr;
 }
@@ -63,10 +63,10 @@ Result<std::byte*> RunMemory::enter(int segment, int64_t arena_bytes, int64_t sc
     TESSERA_TRY(place_resting(plan, stream));
     return arena;
   }
-  // One request for all: arena, scratch memory, counters and boxes.
+  // One request for all: arena, scratch memory, counters and mailboxes.
   const int64_t scratch = rounded_bytes(arena_bytes), counters = scratch + rounded_bytes(scratch_bytes);
-  const int64_t boxes = counters + (captured_ ? rounded_bytes(plan.counters * kWordBytes) : 0);
-  const int64_t total = boxes + (captured_ ? rounded_bytes(plan.boxes * kWordBytes) : 0);
+  const int64_t mailboxes = counters + (captured_ ? rounded_bytes(plan.counters * kWordBytes) : 0);
+  const int64_t total = mailboxes + (captured_ ? rounded_bytes(plan.mailboxes * kWordBytes) : 0);
   std::byte* at = nullptr;
   if (total > 0) {
     TESSERA_ASSIGN(at, own_->take(total, kArena));
@@ -76,7 +76,7 @@ Result<std::byte*> RunMemory::enter(int segment, int64_t arena_bytes, int64_t sc
     TESSERA_TRY(place_resting(plan, stream));
     return at;
   }
-  resting_ = {reinterpret_cast<CUdeviceptr>(at + counters), reinterpret_cast<CUdeviceptr>(at + boxes)};
+  resting_ = {reinterpret_cast<CUdeviceptr>(at + counters), reinterpret_cast<CUdeviceptr>(at + mailboxes)};
   if (total > counters)
     TESSERA_CUDA_TRY(*context_, "", cuMemsetD8Async, resting_.counters, 0, static_cast<size_t>(total - counters),
                      stream);
@@ -85,7 +85,7 @@ Result<std::byte*> RunMemory::enter(int segment, int64_t arena_bytes, int64_t sc
 
 Status RunMemory::place_resting(const CudaPlan& plan, CUstream stream) {
   TESSERA_TRY(rest(counters_, kept_resting_.counters, plan.counters, stream, "counters of grid barriers"));
-  TESSERA_TRY(rest(boxes_, kept_resting_.boxes, plan.boxes, stream, "mailboxes of partial results"));
+  TESSERA_TRY(rest(mailboxes_, kept_resting_.mailboxes, plan.mailboxes, stream, "mailboxes of partial results"));
   resting_ = kept_resting_;
   return {};
 }
@@ -102,7 +102,7 @@ Status RunMemory::rest(DeviceBlock& block, CUdeviceptr& where, int64_t words, CU
 
 void RunMemory::append_addresses(std::vector<void*>& to) const {
   to.push_back(scratch_at_);
-  for (CUdeviceptr resting : {resting_.counters, resting_.boxes}) to.push_back(reinterpret_cast<void*>(resting));
+  for (CUdeviceptr resting : {resting_.counters, resting_.mailboxes}) to.push_back(reinterpret_cast<void*>(resting));
 }
 LaunchMemory RunMemory::kept(std::span<void* const> addresses, size_t buffers, const Reports& reports) {
   void* const* appended = addresses.data() + buffers;

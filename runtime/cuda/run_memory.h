@@ -21,7 +21,7 @@ public:
   [[nodiscard]] Result<std::byte*> inputs(int64_t bytes, CUstream stream);
   // Likewise the arena of a segment, of so many bytes, which is returned, and scratch memory of its steps.
   //
-  // With them counters and boxes for the plan, cleared when new. Every launch leaves them at rest, and one that did not
+  // With them counters and mailboxes for the plan, cleared when new. Every launch leaves them at rest, and one that did not
   // happen has not touched them, so that nothing has to be done between launches, nor after a call that was given up.
   // Those of a captured call are the graph's, and cleared in it.
   [[nodiscard]] Result<std::byte*> enter(int segment, int64_t arena_bytes, int64_t scratch_bytes, const CudaPlan& plan,
@@ -45,8 +45,8 @@ private:
   std::shared_ptr<Context> context_;
   std::shared_ptr<MemoryAccount> account_;
   std::vector<DeviceBlock> arenas_, outputs_; // per segment
-  DeviceBlock scratch_, inputs_, counters_, boxes_;
-  RestingMemory kept_resting_; // of counters_ and boxes_ once they are clear
+  DeviceBlock scratch_, inputs_, counters_, mailboxes_;
+  RestingMemory kept_resting_; // of counters_ and mailboxes_ once they are clear
   // The current call:
   CallMemory* own_ = nullptr;
   bool captured_ = false;

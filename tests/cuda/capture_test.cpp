@@ -301,7 +301,7 @@ TEST_F(Captured, WhatNeedsTheHostIsRefused) {
   EXPECT_EQ(gpu.calls["cuLaunchKernel"], 0);
 }
 
-// Counters and boxes are clear whenever the graph runs, whatever happened to them.
+// Counters and mailboxes are clear whenever the graph runs, whatever happened to them.
 TEST_F(Captured, KernelsWhoseBlocksWaitHaveClearCounters) {
   std::set<uint64_t> counters;
   gpu.kernel("meets", 6, [&](const FakeGpu::Launch& l) {
@@ -320,7 +320,7 @@ TEST_F(Captured, KernelsWhoseBlocksWaitHaveClearCounters) {
   for (auto [from, to] : {std::pair(x, t), std::pair(t, y)}) {
     auto meets = launch(b, "meets", from, to, s);
     meets.counters = 3;
-    meets.boxes = 5;
+    meets.mailboxes = 5;
     b.exe->steps.emplace_back(meets);
   }
   auto e = executor(b.done());
@@ -351,7 +351,7 @@ TEST_F(Captured, NoKernelIsOrderedWithOtherStreams) {
   auto x = b.input("x", {s}), y = b.output("y", {s});
   auto k = launch(b, "safe", x, y, s), waits = launch(b, "waits", x, y, s);
   waits.counters = 1;
-  waits.team = 8;
+  waits.cooperative_blocks = 8;
   k.alternatives = {waits};
   b.exe->steps.emplace_back(k);
   auto e = executor(b.done());

@@ -88,7 +88,7 @@ protected:
         if (steps[i] == 'g') {
           auto gang = kernel(b, "gang", from, to, s);
           gang.counters = 1;
-          gang.team = 8;
+          gang.cooperative_blocks = 8;
           k.alternatives = {gang};
         }
         b.exe->steps.emplace_back(k);

@@ -48,8 +48,8 @@ TEST_F(OnGpu, FilesKeepEverything) {
   wide.conditions = {{s, 8, 16, INT64_MAX}};
   wide.dependent_launch = true;
   wide.counters = s;
-  wide.boxes = s * 2;
-  wide.team = 4;
+  wide.mailboxes = s * 2;
+  wide.cooperative_blocks = 4;
   wide.workspaces = {{DType::F16, s * 3}};
   k.alternatives = {wide};
   b.exe->steps.emplace_back(k);
@@ -113,7 +113,8 @@ TEST_F(OnGpu, ExecutablesThatContradictThemselvesAreRefused) {
   EXPECT_NE(refused([](KernelLaunch& k) { k.threads = 2000; }), "");
   EXPECT_NE(refused([](KernelLaunch& k) { k.object = -1; }), "");
   EXPECT_NE(refused([](KernelLaunch& k) { k.conditions = {{SymExpr(1), 1, 0, 1}}; }), "");
-  EXPECT_NE(refused([](KernelLaunch& k) { k.team = 1; }).find("there is no other kernel"), std::string::npos);
+  EXPECT_NE(refused([](KernelLaunch& k) { k.cooperative_blocks = 1; }).find("there is no other kernel"),
+            std::string::npos);
   EXPECT_NE(refused([](KernelLaunch& k) { k.workspaces = {{DType::String, 1}}; }), "");
   EXPECT_NE(refused([](KernelLaunch& k) {
               k.alternatives = {k};

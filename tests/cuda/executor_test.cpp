@@ -234,14 +234,14 @@ TEST_F(OnGpu, AlternativesAreTakenWhereTheirConditionsHold) {
   }
 }
 
-// Kernels whose programs meet get memory of the launch, and counters and boxes that are clear at the first launch and
+// Kernels whose programs meet get memory of the launch, and counters and mailboxes that are clear at the first launch and
 // never touched by the executor again.
 TEST_F(OnGpu, ProgramsThatMeetHaveMemoryOfTheirOwn) {
-  std::vector<uint64_t> counters, boxes, workspaces;
+  std::vector<uint64_t> counters, mailboxes, workspaces;
   gpu.kernel("meets", 8, [&](const FakeGpu::Launch& l) {
     auto n = static_cast<int64_t>(l.args[6]);
     counters.push_back(l.args[4]);
-    boxes.push_back(l.args[5]);
+    mailboxes.push_back(l.args[5]);
     workspaces.push_back(l.args[2]);
     std::memset(gpu.at<std::byte>(l.args[2], 8 * n), 1, static_cast<size_t>(8 * n)); // i64
     std::memset(gpu.at<std::byte>(l.args[3], 12), 1, 12);                            // f32
@@ -263,12 +263,12 @@ TEST_F(OnGpu, ProgramsThatMeetHaveMemoryOfTheirOwn) {
   auto meets = launch(b, "meets", x, t, s);
   meets.workspaces = {{DType::I64, s}, {DType::F32, 3}};
   meets.counters = 3;
-  meets.boxes = 5;
+  meets.mailboxes = 5;
   b.exe->steps.emplace_back(meets);
   meets = launch(b, "meets", t, y, s);
   meets.workspaces = {{DType::I64, s}, {DType::F32, 3}};
   meets.counters = 3;
-  meets.boxes = 5;
+  meets.mailboxes = 5;
   b.exe->steps.emplace_back(meets);
   auto exe = b.done();
   auto e = executor(exe);
@@ -279,8 +279,8 @@ TEST_F(OnGpu, ProgramsThatMeetHaveMemoryOfTheirOwn) {
   }
   EXPECT_EQ(counters.size(), 8u);
   EXPECT_EQ(std::set<uint64_t>(counters.begin(), counters.end()).size(), 1u);
-  EXPECT_EQ(std::set<uint64_t>(boxes.begin(), boxes.end()).size(), 1u);
-  EXPECT_NE(boxes[0], counters[0]);
+  EXPECT_EQ(std::set<uint64_t>(mailboxes.begin(), mailboxes.end()).size(), 1u);
+  EXPECT_NE(mailboxes[0], counters[0]);
   // A failure to make or clear them is reported, and the next call works.
   for (const char* function : {"cuMemAllocFromPoolAsync", "cuMemsetD8Async"}) {
     options.poison = false;
@@ -308,7 +308,7 @@ TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
   auto x = b.input("x", {s}), y = b.output("y", {s});
   auto k = launch(b, "alone", x, y, s), waits = launch(b, "waits", x, y, s);
   waits.counters = 1;
-  waits.team = waits.grid;
+  waits.cooperative_blocks = waits.grid;
   k.alternatives = {waits};
   b.exe->steps.emplace_back(k);
   auto exe = b.done();
@@ -332,12 +332,12 @@ TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
     }
   }
   // Groups of cooperative blocks may follow each other, where there is room for two of them.
-  for (int64_t team : {1, 66, 67}) {
-    auto teams = std::make_shared<Executable>(**loaded);
-    std::get<KernelLaunch>(teams->steps[0]).alternatives[0].team = team;
+  for (int64_t cooperative_blocks : {1, 66, 67}) {
+    auto cooperative = std::make_shared<Executable>(**loaded);
+    std::get<KernelLaunch>(cooperative->steps[0]).alternatives[0].cooperative_blocks = cooperative_blocks;
     gpu.resident_blocks = 1;
     options.gpu_context = nullptr;
-    auto e = executor(teams);
+    auto e = executor(cooperative);
     std::string told;
     set_log_sink([](void* text, std::string_view, std::string_view line) { *static_cast<std::string*>(text) += line; },
                  &told);
@@ -347,17 +347,18 @@ TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
       ASSERT_TRUE(e->run({{"x", ramp(n)}}).ok());
       // Why the slower kernel runs.
       EXPECT_EQ(told.find("67 programs would have to wait for each other, and of all") != std::string::npos,
-                n != 132 * 64 && team > 66)
+                n != 132 * 64 && cooperative_blocks > 66)
           << told;
-      EXPECT_EQ(gpu.launched.back(), n == 132 * 64 || team <= 66 ? "waits" : "alone") << team << " " << n;
-      EXPECT_EQ(gpu.launches.back().cooperative, n == 132 * 64) << team << " " << n;
+      EXPECT_EQ(gpu.launched.back(), n == 132 * 64 || cooperative_blocks <= 66 ? "waits" : "alone")
+          << cooperative_blocks << " " << n;
+      EXPECT_EQ(gpu.launches.back().cooperative, n == 132 * 64) << cooperative_blocks << " " << n;
     }
     (void)set_log_channels("");
     set_log_sink(nullptr, nullptr);
   }
   // Only one such grid is in flight at a time, whatever the streams and executors.
   auto following = std::make_shared<Executable>(**loaded);
-  std::get<KernelLaunch>(following->steps[0]).alternatives[0].team = 8;
+  std::get<KernelLaunch>(following->steps[0]).alternatives[0].cooperative_blocks = 8;
   options.gpu_context = nullptr;
   auto first = executor(following), second = executor(following);
   const int64_t many = 10000 * 64;

@@ -91,7 +91,7 @@ TEST(Plan, CodeBeyondTheInstructionCacheIsCut) {
 // A device on which one program reads a whole row computes the results of few long rows in a separate kernel, which has
 // more programs.
 TEST(Plan, FewLongRowsAreOneKernelWhereBlocksShareThem) {
-  auto groups = [](int64_t rows, int64_t row, bool teams) {
+  auto groups = [](int64_t rows, int64_t row, bool cooperative) {
     const std::string r = std::to_string(rows), x = "f32[" + r + ", " + std::to_string(row) + "]",
                       one = "f32[" + r + ", 1]";
     Graph g =
@@ -99,7 +99,7 @@ TEST(Plan, FewLongRowsAreOneKernelWhereBlocksShareThem) {
                "\n  %d = sub(%x, %m) : " + x + "\n  %e = exp(%d) : " + x +
                "\n  %t = reduce_sum(%e) axes=[1] keepdims=1 : " + one + "\n  %y = div(%e, %t) : " + x + "\n}");
     FusionOptions options = generated();
-    options.rows_by_teams = teams;
+    options.cooperative_rows = cooperative;
     auto plan = plan_fusion(g, options);
     EXPECT_TRUE(plan.ok()) << plan.error().str();
     return std::pair(plan->groups.size(), print(g, *plan).find("7 rows would leave cores idle") != std::string::npos);

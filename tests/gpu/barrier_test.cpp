@@ -54,7 +54,7 @@ TEST(Barriers, AreNeeded) {
       // A barrier stands between a loop that reads rows and one that writes them in place, although each thread has the
       // same elements in both: Hazards compares offsets as values, and these are two. Cooperative blocks have memory of
       // their own.
-      if (k.schedule.kind == ScheduleKind::BlockLoop || k.schedule.kind == ScheduleKind::BlockTeam) continue;
+      if (k.schedule.kind == ScheduleKind::BlockLoop || k.schedule.kind == ScheduleKind::BlockCooperative) continue;
       SCOPED_TRACE(c.problem.nest.name + " " + k.why);
       expect_needed(c.problem, k, c.sizes, &barriers);
     }

@@ -301,7 +301,7 @@ TEST_F(CompileGpuKernels, NamedNestsHaveTheRegistersAndBlocksTheyWerePlannedFor)
         const int64_t blocks = planned->second;
         EXPECT_LE(blocks * (o.shared_bytes + kSystem), gpu.shared_bytes + kSystem) << what;
       }
-      if (v.team.is_const(0)) {
+      if (v.cooperative_blocks.is_const(0)) {
         EXPECT_LE(o.spill_bytes, kFewSpilled) << what;
         continue;
       }

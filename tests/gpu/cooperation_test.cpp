@@ -150,11 +150,11 @@ TEST(GpuCooperation, BlocksExchangeNumbers) {
     const auto count = static_cast<size_t>(n);
     std::vector<float> x(count);
     for (size_t i = 0; i < count; ++i) x[i] = static_cast<float>(i % 5);
-    std::vector<uint32_t> boxes(count * count * 12); // 7 words of numbers: three messages
+    std::vector<uint32_t> mailboxes(count * count * 12); // 7 words of numbers: three messages
     auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
     for (uint64_t seed = 0; seed < seeds(3); ++seed) {
       std::vector<double> y(count * static_cast<size_t>(places), -1);
-      std::vector<tile::Argument> args{{bytes(x), {}}, {bytes(y), {}}, {bytes(boxes), {}}, {{}, {0, n}}};
+      std::vector<tile::Argument> args{{bytes(x), {}}, {bytes(y), {}}, {bytes(mailboxes), {}}, {{}, {0, n}}};
       auto r = emulate(*k, args, n, {}, {.seed = seed});
       ASSERT_TRUE(r.ok()) << r.error().str();
       for (size_t p = 0; p < count; ++p)
@@ -163,11 +163,11 @@ TEST(GpuCooperation, BlocksExchangeNumbers) {
           const double want = m < count ? (v * 1000 + v / 3.0 + v + (v < 1 ? 1 : 0)) * static_cast<double>(m) : 0;
           ASSERT_EQ(y[p * static_cast<size_t>(places) + m], want) << p << " " << m;
         }
-      ASSERT_EQ(boxes, std::vector<uint32_t>(boxes.size())) << "every box is empty again";
+      ASSERT_EQ(mailboxes, std::vector<uint32_t>(mailboxes.size())) << "every box is empty again";
     }
     if (n < 3) continue;
     std::vector<double> y(count * static_cast<size_t>(places));
-    std::vector<tile::Argument> args{{bytes(x), {}}, {bytes(y), {}}, {bytes(boxes), {}}, {{}, {0, n}}};
+    std::vector<tile::Argument> args{{bytes(x), {}}, {bytes(y), {}}, {bytes(mailboxes), {}}, {{}, {0, n}}};
     auto r = emulate(*k, args, n - 1, {}, {.seed = 1}); // one does not come
     ASSERT_FALSE(r.ok());
     EXPECT_NE(r.error().message.find("waits for cooperative blocks that never arrive"), std::string::npos);

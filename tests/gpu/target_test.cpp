@@ -37,7 +37,7 @@ MadeFor compile_for(const Problem& p, const Target& device) {
     auto object = cuda::decode(made->objects[static_cast<size_t>(v.object)]);
     EXPECT_TRUE(object.ok());
     if (object.ok()) out.variants.push_back(std::move(*object));
-    out.waits.push_back(!v.team.is_const(0));
+    out.waits.push_back(!v.cooperative_blocks.is_const(0));
   }
   return out;
 }

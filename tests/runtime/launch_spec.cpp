@@ -54,7 +54,7 @@ TEST(LaunchSpec, SaysWhatItIsFor) {
   EXPECT_TRUE(has(launch(1), LaunchUse::Shared)); // its workspace
   EXPECT_FALSE(has(launch(1), LaunchUse::Waits));
   EXPECT_FALSE(has(k, LaunchUse::Shared));
-  k.team = 8;
+  k.cooperative_blocks = 8;
   EXPECT_TRUE(has(k, LaunchUse::Shared));
   EXPECT_TRUE(has(k, LaunchUse::Waits));
 }

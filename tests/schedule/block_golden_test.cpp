@@ -118,7 +118,7 @@ TEST(BlockGolden, TransposeAdd) {
 }
 TEST(BlockGolden, ColumnSum) {
   expect_block_golden("column_sum", column_sum(), {ScheduleKind::BlockColumns, 32, 64, 8});
-  expect_block_golden("column_sum_shared", column_sum(), {ScheduleKind::BlockTeam, 32, 32, 4});
+  expect_block_golden("column_sum_shared", column_sum(), {ScheduleKind::BlockCooperative, 32, 32, 4});
 }
 TEST(BlockGolden, SpatialMean) {
   expect_block_golden("spatial_mean", spatial_mean(), {ScheduleKind::BlockRows, 4, 64, 2});

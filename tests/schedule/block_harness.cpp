@@ -24,7 +24,7 @@ Legal small(Legal p, const Domain& domain) {
   s.tile.contiguous = std::min(s.tile.contiguous, 2);
   bool rows = s.tile.rows > 1 || (s.kind == ScheduleKind::BlockLoop && !p.groups.rows.empty());
   switch (s.kind) {
-  case ScheduleKind::BlockTeam: { // any number of rows that are not empty, however many share them
+  case ScheduleKind::BlockCooperative: { // any number of rows that are not empty, however many share them
     SymExpr row = domain.row_count();
     std::erase_if(p.conditions, [](const SizeCondition& c) { return c.multiple_of == 1; });
     if (!row.is_const()) p.conditions.push_back({row, 1, 1});

@@ -10,7 +10,7 @@ namespace {
 
 // The scan in small tiles, so that short rows have several; with cooperative blocks, which are few, each has two tiles
 // in shared memory.
-ScheduledKernel small(const Problem& p, const Node& node, const ScheduledKernel& like, bool team) {
+ScheduledKernel small(const Problem& p, const Node& node, const ScheduledKernel& like, bool cooperative_blocks) {
   const TensorType& type = p.graph.type(node.operands[0]);
   auto axis = static_cast<size_t>((node.attributes.i("axis") + type.rank()) % type.rank());
   ScanShape s;
@@ -28,7 +28,7 @@ ScheduledKernel small(const Problem& p, const Node& node, const ScheduledKernel&
   plan.width = 8;
   plan.warps = 2;
   if (rows && !s.reverse) plan.shift = 4;
-  if (team) {
+  if (cooperative_blocks) {
     plan.cooperative = true;
     plan.blocks_per_row = 3;
     plan.max_blocks_per_row = 4;
@@ -60,11 +60,11 @@ void expect_scan(DType dtype, int rank, int64_t axis, const char* kind, bool exc
   auto made = lower_own_kernel(p.graph, node, device, "scan");
   ASSERT_TRUE(made.ok()) << made.error().str();
   auto kernels = std::move(*made);
-  for (bool team : {false, true}) kernels.push_back(small(p, node, kernels.back(), team));
+  for (bool cooperative_blocks : {false, true}) kernels.push_back(small(p, node, kernels.back(), cooperative_blocks));
   for (const ScheduledKernel& k : kernels) {
     auto ok = tile::verify(k.kernel);
     ASSERT_TRUE(ok.ok()) << ok.error().str() << tile::print(k.kernel);
-    EXPECT_EQ(tile::needs_cooperative_launch(k.kernel), !k.team.is_const(0)) << tile::print(k.kernel);
+    EXPECT_EQ(tile::needs_cooperative_launch(k.kernel), !k.cooperative_blocks.is_const(0)) << tile::print(k.kernel);
   }
   std::mt19937 rng(3);
   for (const Sizes& at : sizes) {

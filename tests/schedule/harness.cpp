@@ -87,21 +87,21 @@ KernelRunner& kernel_runner() {
 }
 
 SharedMemory::SharedMemory(const ScheduledKernel& k, const std::unordered_map<uint64_t, int64_t>& symbols)
-    : counted(!k.counters.is_const(0)), boxed(!k.boxes.is_const(0)) {
+    : counted(!k.counters.is_const(0)), boxed(!k.mailboxes.is_const(0)) {
   for (const Workspace& w : k.workspaces)
     workspaces.emplace_back(static_cast<size_t>(byte_size(w.dtype, w.count.eval(symbols).value())), std::byte{0xff});
   // Counters and mailboxes begin in a state that an earlier launch may have left.
   counters.assign(static_cast<size_t>(k.counters.eval(symbols).value()), tile::kArrivalPhase);
-  boxes.assign(static_cast<size_t>(k.boxes.eval(symbols).value()), 0);
+  mailboxes.assign(static_cast<size_t>(k.mailboxes.eval(symbols).value()), 0);
 }
 void SharedMemory::add_to(std::vector<tile::Argument>& args) {
   for (auto& w : workspaces) args.push_back({w, {}});
   if (counted) args.push_back({std::as_writable_bytes(std::span(counters)), {}});
-  if (boxed) args.push_back({std::as_writable_bytes(std::span(boxes)), {}});
+  if (boxed) args.push_back({std::as_writable_bytes(std::span(mailboxes)), {}});
 }
 bool SharedMemory::at_rest() const {
   return std::all_of(counters.begin(), counters.end(), [](uint32_t c) { return tile::all_arrived(c); }) &&
-         std::all_of(boxes.begin(), boxes.end(), [](uint32_t w) { return w == 0; });
+         std::all_of(mailboxes.begin(), mailboxes.end(), [](uint32_t w) { return w == 0; });
 }
 
 std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k,
@@ -227,7 +227,7 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
     for (const ScheduledKernel& k : kernels) {
       if (!conditions_hold(p.graph, k, at)) continue;
       constexpr int64_t kMaxWaiting = 512; // blocks that the emulator runs at a time
-      if (!k.team.is_const(0) && k.grid.eval(by).value() > kMaxWaiting) continue;
+      if (!k.cooperative_blocks.is_const(0) && k.grid.eval(by).value() > kMaxWaiting) continue;
       for (bool in_place : {false, true}) {
         bool can =
             std::any_of(k.may_overwrite.begin(), k.may_overwrite.end(), [](const auto& l) { return !l.empty(); });
@@ -264,7 +264,7 @@ void expect_golden(const std::string& name, const ScheduledKernel& k) {
                      "\n// work " + k.work_per_program.str() + ", scratch " + k.scratch_bytes.str() + " bytes\n";
   for (const Workspace& w : k.workspaces) text += "// workspace of " + w.count.str() + "\n";
   if (!k.counters.is_const(0)) text += "// counters " + k.counters.str() + "\n";
-  if (!k.boxes.is_const(0)) text += "// boxes of " + k.boxes.str() + " words\n";
+  if (!k.mailboxes.is_const(0)) text += "// boxes of " + k.mailboxes.str() + " words\n";
   for (const SizeCondition& c : k.conditions) {
     if (c.multiple_of > 1)
       text += "// where " + c.value.str() + " is a multiple of " + std::to_string(c.multiple_of) + "\n";

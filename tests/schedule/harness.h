@@ -42,7 +42,7 @@ void expect_golden(const std::string& name, const ScheduledKernel& kernel);
 struct SharedMemory {
   SharedMemory(const ScheduledKernel& k, const std::unordered_map<uint64_t, int64_t>& symbols);
   std::vector<std::vector<std::byte>> workspaces;
-  std::vector<uint32_t> counters, boxes;
+  std::vector<uint32_t> counters, mailboxes;
   bool counted, boxed; // the kernel has a parameter for them
   void add_to(std::vector<tile::Argument>& args);
   [[nodiscard]] bool at_rest() const; // every counter and box

@@ -101,32 +101,32 @@ TEST(Candidates, EachOneMeansTheNest) {
 
 // Every `step`-th of the candidates with cooperative blocks means the nest and stands before one that needs none.
 // Returns in how many ways rows are shared: a tile each, cached, by as many blocks as run at a time.
-std::set<std::string> expect_teams(const Case& c, size_t step, const Sizes& others) {
+std::set<std::string> expect_cooperation(const Case& c, size_t step, const Sizes& others) {
   const Problem& p = c.problem;
   std::set<std::string> ways;
   auto list = candidates(p.graph, p.nest, gpu(), by_id(p, c.sizes), CandidateOptions{.most = 1000});
   EXPECT_TRUE(list.ok()) << list.error().str();
   if (!list.ok()) return ways;
   const Meant m = meant(c);
-  size_t teams = 0;
+  size_t cooperative = 0;
   for (const Candidate& candidate : *list) {
     const Schedule& s = candidate.tuned.schedule;
-    if (s.kind != ScheduleKind::BlockTeam) continue;
+    if (s.kind != ScheduleKind::BlockCooperative) continue;
     const std::string way = !s.traversal.loop ? "a tile each" : s.cooperation.max_blocks == 0 ? "cached" : "bounded";
-    if (!ways.insert(way).second && ++teams % step != 0) continue;
+    if (!ways.insert(way).second && ++cooperative % step != 0) continue;
     Only only(candidate.tuned);
     auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
     EXPECT_TRUE(kernels.ok()) << kernels.error().str();
     if (!kernels.ok()) continue;
     const ScheduledKernel& k = kernels->front();
     EXPECT_FALSE(k.measured.empty()) << print(candidate.tuned.schedule);
-    EXPECT_GT((k.counters + k.boxes).eval(by_id(p, c.sizes)).value(), 0);
+    EXPECT_GT((k.counters + k.mailboxes).eval(by_id(p, c.sizes)).value(), 0);
     EXPECT_FALSE(tile::needs_cooperative_launch(kernels->back().kernel));
     EXPECT_TRUE(conditions_hold(p.graph, k, c.sizes));
     EXPECT_TRUE(others.empty() || !conditions_hold(p.graph, k, others));
     expect_meant(c, m, k, 2e-4);
   }
-  EXPECT_GT(teams, 9U);
+  EXPECT_GT(cooperative, 9U);
   return ways;
 }
 
@@ -138,7 +138,7 @@ TEST(Candidates, CooperativeColumns) {
                    "nest down outer(i0: c) row(i1: n) { %0 = load x[i1, i0] : f32\n %1 = reduce.sum %0 : f32\n " +
                        std::string(what) + " }"),
            {{"n", 700}, {"c", 21}}};
-    expect_teams(c, 9, {{"n", 700}, {"c", 21 * 64}});
+    expect_cooperation(c, 9, {{"n", 700}, {"c", 21 * 64}});
   }
 }
 
@@ -146,10 +146,10 @@ TEST(Candidates, CooperativeColumns) {
 TEST(Candidates, CooperativeRows) {
   const std::set<std::string> all{"a tile each", "cached", "bounded"}, last{"a tile each", "bounded"};
   const Sizes sizes{{"b", 3}, {"s", 40000}}, others{{"b", 3}, {"s", 80000}};
-  EXPECT_EQ(expect_teams({softmax_of("3", "40000"), {}}, 60, {}), all);
-  EXPECT_EQ(expect_teams({softmax_of("3", "40003"), {}}, 60, {}), all);
-  EXPECT_EQ(expect_teams({softmax_of("b", "s"), sizes}, 60, others), all);
-  EXPECT_EQ(expect_teams({softmax_of("1", "40003", "bf16"), {}}, 60, {}), all);
+  EXPECT_EQ(expect_cooperation({softmax_of("3", "40000"), {}}, 60, {}), all);
+  EXPECT_EQ(expect_cooperation({softmax_of("3", "40003"), {}}, 60, {}), all);
+  EXPECT_EQ(expect_cooperation({softmax_of("b", "s"), sizes}, 60, others), all);
+  EXPECT_EQ(expect_cooperation({softmax_of("1", "40003", "bf16"), {}}, 60, {}), all);
   for (const char* rows : {"1", "3"}) {
     const std::string n = rows;
     Case sum{problem("x: f32[" + n + ", 40003]\ny: f32[" + n + "]",
@@ -157,7 +157,7 @@ TEST(Candidates, CooperativeRows) {
                          ") row(i1: 40003) { %0 = load x[i0, i1] : f32\n"
                          " %1 = reduce.sum %0 : f32\n store.row y[i0] = %1 }"),
              {}};
-    EXPECT_EQ(expect_teams(sum, 60, {}), last) << rows;
+    EXPECT_EQ(expect_cooperation(sum, 60, {}), last) << rows;
   }
 }
 

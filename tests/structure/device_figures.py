@@ -25,10 +25,10 @@ NUMBER = re.compile(r"(?<![\w.])\d")
 DECLARED = re.compile(r"\b(k[A-Z]\w*)\s*(?:\[\])?\s*=\s*([^,;]*)")
 
 ALLOWED = {  # "path name": reason; name: of the constant, or the literal itself; "*": all of the file's
-    "codegen/llvm/gpu_hazards.h kMostShared": "the most that any architecture gives a block; schedules keep to their target's",
+    "codegen/llvm/gpu_hazards.h kMaxShared": "the most that any architecture gives a block; schedules keep to their target's",
     "codegen/schedule/block_facts.h kExchangeBytes": "what our kernels take to exchange partial results",
     "codegen/schedule/space.cpp kExchangeBytes": "what the emitter leaves to exchanges next to resident tiles",
-    "codegen/schedule/block_facts.h kMostExchangeBytes": "what generated code may take for exchanges, on every GPU",
+    "codegen/schedule/block_facts.h kMaxExchangeBytes": "what generated code may take for exchanges, on every GPU",
     "codegen/schedule/cost.h *": "parameters of the cost model, which tools/ fits to measurements",
     "fusion/attention_score.cpp kMasked": "a score that is as good as -inf",
     "fusion/cost.cpp 1e6": "a text says MB from here on",

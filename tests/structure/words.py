@@ -38,10 +38,6 @@ NAMES = {
     r"settle(?!_tuning\b)\w*": "assign, bind, wait",  # Session::settle_tuning() is a public name
 }
 FOLDERS = ("graph", "frontend", "fusion", "codegen", "runtime", "api", "report", "serving", "python", "tools", "tests", "cmake", "examples", "docs")
-# Comments begin with "What" or "Of" there still.
-NO_SUBJECT_YET = ("api/", "codegen/", "fusion/", r"runtime/[^/]*$")
-# These names stand there still.
-NAMES_YET = ("api/", "codegen/", "fusion/", "runtime/", "tests/")
 
 PATTERN = re.compile("|".join(f"(?P<w{i}>{w})" for i, w in enumerate(WORDS)), re.I)
 IDENTIFIER = re.compile("|".join(rf"(?P<w{i}>\b(?:{w})\b)" for i, w in enumerate(NAMES)))
@@ -61,14 +57,13 @@ def parts(path, line):
     return re.sub(r"/\*.*?\*/", " ", code), comment + " ".join(re.findall(r"/\*.*?\*/", code)), STRING.findall(line[: len(code)])
 
 
-def check(path, shown, lines):
+def check(path, lines):
     """Each problem of a file, with the number of its line."""
-    listed = lambda folders: any(re.match(f, shown) for f in folders)
-    subjects, names = not listed(NO_SUBJECT_YET), path.endswith((".h", ".hpp", ".cpp")) and not listed(NAMES_YET)
+    names = path.endswith((".h", ".hpp", ".cpp"))
     begins = True  # a comment that begins here begins a paragraph
     for n, line in enumerate(lines, 1):
         comment = COMMENT.match(line)
-        if subjects and (begins or not comment) and (m := SUBJECTLESS.match(line)) and not path.endswith(".md"):
+        if (begins or not comment) and (m := SUBJECTLESS.match(line)) and not path.endswith(".md"):
             yield n, f"a comment begins with '{m[1]}': write a sentence with its subject, or remove it"
         begins = not comment or not comment[1]
         if line.rstrip().endswith("words: allowed"): continue
@@ -93,7 +88,7 @@ EXAMPLES = [
 
 def main():
     for path, text, expected in EXAMPLES:
-        found = next((p for _, p in check(path, path, text.split("\n"))), "")
+        found = next((p for _, p in check(path, text.split("\n"))), "")
         if not found.startswith(expected) or bool(found) != bool(expected): sys.exit(f"the check itself is wrong: {text!r} in {path}: {found!r}")
     root, problems, files = sys.argv[1], [], 0
     paths = [f"{root}/{f}" for f in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + [p for f in FOLDERS for p in glob.glob(f"{root}/{f}/**/*", recursive=True)]
@@ -101,7 +96,7 @@ def main():
         shown = os.path.relpath(path, root)
         if not path.endswith((".h", ".hpp", ".cpp", ".py", ".js", ".md", ".cmake", "CMakeLists.txt")) or shown == "tests/structure/words.py": continue
         files += 1
-        problems += [f"{shown}:{n}: {p}" for n, p in check(path, shown, open(path, encoding="utf-8").read().split("\n"))]
+        problems += [f"{shown}:{n}: {p}" for n, p in check(path, open(path, encoding="utf-8").read().split("\n"))]
     print("\n".join(problems) or f"{files} files in the field's terms")
     sys.exit(1 if problems else 0)
 

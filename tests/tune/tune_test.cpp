@@ -137,12 +137,12 @@ TEST(Tune, AWinnerBecomesTheKernelOfItsSizes) {
 TEST(Tune, CooperativeRowsAreRemembered) {
   TemporaryFolder folder;
   CompileOptions o = options(folder, "cuda");
-  FakeGpu gpu{16, ScheduleKind::BlockTeam};
+  FakeGpu gpu{16, ScheduleKind::BlockCooperative};
   const Tuned t = tune(model(16, 1048576, false), o, {}, gpu.tuning());
   ASSERT_EQ(t.report.kernels.size(), 1U);
   EXPECT_EQ(t.report.kernels[0].outcome, TunedKernel::Outcome::Tuned) << t.report.kernels[0].note;
-  EXPECT_EQ(t.report.kernels[0].record.schedule->kind, ScheduleKind::BlockTeam);
-  FakeGpu unused{16, ScheduleKind::BlockTeam};
+  EXPECT_EQ(t.report.kernels[0].record.schedule->kind, ScheduleKind::BlockCooperative);
+  FakeGpu unused{16, ScheduleKind::BlockCooperative};
   const Tuned again = tune(model(16, 1048576, false), o, {}, unused.tuning());
   EXPECT_EQ(again.report.kernels[0].outcome, TunedKernel::Outcome::Known);
   EXPECT_EQ(unused.made, 0);
@@ -152,7 +152,7 @@ TEST(Tune, CooperativeRowsAreRemembered) {
   EXPECT_NE(tuned.report.kernels[0].tuned[0].find("NVIDIA Test"), std::string::npos);
   const KernelLaunch& first = only_launch(tuned).alternatives.at(0);
   EXPECT_EQ(first.threads, 512);
-  EXPECT_GT(first.team.const_value(), 1);
+  EXPECT_GT(first.cooperative_blocks.const_value(), 1);
 }
 
 TEST(Tune, OfFixedSizesTheWinnerIsTheKernel) {

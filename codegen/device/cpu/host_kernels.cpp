@@ -122,7 +122,7 @@ private:
   void next_schedule(size_t request, const Schedule& schedule, const Diagnostic& error, bool first) {
     std::vector<Schedule>& without = without_[request];
     without.push_back(schedule);
-    if (requests_[request].nest == nullptr || without.size() >= kMostSchedules) {
+    if (requests_[request].nest == nullptr || without.size() >= kMaxSchedules) {
       fail(request, error);
       return;
     }
@@ -179,7 +179,7 @@ private:
           guarded({"scheduling kernel", request.name}, [&] { return attempt(request, tuned, without, report); });
       if (made.ok() || !may_detour(made.error())) return made;
       const Schedule failed = report.schedule;
-      if (without.size() + 1 >= kMostSchedules || std::find(without.begin(), without.end(), failed) != without.end())
+      if (without.size() + 1 >= kMaxSchedules || std::find(without.begin(), without.end(), failed) != without.end())
         return made;
       without.push_back(failed);
       report = {};
@@ -379,7 +379,7 @@ private:
     return {};
   }
 
-  static constexpr size_t kMostSchedules = 4; // of a kernel that are tried
+  static constexpr size_t kMaxSchedules = 4; // of a kernel that are tried
 
   const Graph& graph_;
   std::span<const KernelRequest> requests_;

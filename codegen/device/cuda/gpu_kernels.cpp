@@ -17,7 +17,8 @@ namespace {
 
 // "if 1 <= cols <= 1024, cols % 8 == 0", or "for every size".
 std::string when(const ScheduledKernel& k) {
-  const std::string waits = k.team.is_const(0) ? "" : "if " + k.team.str() + " programs run at once";
+  const std::string waits =
+      k.cooperative_blocks.is_const(0) ? "" : "if " + k.cooperative_blocks.str() + " programs run at once";
   if (k.conditions.empty()) return waits.empty() ? "for every size" : waits;
   std::string text = "if ";
   const char* separator = "";
@@ -39,7 +40,7 @@ std::string when(const ScheduledKernel& k) {
 }
 
 constexpr size_t kSymbolDigits = 12; // of a kernel's key: enough for the symbols of a file to differ
-constexpr size_t kMostSchedules = 4; // of a kernel that are tried where code for them fails
+constexpr size_t kMaxSchedules = 4;  // of a kernel that are tried where code for them fails
 
 // Compilation of one distinct text.
 struct Made {
@@ -110,7 +111,7 @@ private:
   // divisions inline, because calls save registers, and with the most blocks that spill nothing, found by bisection.
   void compile(Made& m) const {
     constexpr double kBytes = 72;
-    constexpr size_t kMostAssembled = 256 << 10; // bytes of PTX of all further attempts
+    constexpr size_t kMaxAssembled = 256 << 10; // bytes of PTX of all further attempts
     compile(*m.kernel, m);
     if (m.object.spill_bytes <= 0) return;
     const int64_t all = std::max<int64_t>(1, number(*m.kernel, "min_blocks"));
@@ -134,7 +135,7 @@ private:
       return other.object.spill_bytes == 0;
     };
     const double with_calls = least;
-    size_t room = kMostAssembled;
+    size_t room = kMaxAssembled;
     auto left = [&] {
       const size_t bytes = m.object.ptx.size();
       return std::exchange(room, room - std::min(room, bytes)) >= bytes;
@@ -191,11 +192,11 @@ private:
 // and to keep those resident that all fit at once.
 int64_t least_blocks(const ScheduledKernel& k, const Target& device) {
   auto it = k.kernel.config.find("min_blocks");
-  if (it == k.kernel.config.end() || k.team.is_const(0)) return 1;
-  const auto team = k.team.as_const(), grid = k.grid.as_const();
-  if (!team || !grid) return it->second;
+  if (it == k.kernel.config.end() || k.cooperative_blocks.is_const(0)) return 1;
+  const auto cooperative_blocks = k.cooperative_blocks.as_const(), grid = k.grid.as_const();
+  if (!cooperative_blocks || !grid) return it->second;
   const int64_t processors = device.multiprocessors;
-  const int64_t programs = *grid <= it->second * processors ? *grid : 2 * *team;
+  const int64_t programs = *grid <= it->second * processors ? *grid : 2 * *cooperative_blocks;
   return std::clamp<int64_t>((programs + processors - 1) / processors, 1, it->second);
 }
 
@@ -242,11 +243,12 @@ Result<std::vector<ScheduledKernel>> schedule(const Graph& graph, const KernelRe
       auto list = lowered();
       if (list.ok()) // a launch of programs that wait, which nobody knows of, never ends where not all are resident
         for (const ScheduledKernel& k : *list)
-          TESSERA_CHECK(tile::needs_cooperative_launch(k.kernel) == !k.team.is_const(0), print(k.schedule));
+          TESSERA_CHECK(tile::needs_cooperative_launch(k.kernel) == !k.cooperative_blocks.is_const(0),
+                        print(k.schedule));
       return list;
     });
     if (made.ok() || !request.nest || !may_detour(made.error())) return made;
-    if (without.size() + 1 >= kMostSchedules || std::find(without.begin(), without.end(), at) != without.end())
+    if (without.size() + 1 >= kMaxSchedules || std::find(without.begin(), without.end(), at) != without.end())
       return made;
     without.push_back(at);
     contain(contained, options, "kernel " + request.name, made.error(),
@@ -264,7 +266,7 @@ void without_code(const Graph& graph, std::span<const KernelRequest> requests, c
       if (!made[object].error) continue;
       std::vector<Schedule>& without = attempts.without[i];
       without.push_back(v.schedule);
-      if (requests[i].nest == nullptr || without.size() >= kMostSchedules) {
+      if (requests[i].nest == nullptr || without.size() >= kMaxSchedules) {
         out.failed.push_back({i, *made[object].error});
         break;
       }

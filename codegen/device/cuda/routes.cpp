@@ -214,20 +214,25 @@ bool kernel_takes_attention(const Graph& graph, const AttentionCall& call, const
 }
 
 std::shared_ptr<const DeviceRoutes> cuda_routes(std::shared_ptr<const CudaLibraries> libraries) {
-  auto asked = [libraries](auto* predicate) {
+  auto with_libraries = [libraries](auto* predicate) {
     return [libraries, predicate](const Graph& graph, const auto& what, std::string* why_not) {
       return predicate(graph, what, *libraries, why_not);
     };
   };
   const Route loops{RouteKind::Loops, "generated loops", {}, {}, "", {}, {}};
-  const Route product{
-      RouteKind::Library,     "cuBLASLt", kCublasLtTypes, {}, "something is summed", asked(cublaslt_multiplies),
-      asked(cublaslt_accepts)};
-  Route convolution{RouteKind::Library, "cuDNN", kCudnnTypes, {}, "", {}, asked(cudnn_accepts)}, pooling = convolution;
+  const Route product{RouteKind::Library,
+                      "cuBLASLt",
+                      kCublasLtTypes,
+                      {},
+                      "something is summed",
+                      with_libraries(cublaslt_multiplies),
+                      with_libraries(cublaslt_accepts)};
+  Route convolution{RouteKind::Library, "cuDNN", kCudnnTypes, {}, "", {}, with_libraries(cudnn_accepts)},
+      pooling = convolution;
   convolution.takes = "1 to 3 spatial dimensions, more than one channel per group, even pads";
-  convolution.accepts = asked(cudnn_takes_convolution);
+  convolution.accepts = with_libraries(cudnn_takes_convolution);
   pooling.takes = "1 to 3 spatial dimensions, even pads narrower than the window, no dilations";
-  pooling.accepts = asked(cudnn_pools);
+  pooling.accepts = with_libraries(cudnn_pools);
   const Route sort{RouteKind::OwnKernel,
                    "generated sort",
                    {},
@@ -259,8 +264,8 @@ std::shared_ptr<const DeviceRoutes> cuda_routes(std::shared_ptr<const CudaLibrar
                        {Structured::Sort, {sort}},
                        {Structured::Suppress, {suppress}},
                        {Structured::Other, {text}}},
-                      {{RouteKind::Library, "cuDNN", asked(cudnn_takes_attention)},
-                       {RouteKind::OwnKernel, "generated attention", asked(kernel_takes_attention)}}};
+                      {{RouteKind::Library, "cuDNN", with_libraries(cudnn_takes_attention)},
+                       {RouteKind::OwnKernel, "generated attention", with_libraries(kernel_takes_attention)}}};
   return std::make_shared<const DeviceRoutes>(std::move(routes));
 }
 
@@ -268,7 +273,7 @@ void configure_for_cuda(FusionOptions& fusion, const Target& device) {
   fusion.generated_epilogues = false;
   fusion.fixed_epilogues = true;
   fusion.scaled_operands = true;
-  fusion.rows_by_teams = true;
+  fusion.cooperative_rows = true;
   fusion.launch_us = device.launch_us;
   fusion.bytes_per_us = device.memory_bytes_per_us;
   fusion.bytes_per_instruction = device.bytes_per_instruction();

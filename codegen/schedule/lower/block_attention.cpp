@@ -28,7 +28,7 @@ namespace {
 using V = tile::ValueId;
 
 constexpr double kLog2e = 1.4426950408889634;
-constexpr int64_t kMostWidth = 256;
+constexpr int64_t kMaxWidth = 256;
 constexpr int kFewQueries = 16;
 
 // The last key, as an expression without `key`, for which `condition` is true; nothing if the condition does not have
@@ -403,8 +403,8 @@ bool attention_by_blocks_takes(const Graph& graph, const AttentionCall& call, st
     if (graph.type(view->value).dtype != d) return no("operands of several types");
   for (const OperandView* view : {&call.q, &call.v}) {
     auto width = view->shape.back().as_const();
-    if (!width || *width < 1 || *width > kMostWidth)
-      return no("a width of " + view->shape.back().str() + "; registers hold " + std::to_string(kMostWidth));
+    if (!width || *width < 1 || *width > kMaxWidth)
+      return no("a width of " + view->shape.back().str() + "; registers hold " + std::to_string(kMaxWidth));
   }
   for (ScalarId id = 0; id <= call.root; ++id) {
     const ScalarNode& n = call.score.dag[id];

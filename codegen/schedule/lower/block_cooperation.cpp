@@ -57,7 +57,7 @@ V Cooperation::take_rank(V number, const SymExpr& rows) {
   if (counters_ >= 0) out_.counters = rows;
   for (Mailboxes& x : exchanged_) {
     if (x.slot_words == 0) continue;
-    x.start = std::exchange(out_.boxes, d_.env.simplify(out_.boxes + x.words * rows));
+    x.start = std::exchange(out_.mailboxes, d_.env.simplify(out_.mailboxes + x.words * rows));
     prefetch_mailbox(x);
   }
   out_.grid = rows * *legal_.blocks_per_row;
@@ -147,7 +147,8 @@ void Cooperation::combine(size_t stage, const Fold& fold, const Values& state) {
     return;
   }
   if (!ends(stage))
-    out_.team = fold_ == 1 ? *legal_.blocks_per_row : out_.grid; // blocks of one column are not consecutive
+    out_.cooperative_blocks =
+        fold_ == 1 ? *legal_.blocks_per_row : out_.grid; // blocks of one column are not consecutive
   if (exchanged_[stage].slot_words > 0) return known(exchange(fold, stage, state));
   for (size_t i = 0; i < state.size(); ++i) store_partial(workspaces_[stage][i], state[i]);
   if (!ends(stage)) {

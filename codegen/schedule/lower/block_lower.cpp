@@ -153,7 +153,7 @@ void BlockLowering::rounds() {
     scalars_.hoist(~d_.row_mask);
     c_.round = c_.reading = c_.known;
     Fold fold(b_, nest_, online_, fold_state(nest_, stage.reduces, online_, d_.position_dtype()));
-    Values state = accumulators_.merged(fold, walk_.walk(k, fold));
+    Values state = accumulators_.merged(fold, row_loop_.walk(k, fold));
     c_.round = -1;
     if (legal_.blocks_per_row) {
       cooperation_.combine(k, fold, state);

@@ -23,7 +23,7 @@
 //   StagedOperands, Unrolled  operands through shared memory; unrolled results and taps of a thread
 //   Scalars                   values of the nest, loads and stores
 //   Accumulators, Cooperation reductions of loops, and of cooperative blocks
-//   RoundTile, SharedRow, Walk, Window   loops over the tiles of a row
+//   RoundTile, SharedRow, RowLoop, Window   loops over the tiles of a row
 #pragma once
 #include "codegen/schedule/lower/block_walk.h"
 
@@ -54,7 +54,7 @@ private:
   Cooperation cooperation_{c_, scalars_, accumulators_};
   RoundTile tile_{c_, shift_, placement_, scalars_, accumulators_};
   SharedRow share_{c_, shift_, placement_, scalars_, accumulators_, cooperation_, tile_};
-  Walk walk_{c_, shift_, placement_, accumulators_, cooperation_, tile_, share_};
+  RowLoop row_loop_{c_, shift_, placement_, accumulators_, cooperation_, tile_, share_};
   Window window_{c_, unrolled_, scalars_};
 };
 

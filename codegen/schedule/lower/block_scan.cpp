@@ -37,7 +37,7 @@ constexpr int64_t kSharedThreadBytes = 32;  // bytes per thread of its tile, in 
 constexpr int64_t kSharedBlocks = 8;        // resident blocks per multiprocessor
 constexpr int64_t kSizeRegisters = 72;      // that a thread of them has where sizes are not known
 constexpr int64_t kSharedColumnBytes = 128; // bytes of a row of a tile
-constexpr int64_t kMostPartials = 4096;     // of cooperative blocks, read by each of them
+constexpr int64_t kMaxPartials = 4096;      // of cooperative blocks, read by each of them
 constexpr int64_t kLongTiles = 16;          // tiles of a row of unknown size from which blocks cooperate
 constexpr int64_t kFewRows = 4;             // least blocks per row in that case
 constexpr double kAlone = 0.3;  // fraction of a multiprocessor's bandwidth that a single block of a scan reaches
@@ -111,7 +111,7 @@ private:
     const int64_t elements = kSharedThreads * kSharedThreadBytes / computed_;
     const int64_t resident = per_processor * device_.multiprocessors;
     auto blocks = [&] { return env_.simplify(s_.outer * (rows_ ? SymExpr(1) : ceildiv(s_.inner, p.width))); };
-    auto most = [&] { return std::min(resident, kMostPartials / (rows_ ? 1 : p.width)); };
+    auto most = [&] { return std::min(resident, kMaxPartials / (rows_ ? 1 : p.width)); };
     p.width = rows_ ? elements : side(s_.inner, std::min(elements, kSharedColumnBytes / bytes_of(s_.dtype)));
     if (auto n = seen(blocks()); n && !rows_)
       while (p.width * bytes_of(s_.dtype) > device_.sector_bytes && *seen(blocks()) * most() < resident) p.width /= 2;
@@ -376,7 +376,8 @@ private:
     };
     b_.store(partial_, b_.broadcast(slots(rank_), folded_), total);
     b_.grid_barrier(counters_, row_, rank_, blocks_);
-    out_.team = rows_ ? env_.simplify(p_.blocks_per_row) : out_.grid; // blocks of one column are not consecutive
+    out_.cooperative_blocks =
+        rows_ ? env_.simplify(p_.blocks_per_row) : out_.grid; // blocks of one column are not consecutive
     std::vector<int> all = folded_;
     all[static_cast<size_t>(axis_)] = static_cast<int>(std::max<int64_t>(2, power_at_least(p_.max_blocks_per_row)));
     V rank = b_.expand_dims(b_.range(all[static_cast<size_t>(axis_)]), 1 - axis_);
@@ -387,7 +388,9 @@ private:
 
   void describe() {
     Schedule& s = out_.schedule;
-    s.kind = p_.cooperative ? ScheduleKind::BlockTeam : rows_ ? ScheduleKind::BlockLoop : ScheduleKind::BlockColumns;
+    s.kind = p_.cooperative ? ScheduleKind::BlockCooperative
+             : rows_        ? ScheduleKind::BlockLoop
+                            : ScheduleKind::BlockColumns;
     s.tile.rows = static_cast<int>(p_.height);
     s.tile.columns = static_cast<int>(p_.width);
     s.tile.warps = static_cast<int>(p_.warps);

@@ -92,7 +92,7 @@ Values RoundTile::fold(size_t round, const Fold& fold, const std::vector<ScalarI
 }
 
 // One stage over the row, or over this block's tiles of it: accumulators.
-Values Walk::walk(size_t round, const Fold& fold) {
+Values RowLoop::walk(size_t round, const Fold& fold) {
   Side& s = *fold_side();
   const Stage& stage = stages_.stages[round];
   if (!schedule_.traversal.loop) return tile_.body(stage, fold, accumulators_.identities(fold));
@@ -130,7 +130,7 @@ std::vector<tile::ValueId> joined(std::vector<tile::ValueId> x, const std::vecto
 }
 } // namespace
 
-Values Walk::walk_between_ends(size_t round, const Fold& fold, int64_t n) {
+Values RowLoop::walk_between_ends(size_t round, const Fold& fold, int64_t n) {
   const Stage& stage = stages_.stages[round];
   const int64_t width = fold_side()->lanes, last = (n + schedule_.access.alignment_peel - 2) / width;
   const int64_t end = last * width <= n ? last : last - 1; // the row ends there or later
@@ -202,7 +202,7 @@ Values Walk::walk_between_ends(size_t round, const Fold& fold, int64_t n) {
   return folded(at(0), true, carried);
 }
 
-Values Walk::walk_ahead(size_t round, const Fold& fold) {
+Values RowLoop::walk_ahead(size_t round, const Fold& fold) {
   Side& s = *fold_side();
   const Stage& stage = stages_.stages[round];
   const SymExpr row = shift_.positions_of_row();

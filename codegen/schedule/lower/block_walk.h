@@ -83,10 +83,10 @@ private:
   bool all_cached_ = false;  // these are all tiles of the block
 };
 
-class Walk final : Part {
+class RowLoop final : Part {
 public:
-  Walk(Context& context, Shift& shift, Placement& placement, Accumulators& accumulators, const Cooperation& cooperation,
-       RoundTile& tile, SharedRow& share)
+  RowLoop(Context& context, Shift& shift, Placement& placement, Accumulators& accumulators,
+          const Cooperation& cooperation, RoundTile& tile, SharedRow& share)
       : Part(context), shift_(shift), placement_(placement), accumulators_(accumulators), cooperation_(cooperation),
         tile_(tile), share_(share) {}
   Values walk(size_t round, const Fold& fold); // one stage; returns the accumulators

@@ -5,7 +5,7 @@
 namespace tessera::loops {
 
 // Full tiles, then vectors, then the masked remainder; phases that a constant extent excludes are not emitted.
-std::vector<Phase> Walk::phases(const Range& range) {
+std::vector<Phase> RowLoop::phases(const Range& range) {
   std::vector<Phase> list;
   SymExpr extent = d_.env.simplify(range.extent);
   if (auto n = extent.as_const(); n && range.whole) {
@@ -38,8 +38,8 @@ std::vector<Phase> Walk::phases(const Range& range) {
   return list;
 }
 
-Values Walk::walk(const Phase& phase, const SymExpr& axis, V end, Values carried,
-                  const std::function<Values(Values)>& body, const std::vector<bool>& sums, const SymExpr& most) {
+Values RowLoop::walk(const Phase& phase, const SymExpr& axis, V end, Values carried,
+                     const std::function<Values(Values)>& body, const std::vector<bool>& sums, const SymExpr& most) {
   auto step = [&](V base, Values c) {
     sizes_.bind_tile(axis, base, phase.lanes);
     c_.mask = phase.masked ? b_.scalar(ScalarOp::Lt, std::array{sizes_.number(axis), end}) : -1;
@@ -62,14 +62,14 @@ constexpr int64_t kBlock = 64; // additions
 constexpr int kLevels = 3;
 } // namespace
 
-int64_t Walk::additions(const SymExpr& extent, int64_t step, int64_t adds) const {
+int64_t RowLoop::additions(const SymExpr& extent, int64_t step, int64_t adds) const {
   const int64_t steps = (std::max<int64_t>(d_.env.range(extent).hi, 1) - 1) / step + 1;
   return steps <= kBlock / adds ? steps * adds : 1;
 }
 
 // `level` levels of blocks: one of the lowest has `steps` steps, one of the next kBlock of these.
-Values Walk::levels(V from, V to, int64_t step, int64_t steps, int level, Values carried, const Blocks& blocks,
-                    const std::function<Values(V, Values)>& body) {
+Values RowLoop::levels(V from, V to, int64_t step, int64_t steps, int level, Values carried, const Blocks& blocks,
+                       const std::function<Values(V, Values)>& body) {
   if (level == 0) return loop(from, to, step, std::move(carried), body);
   int64_t stride = step * steps;
   for (int l = 1; l < level; ++l) stride *= kBlock;
@@ -79,8 +79,8 @@ Values Walk::levels(V from, V to, int64_t step, int64_t steps, int level, Values
   });
 }
 
-Values Walk::blocked_loop(V from, V to, int64_t step, const SymExpr& extent, int64_t adds, Values carried,
-                          const Blocks& blocks, const std::function<Values(V, Values)>& body) {
+Values RowLoop::blocked_loop(V from, V to, int64_t step, const SymExpr& extent, int64_t adds, Values carried,
+                             const Blocks& blocks, const std::function<Values(V, Values)>& body) {
   const int64_t steps = std::max<int64_t>(1, kBlock / adds), block = steps * step;
   const SymRange length = d_.env.range(extent);
   int level = 0;
@@ -94,8 +94,8 @@ Values Walk::blocked_loop(V from, V to, int64_t step, const SymExpr& extent, int
       [&] { return memo_.scoped(all); });
 }
 
-Values Walk::summing_loop(V from, V to, int64_t step, const SymExpr& extent, int64_t adds, Values carried,
-                          const std::vector<bool>& sums, const std::function<Values(V, Values)>& body) {
+Values RowLoop::summing_loop(V from, V to, int64_t step, const SymExpr& extent, int64_t adds, Values carried,
+                             const std::vector<bool>& sums, const std::function<Values(V, Values)>& body) {
   if (std::find(sums.begin(), sums.end(), true) == sums.end()) return loop(from, to, step, std::move(carried), body);
   auto begin = [&](const Values& totals) {
     Values block = totals;
@@ -114,7 +114,7 @@ Values Walk::summing_loop(V from, V to, int64_t step, const SymExpr& extent, int
   return blocked_loop(from, to, step, extent, adds, std::move(carried), {begin, combine}, body);
 }
 
-Values Walk::loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body) {
+Values RowLoop::loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body) {
   return b_.for_loop(from, to, sizes_.constant(step), std::move(carried), [&](V i, std::span<const V> c) {
     return memo_.scoped([&] { return body(i, Values(c.begin(), c.end())); });
   });

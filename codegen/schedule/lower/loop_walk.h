@@ -19,9 +19,9 @@ struct Range {
   bool whole;
 };
 
-class Walk final : Part {
+class RowLoop final : Part {
 public:
-  explicit Walk(Context& context) : Part(context) {}
+  explicit RowLoop(Context& context) : Part(context) {}
   [[nodiscard]] std::vector<Phase> phases(const Range& range);
   // `sums`: which carried values the body adds to; none if empty. `most`: elements that the phase has at most.
   Values walk(const Phase& phase, const SymExpr& axis, V end, Values carried, const std::function<Values(Values)>& body,

@@ -97,7 +97,7 @@ void Lowering::outer_points(V block) {
     V end = sizes_.number(m.extent);
     V to = middle_blocks_.is_const(1) ? end : op(ScalarOp::Min, op(ScalarOp::Add, from, rows), end);
     if (c_.square > 1) from = squares(column_block, from, to);
-    if (c_.square == 1 || !in_squares(m)) walk_.loop(from, to, 1, {}, row);
+    if (c_.square == 1 || !in_squares(m)) row_loop_.loop(from, to, 1, {}, row);
   };
   if (c_.prefix.empty()) return middle_rows();
   SymExpr all = 1;
@@ -114,7 +114,7 @@ void Lowering::outer_points(V block) {
     return;
   }
   V end = sizes_.number(all);
-  walk_.loop(from, points_last ? end : op(ScalarOp::Min, op(ScalarOp::Add, from, points), end), 1, {}, point);
+  row_loop_.loop(from, points_last ? end : op(ScalarOp::Min, op(ScalarOp::Add, from, points), end), 1, {}, point);
 }
 
 // The axes of a flattened outer point, the last one fastest.
@@ -160,14 +160,14 @@ V Lowering::squares(V column_block, V from, V to) {
     return op(ScalarOp::Add, begin, op(ScalarOp::And, length, sizes_.constant(-c_.square)));
   };
   V last = whole(m, from, to);
-  walk_.loop(from, last, c_.square, {}, [&](V i, const Values&) -> Values {
+  row_loop_.loop(from, last, c_.square, {}, [&](V i, const Values&) -> Values {
     const Range range = tile_range(column_block);
     V end = whole(a, range.from, range.to);
     memo_.scoped([&] {
       sizes_.bind_tile(m.var, i, c_.square, 0, 2);
       c_.in_square = true;
       scalars_.hoist(bound);
-      walk_.loop(range.from, end, c_.square, {}, [&](V j, const Values&) -> Values {
+      row_loop_.loop(range.from, end, c_.square, {}, [&](V j, const Values&) -> Values {
         sizes_.bind_tile(a.var, j, c_.square, 1, 2);
         scalars_.store_all();
         return {};
@@ -177,10 +177,10 @@ V Lowering::squares(V column_block, V from, V to) {
     });
     if (in_squares(a)) return {};
     V rows_end = op(ScalarOp::Add, i, sizes_.constant(c_.square));
-    walk_.loop(i, rows_end, 1, {}, [&](V row, const Values&) -> Values {
+    row_loop_.loop(i, rows_end, 1, {}, [&](V row, const Values&) -> Values {
       sizes_.bind(m.var, row);
       scalars_.hoist(bound);
-      walk_.walk({c_.vector, end, range.to, std::nullopt, true}, a.var, range.to, {}, [&](const Values&) -> Values {
+      row_loop_.walk({c_.vector, end, range.to, std::nullopt, true}, a.var, range.to, {}, [&](const Values&) -> Values {
         scalars_.store_all();
         return {};
       });
@@ -197,8 +197,8 @@ void Lowering::inner(V column_block) {
   const Axis& a = tile_axis();
   const Range range = tile_range(column_block);
   auto each_tile = [&](const std::function<void()>& body) {
-    for (const Phase& p : walk_.phases(range))
-      walk_.walk(p, a.var, range.to, {}, [&](const Values&) -> Values {
+    for (const Phase& p : row_loop_.phases(range))
+      row_loop_.walk(p, a.var, range.to, {}, [&](const Values&) -> Values {
         body();
         return {};
       });

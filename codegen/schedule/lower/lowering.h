@@ -16,7 +16,7 @@
 // steps of the full tile, of one vector, and one masked vector for the rest, so that only the last access is masked.
 //
 // The parts share a Context (loop_context.h). Each part uses parts before it: Scalars (values, loads and stores),
-// Folding, Prefetches, Walk (phases of a range), OnlineRows, Rounds, SplitRows.
+// Folding, Prefetches, RowLoop (phases of a range), OnlineRows, Rounds, SplitRows.
 #pragma once
 #include "codegen/schedule/lower/row_rounds.h"
 
@@ -44,10 +44,10 @@ private:
   Scalars scalars_{c_};
   Folding folding_{c_, scalars_};
   Prefetches prefetches_{c_};
-  Walk walk_{c_};
-  OnlineRows online_rows_{c_, scalars_, folding_, prefetches_, walk_};
-  Rounds rounds_{c_, scalars_, folding_, prefetches_, walk_, online_rows_};
-  SplitRows split_{c_, scalars_, folding_, walk_, online_rows_, rounds_};
+  RowLoop row_loop_{c_};
+  OnlineRows online_rows_{c_, scalars_, folding_, prefetches_, row_loop_};
+  Rounds rounds_{c_, scalars_, folding_, prefetches_, row_loop_, online_rows_};
+  SplitRows split_{c_, scalars_, folding_, row_loop_, online_rows_, rounds_};
   SymExpr columns_, middle_rows_, points_; // per program
   SymExpr column_blocks_, middle_blocks_, point_blocks_;
 };

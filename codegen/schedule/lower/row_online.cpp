@@ -92,7 +92,7 @@ Values OnlineRows::online_chunk(size_t s, const Fold& fold, const Phase& chunk, 
     adds[at] = (online ? reference_kind(fold.online(p)) : node(p.reduce).reduce) == ReduceKind::Sum &&
                is_float(fold.state().dtypes[at]);
   }
-  Values moved = walk_.walk(
+  Values moved = row_loop_.walk(
       chunk, along, row_end, state,
       [&](Values acc) {
         Values stored;
@@ -116,7 +116,7 @@ Values OnlineRows::online_chunk(size_t s, const Fold& fold, const Phase& chunk, 
     about.push_back(to);
   }
   if (sums.empty()) return moved;
-  sums = walk_.walk(
+  sums = row_loop_.walk(
       chunk, along, row_end, sums,
       [&](Values acc) {
         Values next = accumulate_online(fold, acc, about);
@@ -141,7 +141,7 @@ Values OnlineRows::fold_range(size_t s, const Fold& fold, V begin, V end) {
     return online_chunk(s, fold, {c_.wide, from, to, std::nullopt, masked}, end, std::move(before));
   };
   if (is_online(s))
-    state = walk_.blocked_loop(
+    state = row_loop_.blocked_loop(
         begin, full, c_.chunk, extent, c_.chunk / c_.wide, state,
         {[&](const Values&) { return state; }, [&](const Values& a, const Values& b) { return fold.united(a, b); }},
         [&](V from, Values carried) {

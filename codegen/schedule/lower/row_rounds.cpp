@@ -35,9 +35,9 @@ Values Rounds::row_axes_loop(size_t k, Values carried, const std::vector<bool>& 
   const bool shared = k == 0 && share;
   V from = shared ? share->first : sizes_.number(0), to = shared ? share->second : sizes_.number(a.extent);
   int64_t adds = 1;
-  if (is_row_loop()) adds = walk_.additions(tile_axis().extent, c_.wide, 1);
-  for (size_t inner = count; --inner > k;) adds = walk_.additions(axis(c_.row_axes[inner]).extent, 1, adds);
-  return walk_.summing_loop(from, to, 1, a.extent, adds, std::move(carried), sums, [&](V i, Values c) {
+  if (is_row_loop()) adds = row_loop_.additions(tile_axis().extent, c_.wide, 1);
+  for (size_t inner = count; --inner > k;) adds = row_loop_.additions(axis(c_.row_axes[inner]).extent, 1, adds);
+  return row_loop_.summing_loop(from, to, 1, a.extent, adds, std::move(carried), sums, [&](V i, Values c) {
     sizes_.bind(a.var, i);
     return row_axes_loop(k + 1, std::move(c), sums, innermost, share);
   });
@@ -49,7 +49,7 @@ void Rounds::row_round(size_t s) {
   Range range{sizes_.number(0), sizes_.number(a.extent), a.extent, true};
   // One set of accumulators per tile width; the outer row loops carry all of them.
   std::vector<int> widths;
-  std::vector<Phase> plan = walk_.phases(range);
+  std::vector<Phase> plan = row_loop_.phases(range);
   for (const Phase& p : plan)
     if (std::find(widths.begin(), widths.end(), p.lanes) == widths.end()) widths.push_back(p.lanes);
   Values carried;
@@ -65,10 +65,10 @@ void Rounds::row_round(size_t s) {
       0, std::move(carried), sums,
       [&](Values c) {
         // Bounds are emitted again: the first ones may be in a scope that has ended.
-        for (const Phase& p : walk_.phases(range)) {
+        for (const Phase& p : row_loop_.phases(range)) {
           size_t group = static_cast<size_t>(std::find(widths.begin(), widths.end(), p.lanes) - widths.begin()) * each;
           Values part(c.begin() + static_cast<int64_t>(group), c.begin() + static_cast<int64_t>(group + each));
-          part = walk_.walk(
+          part = row_loop_.walk(
               p, a.var, range.to, std::move(part), [&](Values acc) { return body(s, std::move(acc)); }, of_group,
               a.extent);
           std::copy(part.begin(), part.end(), c.begin() + static_cast<int64_t>(group));

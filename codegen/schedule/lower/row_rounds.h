@@ -11,8 +11,8 @@ namespace loops {
 // row_online.cpp: stages that fold sums together with the reductions on which they depend
 class OnlineRows final : Part {
 public:
-  OnlineRows(Context& context, Scalars& scalars, Folding& folding, Prefetches& prefetches, Walk& walk)
-      : Part(context), scalars_(scalars), folding_(folding), prefetches_(prefetches), walk_(walk) {}
+  OnlineRows(Context& context, Scalars& scalars, Folding& folding, Prefetches& prefetches, RowLoop& walk)
+      : Part(context), scalars_(scalars), folding_(folding), prefetches_(prefetches), row_loop_(walk) {}
   [[nodiscard]] bool is_online(size_t s) const;
   void round(size_t s);
   Values fold_range(size_t s, const Fold& fold, V begin, V end);
@@ -27,14 +27,15 @@ private:
   Scalars& scalars_;
   Folding& folding_;
   Prefetches& prefetches_;
-  Walk& walk_;
+  RowLoop& row_loop_;
 };
 
 // row_rounds.cpp
 class Rounds final : Part {
 public:
-  Rounds(Context& context, Scalars& scalars, Folding& folding, Prefetches& prefetches, Walk& walk, OnlineRows& online)
-      : Part(context), scalars_(scalars), folding_(folding), prefetches_(prefetches), walk_(walk),
+  Rounds(Context& context, Scalars& scalars, Folding& folding, Prefetches& prefetches, RowLoop& walk,
+         OnlineRows& online)
+      : Part(context), scalars_(scalars), folding_(folding), prefetches_(prefetches), row_loop_(walk),
         online_rows_(online) {}
   void rounds();
   // Accumulators of a tile of columns, over the part `share` of the outermost row axis.
@@ -49,15 +50,15 @@ private:
   Scalars& scalars_;
   Folding& folding_;
   Prefetches& prefetches_;
-  Walk& walk_;
+  RowLoop& row_loop_;
   OnlineRows& online_rows_;
 };
 
 // row_split.cpp: cooperative programs of a row
 class SplitRows final : Part {
 public:
-  SplitRows(Context& context, Scalars& scalars, Folding& folding, Walk& walk, OnlineRows& online, Rounds& rounds)
-      : Part(context), scalars_(scalars), folding_(folding), walk_(walk), online_rows_(online), rounds_(rounds) {}
+  SplitRows(Context& context, Scalars& scalars, Folding& folding, RowLoop& walk, OnlineRows& online, Rounds& rounds)
+      : Part(context), scalars_(scalars), folding_(folding), row_loop_(walk), online_rows_(online), rounds_(rounds) {}
   void add_parameters();
   void add_sizes();
   V take_part(V number); // index of the row, or of the columns
@@ -71,7 +72,7 @@ private:
 
   Scalars& scalars_;
   Folding& folding_;
-  Walk& walk_;
+  RowLoop& row_loop_;
   OnlineRows& online_rows_;
   Rounds& rounds_;
   Values workspaces_; // by index of the state

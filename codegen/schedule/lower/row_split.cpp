@@ -97,22 +97,23 @@ void SplitRows::columns(const std::function<void(const std::function<void()>&)>&
   if_last([&] {
     each_tile([&] {
       const V none = sizes_.number(0), count = sizes_.constant(c_.parts);
-      Values state = walk_.loop(none, count, 1, folding_.identities(stage, sizes_.lanes()), [&](V k, Values before) {
-        const V offset = place(k);
-        Values parts, next;
-        for (V w : workspaces_) parts.push_back(b_.load(w, offset, c_.mask));
-        for (ScalarId r : stage.reduces) {
-          const size_t i = next.size();
-          if (!folding_.is_arg(r)) {
-            next.push_back(b_.scalar(fold_operator(node(r).reduce), std::array{before[i], parts[i]}));
-            continue;
-          }
-          const V wins = folding_.better(r, parts[i], parts[i + 1], before[i], before[i + 1]);
-          for (size_t n : {i, i + 1})
-            next.push_back(b_.scalar(ScalarOp::Select, std::array{wins, parts[n], before[n]}));
-        }
-        return next;
-      });
+      Values state =
+          row_loop_.loop(none, count, 1, folding_.identities(stage, sizes_.lanes()), [&](V k, Values before) {
+            const V offset = place(k);
+            Values parts, next;
+            for (V w : workspaces_) parts.push_back(b_.load(w, offset, c_.mask));
+            for (ScalarId r : stage.reduces) {
+              const size_t i = next.size();
+              if (!folding_.is_arg(r)) {
+                next.push_back(b_.scalar(fold_operator(node(r).reduce), std::array{before[i], parts[i]}));
+                continue;
+              }
+              const V wins = folding_.better(r, parts[i], parts[i + 1], before[i], before[i + 1]);
+              for (size_t n : {i, i + 1})
+                next.push_back(b_.scalar(ScalarOp::Select, std::array{wins, parts[n], before[n]}));
+            }
+            return next;
+          });
       c_.known = 1;
       folding_.finish(stage, {std::move(state)});
       scalars_.store_rows();

@@ -38,7 +38,7 @@ Problem argmax(const std::string& rows, const std::string& row, const std::strin
                      ") { %0 = load x[i0, i1] : f32\n %1 = reduce.argmax %0 : i64\n store.row y[i0] = %1 }");
 }
 
-TEST(BlockTeam, KnownSizesMeanTheSame) {
+TEST(BlockCooperative, KnownSizesMeanTheSame) {
   kernel_runner().blocks_only = true;
   expect_same(fold("sum", "1", "65536"), {{}}, {.tolerance = 1e-3});
   expect_same(fold("max", "2", "65541"), {{}}, {.specials = true});
@@ -65,7 +65,7 @@ TEST(BlockTeam, KnownSizesMeanTheSame) {
   kernel_runner().blocks_only = false;
 }
 
-TEST(BlockTeam, AnySizeMeansTheSame) {
+TEST(BlockCooperative, AnySizeMeansTheSame) {
   expect_same(fold("sum", "b", "s"), two("b", "s"));
   auto sizes = two("b", "s");
   std::erase_if(sizes, [](const Sizes& s) { return s.at("s") == 0; }); // an empty row has no best element
