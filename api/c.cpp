@@ -2,6 +2,7 @@
 #include "api/c_tensors.h"
 #include "api/device.h"
 #include "api/opening.h"
+#include "api/session_options.h"
 #include "api/session_variant.h"
 #include "graph/support/guarded.h"
 #include "graph/support/text.h"
@@ -86,8 +87,6 @@ constexpr size_t kOptionsBytes = TESSERA_BYTES_WITH(tessera_options, allocator);
 constexpr size_t kProgramBytes = TESSERA_BYTES_WITH(tessera_program, strided);
 
 Result<std::shared_ptr<MemoryAccount>> account_of(const tessera_options& given) {
-  if (given.memory_limit > static_cast<uint64_t>(INT64_MAX))
-    return usage("memory_limit is " + std::to_string(given.memory_limit) + ", and no memory has so many bytes");
   MemoryAccount::Functions functions;
   if (given.allocator != nullptr) {
     TESSERA_ASSIGN(auto allocator,
@@ -109,32 +108,11 @@ Result<tessera_options> options_of(const tessera_options* options) {
 // Open: (SessionOptions) -> Result<std::unique_ptr<Session>>
 template <class Open>
 Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& given, const Open& open) {
-  if (given.threads < 0) return usage("there are no " + std::to_string(given.threads) + " threads");
   SessionOptions options;
+  TESSERA_TRY(take_options(given, as_named, options));
   TESSERA_ASSIGN(DeviceChoice choice, choose_device_here(given.device ? given.device : "auto"));
   choice.apply(options.compile);
   choice.apply(options.executor);
-  options.compile.threads = given.threads;
-  TESSERA_TRY(apply({given.tf32, given.plan, given.strict_rounding != 0}, options.compile));
-  if (given.tune_share != 0) options.tune_share = std::max(given.tune_share, 0.0);
-  if (given.policy != nullptr) {
-    const auto policy = parse_policy(given.policy);
-    if (!policy) return usage("policy is " + quote(given.policy) + R"(; it may be "generic", "adaptive" or "exact")");
-    options.policy = *policy;
-  }
-  if (given.max_variants < 0) return usage("max_variants is " + std::to_string(given.max_variants));
-  if (given.max_variants > 0) options.max_variants = given.max_variants;
-  options.deterministic = given.deterministic != 0;
-  if (given.specialize != nullptr) {
-    TESSERA_ASSIGN(options.specialize, parse_specializations(given.specialize));
-  }
-  if (given.ranges != nullptr) {
-    TESSERA_ASSIGN(options.ranges, parse_size_ranges(given.ranges));
-  }
-  if (given.max_variant_bytes > static_cast<uint64_t>(INT64_MAX))
-    return usage("max_variant_bytes is " + std::to_string(given.max_variant_bytes) +
-                 ", and no memory has so many bytes");
-  if (given.max_variant_bytes > 0) options.max_variant_bytes = static_cast<int64_t>(given.max_variant_bytes);
   TESSERA_ASSIGN(options.executor.memory, account_of(given));
   options.executor.pool = ThreadPool::create(given.threads);
   auto out = std::make_unique<tessera_session>();

@@ -135,7 +135,7 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   TESSERA_TRY(complete(options));
   if (const std::string cache = cache_directory(options.compile.cache_dir); !cache.empty())
     options.compile.cache_dir = absolute_path(cache);
-  for (const auto& [symbol, range] : options.ranges)
+  for (const auto& [symbol, range] : options.warm_up)
     if (range.only) {
       if (options.allow_compiled_file && is_compiled_file(path) && !program)
         return Diagnostic(ErrorCode::Usage,
@@ -154,7 +154,7 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   };
   impl.pool = std::make_shared<VariantPool>(make_variant_source(path, std::move(program), options), options, closed);
   TESSERA_TRY(impl.pool->open());
-  const SizeRanges& ranges = impl.pool->options().ranges;
+  const SizeRanges& ranges = impl.pool->options().warm_up;
   if (options.compile_only) {
     if (!ranges.empty()) TESSERA_TRY(tessera::warm_up_ranges(*impl.pool, ranges, {}, nullptr));
     return session;

@@ -69,7 +69,7 @@ struct SessionOptions {
   int max_variants = 8;
   int64_t max_variant_bytes = int64_t{256} << 20;
   // The ranges that open() warms up, as warm_up_ranges() does. Nothing where it is empty.
-  SizeRanges ranges;
+  SizeRanges warm_up;
   VariantPolicy policy = VariantPolicy::Generic;
   double compile_share = 0.25; // Adaptive: of the time, that the thread in the background compiles; in (0, 1]
   // Equal inputs have bit-identical results from call to call (above): no code is replaced between calls, and calls wait

@@ -122,7 +122,8 @@ struct Options { // tessera_options
   int max_variants = 0;
   bool deterministic = false;
   std::string specialize; // "batch=exact,seq=div:8"
-  std::string ranges;     // "batch=1..8..32"
+  std::string warm_up;    // "batch=1..8..32"
+  std::string ranges;     // its older name: used where warm_up is empty
   uint64_t max_variant_bytes = 0;
   bool strict_rounding = false;
 
@@ -140,7 +141,8 @@ struct Options { // tessera_options
     o.max_variants = max_variants;
     o.deterministic = deterministic ? 1 : 0;
     o.specialize = specialize.empty() ? nullptr : specialize.c_str();
-    o.ranges = ranges.empty() ? nullptr : ranges.c_str();
+    const std::string& warm = warm_up.empty() ? ranges : warm_up;
+    o.ranges = warm.empty() ? nullptr : warm.c_str();
     o.max_variant_bytes = max_variant_bytes;
     o.strict_rounding = strict_rounding ? 1 : 0;
     return o;

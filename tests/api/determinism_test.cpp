@@ -222,7 +222,7 @@ TEST(Determinism, SessionsAgreeWhereThatIsPromised) {
   exact.max_variants = 4;
   EXPECT_TRUE(answers_of(exact, forwards) == answers_of(exact, backwards));
   SessionOptions warm = options();
-  warm.ranges = {{"n", {1, 8, 64}}, {"k", {1, 8, 64}}, {"d", {8, 33, 64}}};
+  warm.warm_up = {{"n", {1, 8, 64}}, {"k", {1, 8, 64}}, {"d", {8, 33, 64}}};
   EXPECT_TRUE(answers_of(warm, forwards) == answers_of(warm, backwards));
   // Under Generic alone, for what the first variant answers.
   std::vector<size_t> equal;

@@ -221,7 +221,7 @@ TEST(Policy, OfACompiledFileCompilesNothing) {
     SessionOptions o = eager();
     o.policy = policy;
     o.tune_share = 1;
-    o.ranges = {{"b", {1, 4, 8}}, {"s", {1, 7, 8}}};
+    o.warm_up = {{"b", {1, 4, 8}}, {"s", {1, 7, 8}}};
     auto session = Session::open(path, o);
     ASSERT_TRUE(session.ok()) << session.error().str();
     for (int i = 0; i < 10; ++i) expect_right(model, sized(4, 7), (*session)->run(sized(4, 7)));

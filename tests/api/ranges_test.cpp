@@ -74,7 +74,7 @@ TEST(WarmUp, NoCallWithinTheRangesCompiles) {
   for (const bool at_opening : {true, false}) {
     SessionOptions o = options();
     const SizeRanges ranges{{"n", {1, 4, 9}}, {"k", {1, 4, 9}}, {"d", {2, 6, 8}}};
-    if (at_opening) o.ranges = ranges;
+    if (at_opening) o.warm_up = ranges;
     auto session = open(model, o);
     ASSERT_TRUE(session);
     if (!at_opening) {
@@ -101,7 +101,7 @@ TEST(WarmUp, OnlyTheRanges) {
   EXPECT_FALSE(only->at("s").only);
   EXPECT_FALSE(parse_size_ranges("b=only:").ok());
   SessionOptions o = options();
-  o.ranges = *only;
+  o.warm_up = *only;
   const auto model = rows();
   auto session = open(model, o);
   ASSERT_TRUE(session);
@@ -125,7 +125,7 @@ TEST(WarmUp, OnlyTheRanges) {
   EXPECT_TRUE((*loaded)->run(sized(4, 16)).ok());
   expect_error((*loaded)->run(sized(5, 16)), ErrorCode::GuardFailed, {"b"});
   SessionOptions again = options();
-  again.ranges = *only;
+  again.warm_up = *only;
   auto narrowed = Session::open(file, again);
   ASSERT_FALSE(narrowed.ok());
   EXPECT_EQ(narrowed.error().code, ErrorCode::Usage);
@@ -133,11 +133,11 @@ TEST(WarmUp, OnlyTheRanges) {
 
 TEST(WarmUp, WhatNoCallOfTheRangesNeedsIsNotCompiled) {
   SessionOptions o = options();
-  o.ranges = {{"n", {4, 4, 4}}, {"k", {4, 4, 4}}, {"d", {2, 6, 8}}};
+  o.warm_up = {{"n", {4, 4, 4}}, {"k", {4, 4, 4}}, {"d", {2, 6, 8}}};
   auto session = open(broadcasting(), o);
   ASSERT_TRUE(session);
   EXPECT_EQ(session->variants().size(), 1u);
-  o.ranges = {{"n", {2, 4, 8}}, {"k", {1, 1, 1}}, {"d", {2, 6, 8}}};
+  o.warm_up = {{"n", {2, 4, 8}}, {"k", {1, 1, 1}}, {"d", {2, 6, 8}}};
   session = open(broadcasting(), o);
   ASSERT_TRUE(session);
   EXPECT_EQ(session->variants().size(), 2u);
@@ -147,7 +147,7 @@ TEST(WarmUp, SizesThatDoNotFitTheMemoryAreAnErrorBeforehand) {
   SessionOptions o = options();
   o.executor.memory_limit = 1 << 20;
   const auto with = [&](SizeRanges ranges) {
-    o.ranges = std::move(ranges);
+    o.warm_up = std::move(ranges);
     return Session::open(write(rows()), o);
   };
   EXPECT_TRUE(with({{"b", {1, 8, 16}}, {"s", {1, 64, 128}}}).ok());
@@ -184,7 +184,7 @@ TEST(WarmUp, MakesTheVariantsOfThePolicyForTypicalSizes) {
   for (const auto policy : {VariantPolicy::Adaptive, VariantPolicy::Exact}) {
     SessionOptions o = options();
     o.policy = policy;
-    o.ranges = {{"b", {2, 4, 8}}, {"s", {5, 7, 9}}};
+    o.warm_up = {{"b", {2, 4, 8}}, {"s", {5, 7, 9}}};
     auto session = open(rows(), o);
     ASSERT_TRUE(session);
     RunStats stats;

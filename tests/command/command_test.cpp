@@ -94,7 +94,7 @@ TEST_F(Command, WrongUseIsTwo) {
   expect(2, "explian x", {"no subcommand 'explian'", "did you mean 'explain'?"});
   expect(2, "run x --shpae b=1", {"no option '--shpae' of 'run'", "did you mean '--shape'?"});
   expect(2, "run x --on-miss compil", {"--on-miss 'compil' is none of compile, generic", "did you mean 'compile'?"});
-  expect(2, "run x --max-variants 0", {"--max-variants '0' is no number from 1 to 1000"});
+  expect(2, "run x --max-variants -2", {"--max-variants '-2' is no number from 0 to 2147483647"});
   expect(2, "run x --threads many", {"--threads 'many' is no number"});
   expect(2, "run x --rtol -1", {"--rtol '-1' is no number from 0"});
   expect(2, "run '" + model("relu") + "' --shape q=4",

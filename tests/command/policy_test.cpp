@@ -72,8 +72,7 @@ TEST_F(PolicyOptions, Mistakes) {
   expect(2, "run rows.onnx --polcy exact", {"did you mean '--policy'?"});
   expect(2, "run rows.onnx --deterministic --policy adaptive", {"which deterministic excludes"});
   expect(2, "run rows.onnx --specialize batch", {"'batch' is not of the form DIM=exact or DIM=div:8"});
-  expect(2, "run rows.onnx --specialize batch=exact --specialize batch=div:8",
-         {"--specialize names", "batch", "twice"});
+  expect(2, "run rows.onnx --specialize batch=exact --specialize batch=div:8", {"--specialize", "names 'batch' twice"});
   expect(2, "run rows.onnx --specialize bach=exact", {"'bach'", "did you mean 'batch'?"});
   expect(2, "run rows.onnx --warm-up batch=32..8..1,seq=1", {"--warm-up 'batch=32..8..1': the smallest size, 32"});
   expect(2, "run rows.onnx --warm-up batch=1..64..32,seq=1", {"the typical size, 64, is not between 1 and 32"});
@@ -82,6 +81,17 @@ TEST_F(PolicyOptions, Mistakes) {
   expect(2, "run rows.onnx --warm-up bach=1..8,seq=1", {"'bach'", "did you mean 'batch'?"});
   expect(2, "run rows.onnx --warm-up batch=1..8", {"the range of 'seq' is missing"});
   expect(2, "run rows.onnx --warmup batch=1..8", {"did you mean '--warm-up'?"});
+  expect(2, "run rows.onnx --tune-share 2", {"--tune-share '2' is no number from 0 to 1"});
+}
+
+TEST_F(PolicyOptions, LimitsOfMemory) {
+  expect(5, "run rows.onnx --shape batch=4096,seq=4096 --memory-limit 1000000", {"the limit is 1000000"});
+  expect(0, "run rows.onnx --shape batch=4,seq=8 --policy exact --max-variant-bytes 1");
+  expect(0, "triton rows.onnx -o r3 --memory-limit 1000000 --max-variant-bytes 5 --tune-share 0.1");
+  const std::string text = read_text(path("r3/rows/config.pbtxt"));
+  for (const char* part : {"key: \"memory_limit\"\n  value {\n    string_value: \"1000000\"", "max_variant_bytes",
+                           "string_value: \"0.1\""})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 
 TEST_F(PolicyOptions, OfTritonsConfiguration) {

@@ -18,8 +18,8 @@ MAY = {
     "codegen": {"graph", "fusion", "runtime", "codegen"},
     "report": {"graph", "frontend", "fusion", "codegen", "runtime", "report"},
     "api": {"graph", "frontend", "fusion", "codegen", "runtime", "report", "api"},
-    "python": {"api/c.h", "api/metric_fields.h", "api/operators.h", "python"},
-    "serving": {"api/c.h", "serving"},
+    "python": {"api/c.h", "api/metric_fields.h", "api/option_fields.h", "api/operators.h", "python"},
+    "serving": {"api/c.h", "api/option_fields.h", "serving"},
     "tools": {"graph", "frontend", "fusion", "codegen", "runtime", "report", "api", "serving/triton/config.h", "tools"},
 }
 ONLY_IN = {r"llvm/": "codegen/llvm", r"google/protobuf|tessera_onnx\.pb\.h": "frontend/onnx", r"oneapi/dnnl|dnnl\.h": "runtime/library", r"spdlog/": "graph/support"}

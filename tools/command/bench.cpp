@@ -69,7 +69,7 @@ Result<Json> bench(const BenchOptions& o) {
   options.executor.profile_submitted = o.trace.empty(); // a trace shows when steps really began
   options.executor.wait_for_plans = true;               // what is timed is what stays
   TESSERA_TRY(add_ranges(o.nvtx, options.executor));
-  options.executor.pool = ThreadPool::create(o.model.threads);
+  options.executor.pool = ThreadPool::create(o.model.options.threads);
   const bool compiled_file = is_compiled_file(o.model.model);
   Progress progress;
   Json j;
@@ -138,7 +138,7 @@ Result<Json> bench(const BenchOptions& o) {
   j["p99_ms"] = percentile(times, 0.99);
   j["max_ms"] = times.back();
 
-  j["variant_counts"] = variant_counts(o.model.policy, *session);
+  j["variant_counts"] = variant_counts(o.model.options.policy, *session);
   TESSERA_ASSIGN(Json report, explain_json(*session, sizes, false));
   StepTimes steps;
   if (o.profile) {

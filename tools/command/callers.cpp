@@ -74,7 +74,7 @@ Result<Json> bench_callers(const ModelOptions& model, const CallersOptions& o, c
   TESSERA_ASSIGN(auto shapes, parse_shapes(model.shapes));
   TESSERA_ASSIGN(SessionOptions options, session_options(model, shapes));
   options.executor.wait_for_plans = true;
-  options.executor.pool = ThreadPool::create(model.threads);
+  options.executor.pool = ThreadPool::create(model.options.threads);
   const int threads = options.executor.pool->threads();
   TESSERA_ASSIGN(auto session, open_session(model, std::move(options), inputs));
   TESSERA_ASSIGN(Tensors tensors, read_inputs(*session, inputs));

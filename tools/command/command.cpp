@@ -1,6 +1,8 @@
 #include "command.h"
 #include "api/device.h"
 #include "api/load_operators.h"
+#include "api/option_fields.h"
+#include "api/session_options.h"
 #include "codegen/driver/pipeline.h"
 #include "codegen/driver/plan_file.h"
 #include "codegen/load/load.h"
@@ -49,6 +51,46 @@ Status load_all(const std::vector<std::string>& libraries) {
   return {};
 }
 
+std::string flag_of(std::string_view name) {
+  std::string out = "--" + std::string(name);
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
+namespace {
+
+void add_table_option(Subcommand& sub, ModelOptions& o, const OptionField& f) {
+  using Kind = OptionField::Kind;
+  const std::string flag = flag_of(f.name), help(f.help);
+  const auto declare = [&](auto member) {
+    using T = std::remove_reference_t<decltype(o.options.*member)>;
+    if constexpr (std::is_same_v<T, bool>)
+      return sub.flag(flag, o.options.*member, help);
+    else
+      return f.kind == Kind::Sizes ? sub.option(flag, o.sizes[f.name], help + " (repeatable)").one_at_a_time()
+                                   : sub.option(flag, o.options.*member, help);
+  };
+  if (f.kind == Kind::Choice) // results name it whether it was given or not
+    if (std::string& value = o.options.*std::get<std::string stable::Options::*>(f.member); value.empty())
+      value = f.standard;
+  sub.group(std::string(f.group));
+  Option option = std::visit(declare, f.member);
+  if (f.kind != Kind::Sizes) option.each([&o, &f](const std::string& text) { o.given[f.name] = text; });
+  if (f.compiles) option.only_compiles(o.compiles);
+  if (!f.standard.empty()) option.show_default(std::string(f.standard));
+  if (f.kind == Kind::Choice) option.one_of(values_of(f));
+  if (f.kind == Kind::Share) option.range(0.0, 1.0);
+  if (f.kind == Kind::Count) option.range(int64_t{0}, largest(f.kind));
+  if (f.kind == Kind::Bytes) option.not_negative(); // the library checks the rest
+}
+
+void add_table_options(Subcommand& sub, ModelOptions& o, bool plans) {
+  for (const OptionField& f : kOptionFields)
+    if (f.plans == plans) add_table_option(sub, o, f);
+}
+
+} // namespace
+
 void add_plan_options(Subcommand& sub, ModelOptions& o) {
   sub.group("Model");
   add_operators_option(sub, o.operators);
@@ -59,16 +101,11 @@ void add_plan_options(Subcommand& sub, ModelOptions& o) {
              "integers that an input holds and that decide the model's structure: AXES=0,2 (repeatable)")
       .one_at_a_time()
       .only_compiles(o.compiles);
+  add_table_options(sub, o, true);
   sub.group("Device");
-  sub.option("--device", o.device, "where to run: auto, cpu, cuda or cuda:N, the GPU of number N").show_default();
   sub.option("--arch", o.arch, "GPU to make code for: sm_80, sm_90, sm_90a (default: the one that is here)");
   sub.group("Fusion and precision");
   sub.flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison").only_compiles(o.compiles);
-  sub.flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator").only_compiles(o.compiles);
-  sub.option("--tf32", o.tf32, "f32 operations on a GPU that may round their operands to TF32; --strict-rounding: off")
-      .one_of({kTf32Names.begin(), kTf32Names.end()})
-      .show_default()
-      .only_compiles(o.compiles);
   sub.option("--disable-pass", o.disabled_passes,
              "leave a pass out, by name (repeatable; 'tessera opt --list' names them)")
       .one_at_a_time()
@@ -78,8 +115,6 @@ void add_plan_options(Subcommand& sub, ModelOptions& o) {
       .only_compiles(o.compiles);
   sub.option("--break-at", o.break_at, "fuse nothing across the result of this operator (repeatable)")
       .one_at_a_time()
-      .only_compiles(o.compiles);
-  sub.option("--plan", o.plan, "fusion, schedules and routes of this file, which --save-plan wrote")
       .only_compiles(o.compiles);
   sub.flag("--plan-strict", o.plan_strict, "what of the plan file does not fit is an error, not a warning")
       .only_compiles(o.compiles);
@@ -106,8 +141,8 @@ void add_json_option(Subcommand& sub, std::string& file) {
 void add_model_options(Subcommand& sub, ModelOptions& o) {
   sub.option("MODEL", o.model, "model file: ONNX, or a program of torch.export (.pt2)").required();
   add_plan_options(sub, o);
+  add_table_options(sub, o, false);
   sub.group("Device");
-  sub.option("--threads", o.threads, "worker threads, 0 for all that affinity and quota allow").not_negative();
   sub.option("--target", o.target,
              "device whose figures choose schedules: the name of a known one (h200, a100, avx2) or a target file that "
              "'tessera calibrate' wrote (default: $TESSERA_TARGET, else the device's own); without a GPU here, also "
@@ -120,34 +155,11 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
              "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
   sub.flag("--no-tuned", o.no_tuned, "default schedules, even if 'tessera tune' found better ones")
       .only_compiles(o.compiles);
-  sub.option("--tune-share", o.tune_share,
-             "tune kernels during the calls, in this share of the time (0.05; default: $TESSERA_TUNE_SHARE, else 0)")
-      .range(0.0, 1.0)
-      .only_compiles(o.compiles);
   sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")")
       .only_compiles(o.compiles);
   sub.group("Variants");
-  sub.option("--policy", o.policy,
-             "variants for the sizes of calls: none; of sizes that recur, compiled in the background; of all sizes")
-      .one_of({"generic", "adaptive", "exact"})
-      .show_default()
-      .only_compiles(o.compiles);
-  sub.flag("--deterministic", o.deterministic, "equal inputs have bit-identical results: no code is replaced");
-  sub.option("--specialize", o.specialize,
-             "make variants for sizes: DIM=exact,DIM=div:8; compile: one for each DIM=4,DIM=div:8 (repeatable)")
-      .one_at_a_time()
-      .only_compiles(o.compiles);
-  sub.option("--warm-up", o.warm_up,
-             "make ready for sizes DIM=MIN..OPT..MAX of all dimensions, before any call: variants that they need, "
-             "memory for the largest, plans of OPT; DIM=only:MIN..MAX: other sizes are errors; compile: the variants "
-             "(repeatable)")
-      .one_at_a_time();
   sub.option("--on-miss", o.on_miss, "when no specialized variant fits: compile another, or run the generic one")
       .one_of({"compile", "generic"})
-      .show_default()
-      .only_compiles(o.compiles);
-  sub.option("--max-variants", o.max_variants, "specialized variants at most")
-      .range(1, 1000)
       .show_default()
       .only_compiles(o.compiles);
   sub.group("Results");
@@ -223,9 +235,10 @@ namespace {
 // The device of --device, --arch and --target: where --device is auto, --arch requests a GPU, and --target for its kind
 // of device, code for its architecture if no GPU is here.
 Result<DeviceChoice> device_for(const ModelOptions& o) {
-  if (o.device != "auto") {
-    auto chosen = choose_device(o.device, o.arch);
-    if (!chosen.ok() && o.arch.empty() && o.device.starts_with("cuda"))
+  const std::string& device = o.options.device;
+  if (device != "auto") {
+    auto chosen = choose_device(device, o.arch);
+    if (!chosen.ok() && o.arch.empty() && device.starts_with("cuda"))
       return Diagnostic(chosen.error())
           .note("code for a GPU that is not here: --arch sm_90a, of explain, compile and diff");
     return chosen;
@@ -270,21 +283,50 @@ Result<SizeRanges> parse_ranges(const char* option, const std::vector<std::strin
   return out;
 }
 
+namespace {
+
+// The options of the table as they were given.
+stable::Options given_options(const ModelOptions& o) {
+  stable::Options out = o.options;
+  for (const auto& [name, text] : given_texts(o)) {
+    const OptionField& f = *find_option(name);
+    if (f.kind == OptionField::Kind::Sizes) out.*std::get<std::string stable::Options::*>(f.member) = text;
+    if (f.kind == OptionField::Kind::Share) {
+      double& share = out.*std::get<double stable::Options::*>(f.member);
+      share = given_share(share);
+    }
+  }
+  return out;
+}
+
+} // namespace
+
+std::map<std::string_view, std::string> given_texts(const ModelOptions& o) {
+  std::map<std::string_view, std::string> out = o.given;
+  for (const auto& [name, texts] : o.sizes) {
+    std::string all;
+    for (const auto& text : texts) all += (all.empty() ? "" : ",") + text;
+    if (!texts.empty()) out[name] = all;
+  }
+  return out;
+}
+
 Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<ShapeArgument>& shapes) {
   SessionOptions out;
   TESSERA_TRY(load_all(o.operators));
-  TESSERA_ASSIGN(out.ranges, parse_ranges("--warm-up", o.warm_up));
-  out.deterministic = o.deterministic;
-  if (is_compiled_file(o.model)) {
-    std::string given;
-    for (const auto& name : o.compiles) given += (given.empty() ? "" : ", ") + name;
-    if (!given.empty())
-      return usage(o.model + " is a compiled file, to which " + given + " cannot apply")
-          .note("give it to 'tessera compile MODEL -o FILE', which makes the code");
-    out.compile.threads = o.threads;
-    out.compiled_for = !o.arch.empty()      ? "cuda " + o.arch
-                       : o.device == "auto" ? ""
-                                            : o.device.substr(0, o.device.find(':'));
+  const bool compiled = is_compiled_file(o.model);
+  if (compiled && !o.compiles.empty()) {
+    std::string names;
+    for (const auto& name : o.compiles) names += (names.empty() ? "" : ", ") + name;
+    return usage(o.model + " is a compiled file, to which " + names + " cannot apply")
+        .note("give it to 'tessera compile MODEL -o FILE', which makes the code");
+  }
+  const stable::Options given = given_options(o);
+  TESSERA_TRY(take_options(given.c(), flag_of, out));
+  if (compiled) {
+    out.compiled_for = !o.arch.empty()          ? "cuda " + o.arch
+                       : given.device == "auto" ? ""
+                                                : given.device.substr(0, given.device.find(':'));
     return out;
   }
   // A model that is only compiled for some GPU needs none here.
@@ -292,14 +334,10 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   device.apply(out.compile);
   device.apply(out.executor);
   out.use_tuned = !o.no_tuned;
-  out.tune_share = o.tune_share;
   if (!o.tuned_for.empty() && o.arch.empty()) return usage("--tuned-for names a GPU that is not here: it needs --arch");
   if (!o.tuned_for.empty()) out.compile.device_name = o.tuned_for;
   out.compile.target = o.target;
-  out.compile.threads = o.threads;
   out.compile.fusion = !o.no_fusion;
-  out.compile.strict_rounding = o.strict_rounding;
-  out.compile.tf32 = *parse_tf32(o.tf32);
   out.compile.cache = !o.no_cache;
   out.compile.cache_dir = o.cache_dir;
   for (const auto& pass : o.disabled_passes)
@@ -307,19 +345,8 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   out.compile.disabled_passes = o.disabled_passes;
   for (size_t i = 0; i + 1 < o.no_fuse.size(); i += 2) out.compile.no_fuse.emplace_back(o.no_fuse[i], o.no_fuse[i + 1]);
   out.compile.break_at = o.break_at;
-  if (!o.plan.empty()) {
-    TESSERA_ASSIGN(out.compile.plan, read_plan_file(o.plan));
-  }
   out.compile.plan_strict = o.plan_strict;
   out.on_miss = o.on_miss == "generic" ? SessionOptions::OnMiss::Generic : SessionOptions::OnMiss::Compile;
-  out.max_variants = o.max_variants;
-  out.policy = *parse_policy(o.policy);
-  for (const auto& text : o.specialize) {
-    auto wanted = parse_specializations(text);
-    if (!wanted.ok()) return of_option("--specialize", std::move(wanted).take_error());
-    for (const auto& [symbol, how] : *wanted)
-      if (!out.specialize.emplace(symbol, how).second) return usage("--specialize names " + quote(symbol) + " twice");
-  }
   for (const auto& text : o.values) {
     TESSERA_ASSIGN(auto parts, split_assignment(text, "--value", "NAME=0,2"));
     std::vector<int64_t> values;

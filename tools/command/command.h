@@ -1,5 +1,6 @@
 // Parts that the subcommands share: options of a model, exit codes, JSON, tables, progress.
 #pragma once
+#include "api/tessera.hpp"
 #include "api/variant.h"
 #include "exit_codes.h"
 #include "graph/support/text.h"
@@ -34,29 +35,30 @@ struct ModelOptions {
   std::string model;
   std::vector<std::string> shapes; // NAME=1x128, DIM=4
   std::vector<std::string> values; // NAME=1,-1
-  std::string device = "auto", arch;
-  int threads = 0;
-  std::string tf32 = "conv";
-  bool no_fusion = false, strict_rounding = false, no_cache = false, no_tuned = false;
+  // Options of the table (api/option_fields.h). Those of Kind::Sizes are in `sizes`, by name: DIM=exact, DIM=div:8; of
+  // `compile`, "DIM=4,DIM=div:8" for each variant; DIM=MIN..OPT..MAX.
+  stable::Options options;
+  std::map<std::string_view, std::vector<std::string>> sizes;
+  std::map<std::string_view, std::string> given; // texts of the others that were given, by name
+  std::string arch;
+  bool no_fusion = false, no_cache = false, no_tuned = false;
   std::string tuned_for, target;
-  std::optional<double> tune_share;
   std::string cache_dir;
   std::vector<std::string> disabled_passes;
   std::vector<std::string> no_fuse; // two for each pair
   std::vector<std::string> break_at;
-  std::string plan, save_plan; // files
+  std::string save_plan; // file
   bool plan_strict = false;
-  std::vector<std::string> operators;  // shared libraries of operators
-  std::vector<std::string> specialize; // DIM=exact, DIM=div:8; of `compile`, "DIM=4,DIM=div:8" for each variant
-  std::vector<std::string> warm_up;    // DIM=MIN..OPT..MAX
+  std::vector<std::string> operators; // shared libraries of operators
   std::string on_miss = "compile";
-  int max_variants = 8;
-  std::string policy = "generic";
-  bool deterministic = false;
   std::string json;                  // file, "-" for standard output
   std::vector<std::string> compiles; // options that were given and that only the compile of a model can follow
 };
 void add_model_options(Subcommand& sub, ModelOptions& options);
+// An option of the table as the command writes it: "--warm-up".
+[[nodiscard]] std::string flag_of(std::string_view name);
+// Values of options of the table that were given, by name.
+[[nodiscard]] std::map<std::string_view, std::string> given_texts(const ModelOptions& options);
 // Those of them that decide which plan is made.
 void add_plan_options(Subcommand& sub, ModelOptions& options);
 void add_operators_option(Subcommand& sub, std::vector<std::string>& libraries);

@@ -19,9 +19,9 @@ int run(const CompileCommand& o) {
     TESSERA_TRY(need_model(o.model.model, "compile"));
     TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
     ModelOptions model = o.model;
-    model.specialize.clear(); // what calls want; there are none
+    model.sizes.erase("specialize"); // what calls want; there are none
     TESSERA_ASSIGN(SessionOptions options, session_options(model, shapes));
-    TESSERA_ASSIGN(options.variants, parse_variants(o.model.specialize));
+    TESSERA_ASSIGN(options.variants, parse_variants(o.model.sizes.at("specialize")));
     options.compile_only = true;
     options.compile.keep_tiles = true;
     TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));

@@ -274,7 +274,7 @@ Result<Opened> open(const ModelOptions& model, const std::vector<ShapeArgument>&
   TESSERA_ASSIGN(SessionOptions options, session_options(model, shapes));
   options.compile.keep_values = true;
   options.tune_share = 0; // kernels stay as they are
-  options.executor.pool = ThreadPool::create(model.threads);
+  options.executor.pool = ThreadPool::create(model.options.threads);
   Opened out;
   out.taps.compile = options.compile;
   out.taps.executor = options.executor;
@@ -380,8 +380,8 @@ Result<std::pair<bool, Json>> debug(const DebugOptions& o) {
   } else {
     ModelOptions other = o.model;
     if (!o.against_model.empty()) other.model = o.against_model;
-    if (o.against == "cpu" || o.against == "cuda") other.device = o.against;
-    if (o.against == "strict-rounding") other.strict_rounding = true;
+    if (o.against == "cpu" || o.against == "cuda") other.options.device = o.against;
+    if (o.against == "strict-rounding") other.options.strict_rounding = true;
     TESSERA_ASSIGN(Opened expected, open(other, shapes));
     TESSERA_TRY(run(expected, inputs));
     TESSERA_ASSIGN(report,

@@ -22,7 +22,7 @@ std::string shown_domain(const std::string& domain) { return domain.empty() ? "a
 
 // Devices that are requested; all where none is.
 std::vector<std::string> devices_of(const OpsOptions& o) {
-  if (!o.model.device.empty()) return {o.model.device};
+  if (!o.model.options.device.empty()) return {o.model.options.device};
   std::vector<std::string> out;
   for (const CompileDevice& d : devices()) out.emplace_back(d.name);
   return out;
@@ -208,7 +208,7 @@ int survey(const OpsOptions& o) {
   if (!shapes.ok()) return fail(shapes.error(), json_path);
   std::vector<SessionOptions> sessions;
   for (const std::string& name : names) {
-    model.device = name;
+    model.options.device = name;
     model.arch = name == "cuda" && o.model.arch.empty() ? "sm_90a" : o.model.arch;
     auto session = session_options(model, *shapes);
     if (!session.ok()) return fail(session.error(), json_path);
@@ -259,14 +259,14 @@ int survey(const OpsOptions& o) {
 
 void add_ops(CommandLine& line) {
   auto options = std::make_shared<OpsOptions>();
-  options->model.device = "";
+  options->model.options.device = "";
   Subcommand sub = line.add("ops", "list the operators that are supported, or what of a model is not, and where");
   sub.option("MODEL", options->model.model, "model file: what of it is not supported, and what computes the rest");
   sub.option("--op", options->filter.names, "this operator, Softmax or com.microsoft.Gelu (repeatable)")
       .one_at_a_time();
   sub.option("--domain", options->filter.domains, "operators of this domain: ai.onnx, com.microsoft (repeatable)")
       .one_at_a_time();
-  sub.option("--device", options->model.device, "this device (default: all)").one_of({"cpu", "cuda"});
+  sub.option("--device", options->model.options.device, "this device (default: all)").one_of({"cpu", "cuda"});
   sub.option("--dtype", options->dtype, "this element type: f16, i64, string");
   sub.option("--route", options->route, "what is computed so").one_of({"generated", "library", "host"});
   sub.option("--arch", options->model.arch, "with MODEL: GPU to plan for (default: sm_90a)");

@@ -184,7 +184,8 @@ int list_passes() {
 
 // Without names, a device or a pass to stop after requests the whole pipeline.
 std::vector<std::string> names_of(const OptOptions& o) {
-  const bool whole = o.passes.empty() && !(o.model.device.empty() && o.model.arch.empty() && o.stop_after.empty());
+  const bool whole =
+      o.passes.empty() && !(o.model.options.device.empty() && o.model.arch.empty() && o.stop_after.empty());
   return whole ? std::vector<std::string>{std::string(kCompilePipeline)} : split_passes(o.passes);
 }
 
@@ -193,7 +194,7 @@ Result<std::string> run_opt(const OptOptions& o, Json& json) {
   TESSERA_TRY(need_model(file, "opt"));
   const auto names = names_of(o);
   ModelOptions model = o.model;
-  if (model.device.empty()) model.device = model.arch.empty() ? "cpu" : "cuda";
+  if (model.options.device.empty()) model.options.device = model.arch.empty() ? "cpu" : "cuda";
   TESSERA_ASSIGN(auto shapes, parse_shapes(model.shapes));
   TESSERA_ASSIGN(SessionOptions session, session_options(model, shapes));
   if (file.ends_with(".onnx") || file.ends_with(".pt2")) {
@@ -237,7 +238,7 @@ int run(const OptOptions& o) {
 
 void add_opt(CommandLine& line) {
   auto options = std::make_shared<OptOptions>();
-  options->model.device = "";
+  options->model.options.device = "";
   Subcommand sub = line.add("opt", "run passes over a model or the text of an IR, and print what they make");
   sub.option("FILE", options->model.model, "graph text, tile text, or a model (.onnx, .pt2); '-' for standard input");
   add_plan_options(sub, options->model);

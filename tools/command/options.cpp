@@ -15,6 +15,7 @@ namespace tessera::command {
 
 Option& Option::required(bool yes) { return option_->required(yes), *this; }
 Option& Option::show_default() { return option_->capture_default_str(), *this; }
+Option& Option::show_default(const std::string& text) { return option_->default_str(text), *this; }
 Option& Option::one_at_a_time() { return option_->allow_extra_args(false), *this; }
 Option& Option::pairs() {
   option_->type_size(2)->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(false);
@@ -78,6 +79,7 @@ Option& Option::one_of(std::initializer_list<int> values) {
   return member(option_, known), *this;
 }
 Option& Option::range(int low, int high) { return between(option_, low, high), *this; }
+Option& Option::range(int64_t low, int64_t high) { return between(option_, low, high), *this; }
 Option& Option::range(double low, double high) { return between(option_, low, high), *this; }
 Option& Option::not_negative() {
   return number(
@@ -148,6 +150,7 @@ bool is_output(const std::string& path) {
 
 Option& Option::writes_file() { return declare_output(option_, false), *this; }
 Option& Option::writes_folder() { return declare_output(option_, true), *this; }
+Option& Option::each(std::function<void(const std::string&)> body) { return option_->each(std::move(body)), *this; }
 Option& Option::only_compiles(std::vector<std::string>& given) {
   option_->each([&given, name = option_->get_name()](const std::string&) {
     if (std::find(given.begin(), given.end(), name) == given.end()) given.push_back(name);

@@ -25,11 +25,13 @@ public:
   explicit Option(CLI::Option* option) : option_(option) {}
   Option& required(bool yes = true);
   Option& show_default();
+  Option& show_default(const std::string& text);
   Option& one_at_a_time(); // repeatable, one value each time: what follows the value is no other one
   Option& pairs();         // repeatable, two values each time
   Option& one_of(const std::vector<std::string>& values);
   Option& one_of(std::initializer_list<int> values);
   Option& range(int low, int high);
+  Option& range(int64_t low, int64_t high);
   Option& range(double low, double high);
   Option& not_negative();
   Option& positive();
@@ -38,7 +40,8 @@ public:
   // done.
   Option& writes_file();
   Option& writes_folder();
-  Option& only_compiles(std::vector<std::string>& given); // its name is added to `given` when it is used
+  Option& only_compiles(std::vector<std::string>& given);     // its name is added to `given` when it is used
+  Option& each(std::function<void(const std::string&)> body); // called with each value; "true" of a flag
 
 private:
   CLI::Option* option_;

@@ -1,4 +1,5 @@
 // tessera reduce: the smallest part of a model that still fails, with its inputs.
+#include "api/option_fields.h"
 #include "candidate.h"
 #include "child.h"
 #include "graph/support/file.h"
@@ -36,20 +37,19 @@ struct Verdict {
 // The options of the model that the candidates are compiled with, too.
 std::vector<std::string> options_of(const ReduceOptions& o) {
   const ModelOptions& m = o.model;
-  std::vector<std::string> out = {"--device", m.device, "--tf32", m.tf32, "--against", o.against};
+  std::vector<std::string> out = {"--against", o.against};
   auto add = [&](const std::string& name, const std::string& value) {
     if (!value.empty()) out.insert(out.end(), {name, value});
   };
   if (o.rtol) add("--rtol", Json(*o.rtol).dump());
-  if (m.threads > 0) add("--threads", std::to_string(m.threads));
+  for (const auto& [name, value] : given_texts(m))
+    if (find_option(name)->plans && name != "plan") out.push_back(flag_of(name) + "=" + value);
   add("--target", m.target);
   add("--cache-dir", m.cache_dir);
   for (const auto& pass : m.disabled_passes) add("--disable-pass", pass);
   for (const auto& library : m.operators) add("--operators", library);
-  for (const auto& [given, name] : {std::pair(m.no_fusion, "--no-fusion"),
-                                    {m.strict_rounding, "--strict-rounding"},
-                                    {m.no_cache, "--no-cache"},
-                                    {m.no_tuned, "--no-tuned"}})
+  for (const auto& [given, name] :
+       {std::pair(m.no_fusion, "--no-fusion"), {m.no_cache, "--no-cache"}, {m.no_tuned, "--no-tuned"}})
     if (given) out.emplace_back(name);
   return out;
 }
@@ -262,7 +262,7 @@ Result<Json> reduce(ReduceOptions o) {
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
   // Inputs of the model, made without the kernels that may be what fails.
   ModelOptions plain = o.model;
-  plain.device = "cpu";
+  plain.options.device = "cpu";
   plain.no_fusion = true;
   TESSERA_ASSIGN(SessionOptions options, session_options(plain, shapes));
   options.compile_only = true;

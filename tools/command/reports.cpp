@@ -28,7 +28,7 @@ Status price_by_this_host(const ModelOptions& model, const MeasureOptions& o, Se
   CalibrateOptions calibrate;
   calibrate.name = "this machine";
   calibrate.progress = [&](const std::string& what) { progress.show("measuring " + what); };
-  const auto pool = ThreadPool::create(model.threads);
+  const auto pool = ThreadPool::create(model.options.threads);
   TESSERA_ASSIGN(Target here, calibrate_host(*pool, calibrate));
   session.compile.prices = std::make_shared<const Target>(std::move(here));
   return {};

@@ -163,7 +163,7 @@ private:
     for (const auto& [name, range] : ranges_) j["ranges"][name] = {range.min, range.max};
     j["new_shapes"] = new_.size();
     j["variants"] = session_->compile_totals().variants;
-    j["variant_counts"] = variant_counts(model_.policy, *session_);
+    j["variant_counts"] = variant_counts(model_.options.policy, *session_);
     j["recompiles"] = recompiled_;
     auto each = [&](auto value) {
       std::vector<double> values;

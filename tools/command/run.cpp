@@ -276,7 +276,7 @@ int run(const RunOptions& o) {
     json["variants"] = session->variants().size();
     json["variant_labels"] = Json::array();
     for (const auto& v : session->variants()) json["variant_labels"].push_back(v->label);
-    json["variant_counts"] = variant_counts(o.model.policy, *session);
+    json["variant_counts"] = variant_counts(o.model.options.policy, *session);
     const bool from_plan = generic->from_plan; // without a compile's report
     const CompileReport r = from_plan ? CompileReport() : generic->compiled->report;
     json["compile"] = {{"plan_from_cache", from_plan},

@@ -1,4 +1,5 @@
 // tessera triton: a model as a folder that Triton Inference Server serves with the backend of serving/triton.
+#include "api/option_fields.h"
 #include "codegen/load/load.h"
 #include "command.h"
 #include "frontend/model.h"
@@ -47,10 +48,7 @@ triton::Interface interface_of(const Session& session) {
 Status check_options(const TritonCommand& o) {
   if (o.compile || is_compiled_file(o.model.model)) return {};
   std::vector<std::string> given = o.model.compiles;
-  std::erase_if(given, [](const std::string& n) {
-    return n == "--plan" || n == "--tf32" || n == "--tune-share" || n == "--policy" || n == "--specialize" ||
-           n == "--max-variants" || n == "--strict-rounding";
-  });
+  for (const OptionField& f : kOptionFields) std::erase(given, flag_of(f.name));
   if (!o.model.shapes.empty()) given.emplace_back("--shape");
   if (!o.model.arch.empty()) given.emplace_back("--arch");
   if (!o.model.operators.empty()) given.emplace_back("--operators");
@@ -142,25 +140,11 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
 // The parameters that the backend opens the model with.
 std::map<std::string, std::string> parameters_of(const TritonCommand& o) {
   std::map<std::string, std::string> out;
-  auto number = [](double v) {
-    std::string text = std::to_string(v);
-    return text.substr(0, text.find_last_not_of('0') + 1);
-  };
-  if (o.model.threads > 0) out["threads"] = std::to_string(o.model.threads);
-  if (o.model.tf32 != "conv") out["tf32"] = o.model.tf32;
-  if (o.model.tune_share) out["tune_share"] = number(*o.model.tune_share);
-  if (!o.model.plan.empty() && !o.compile) out["plan"] = "plan";
-  if (o.model.policy != "generic") out["policy"] = o.model.policy;
-  auto joined = [](const std::vector<std::string>& texts) {
-    std::string all;
-    for (const auto& text : texts) all += (all.empty() ? "" : ",") + text;
-    return all;
-  };
-  if (!o.model.specialize.empty() && !o.compile) out["specialize"] = joined(o.model.specialize);
-  if (!o.model.warm_up.empty()) out["warm_up"] = joined(o.model.warm_up);
-  if (o.model.max_variants != ModelOptions().max_variants) out["max_variants"] = std::to_string(o.model.max_variants);
-  if (o.model.deterministic) out["deterministic"] = "true";
-  if (o.model.strict_rounding && !o.compile) out["strict_rounding"] = "true";
+  for (const auto& [name, text] : given_texts(o.model)) {
+    const OptionField& f = *find_option(name);
+    if (name == "device" || (f.compiles && o.compile)) continue; // the device is the instances'
+    out.emplace(name, f.kind == OptionField::Kind::File ? name : text);
+  }
   return out;
 }
 
@@ -168,14 +152,14 @@ std::map<std::string, std::string> parameters_of(const TritonCommand& o) {
 Result<std::unique_ptr<Session>> open(const TritonCommand& o) {
   ModelOptions model = o.model;
   if (!o.compile && !is_compiled_file(o.model.model)) {
-    model.device = "cpu";
-    model.tune_share.reset();
+    model.options.device = "cpu";
+    model.options.tune_share = 0;
   }
   TESSERA_ASSIGN(auto shapes, parse_shapes(model.shapes));
-  if (o.compile) model.specialize.clear(); // what calls want; there are none
+  if (o.compile) model.sizes.erase("specialize"); // what calls want; there are none
   TESSERA_ASSIGN(SessionOptions options, session_options(model, shapes));
   if (o.compile) {
-    TESSERA_ASSIGN(options.variants, parse_variants(o.model.specialize));
+    TESSERA_ASSIGN(options.variants, parse_variants(o.model.sizes.at("specialize")));
   }
   options.compile_only = true;
   options.compile.keep_tiles = o.compile;
@@ -194,7 +178,7 @@ Result<Json> write(const TritonCommand& o) {
   TESSERA_TRY(check_name(config.name));
   config.max_batch = o.max_batch;
   config.instances = o.instances;
-  config.device = o.model.device;
+  config.device = o.model.options.device;
   // The backend takes the file that it finds, so that a version may be compiled where another is not.
   const std::string file = compiled ? "model.tsr" : "model" + fs::path(o.model.model).extension().string();
   config.parameters = parameters_of(o);
@@ -215,8 +199,8 @@ Result<Json> write(const TritonCommand& o) {
   }
   TESSERA_ASSIGN(VersionFolder version, VersionFolder::create(folder / std::to_string(o.version)));
   TESSERA_TRY(copy_model(o, *session, file, version));
-  if (!o.model.plan.empty() && !compiled) {
-    TESSERA_ASSIGN(const std::string plan, read_file(o.model.plan));
+  if (!o.model.options.plan.empty() && !compiled) {
+    TESSERA_ASSIGN(const std::string plan, read_file(o.model.options.plan));
     TESSERA_TRY(write_file((folder / "plan").string(), {plan}));
   }
   TESSERA_TRY(version.commit());

@@ -75,7 +75,7 @@ Result<Json> tune(const TuneCommand& o) {
   TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
   options.compile_only = true;
   options.use_tuned = false;
-  options.executor.pool = ThreadPool::create(o.model.threads);
+  options.executor.pool = ThreadPool::create(o.model.options.threads);
   options.compile.threads = options.executor.pool->threads();
   if (options.compile.device == "cuda" && options.compile.driver.empty())
     return Diagnostic(ErrorCode::Usage, "tuning measures on the GPU that is here: --arch is for compiling");
