@@ -1,4 +1,5 @@
 #include "serving/triton/model.h"
+#include "api/option_fields.h"
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -8,9 +9,6 @@ namespace tessera::triton {
 namespace {
 
 constexpr const char* kFiles[] = {"model.tsr", "model.onnx", "model.pt2"};
-constexpr const char* kParameters[] = {"device",        "threads",         "plan",       "tf32",
-                                       "tune_share",    "policy",          "specialize", "max_variants",
-                                       "deterministic", "strict_rounding", "warm_up"};
 
 struct DeleteMessage {
   void operator()(TRITONSERVER_Message* m) const { log_error(Error(TRITONSERVER_MessageDelete(m))); }
@@ -44,10 +42,24 @@ Error check_inside(const std::string& what, const std::string& given) {
   return invalid(what + " is '" + given + "', and has to be a path inside of the model's folder");
 }
 
-std::string known_parameters() {
-  std::string all;
-  for (const char* name : kParameters) all += (all.empty() ? "" : ", ") + std::string(name);
-  return all;
+Error take_parameter(const OptionField& f, const std::string& text, stable::Options& options) {
+  const std::string name(f.name);
+  const auto take = [&](auto member) -> Error {
+    auto& value = options.*member;
+    using T = std::remove_reference_t<decltype(value)>;
+    if constexpr (std::is_same_v<T, std::string>) {
+      value = text;
+    } else if constexpr (std::is_same_v<T, bool>) {
+      if (text != "true" && text != "false")
+        return invalid("the parameter '" + name + "' is '" + text + "', and has to be true or false");
+      value = text == "true";
+    } else {
+      TESSERA_TRITON_TRY(read_number(name, text, value));
+      if constexpr (std::is_same_v<T, double>) value = given_share(value);
+    }
+    return nullptr;
+  };
+  return std::visit(take, f.member);
 }
 
 } // namespace
@@ -77,8 +89,8 @@ Error Model::read_config(TRITONBACKEND_Model* handle) {
   if (!config_.is_object()) return invalid("the server's configuration is no JSON object");
   const Json parameters = config_.value("parameters", Json::object());
   for (const auto& [name, value] : parameters.items())
-    if (std::find(std::begin(kParameters), std::end(kParameters), name) == std::end(kParameters))
-      return invalid("the backend tessera has no parameter '" + name + "'; it has " + known_parameters());
+    if (find_option(name) == nullptr)
+      return invalid("the backend tessera has no parameter '" + name + "'; it has " + option_names());
   return nullptr;
 }
 
@@ -118,35 +130,22 @@ Error Model::session_on(const std::string& device, tessera_session*& session) {
     session = it->second.get();
     return nullptr;
   }
-  tessera_options options{};
-  options.struct_size = sizeof options;
-  options.device = device.c_str();
-  const std::string threads = parameter("threads"), share = parameter("tune_share"), tf32 = parameter("tf32"),
-                    policy = parameter("policy"), specialize = parameter("specialize"),
-                    max_variants = parameter("max_variants"), warm_up = parameter("warm_up");
-  std::string plan = parameter("plan");
-  if (!threads.empty()) TESSERA_TRITON_TRY(read_number("threads", threads, options.threads));
-  if (!share.empty()) TESSERA_TRITON_TRY(read_number("tune_share", share, options.tune_share));
-  if (!tf32.empty()) options.tf32 = tf32.c_str();
-  if (!policy.empty()) options.policy = policy.c_str();
-  if (!specialize.empty()) options.specialize = specialize.c_str();
-  if (!max_variants.empty()) TESSERA_TRITON_TRY(read_number("max_variants", max_variants, options.max_variants));
-  for (const auto& [key, value] :
-       {std::pair("deterministic", &options.deterministic), std::pair("strict_rounding", &options.strict_rounding)}) {
-    const std::string given = parameter(key);
-    if (!given.empty() && given != "true" && given != "false")
-      return invalid("the parameter '" + std::string(key) + "' is '" + given + "', and has to be true or false");
-    *value = given == "true" ? 1 : 0;
+  stable::Options options;
+  for (const OptionField& f : kOptionFields) {
+    std::string text = parameter(std::string(f.name));
+    if (text.empty()) continue;
+    if (f.kind == OptionField::Kind::File) {
+      const std::string what = "the parameter '" + std::string(f.name) + "'";
+      TESSERA_TRITON_TRY(check_inside(what, text));
+      text = folder_ + "/" + text;
+      TESSERA_TRITON_TRY(check_real_place(what, text));
+    }
+    TESSERA_TRITON_TRY(take_parameter(f, text, options));
   }
-  if (!warm_up.empty()) options.ranges = warm_up.c_str();
-  if (!plan.empty()) {
-    TESSERA_TRITON_TRY(check_inside("the parameter 'plan'", plan));
-    plan = folder_ + "/" + plan;
-    TESSERA_TRITON_TRY(check_real_place("the parameter 'plan'", plan));
-    options.plan = plan.c_str();
-  }
+  options.device = device;
+  const tessera_options c = options.c();
   tessera_session* opened = nullptr;
-  TESSERA_TRITON_TRY(from_tessera(tessera_open_with(file_.c_str(), &options, &opened)));
+  TESSERA_TRITON_TRY(from_tessera(tessera_open_with(file_.c_str(), &c, &opened)));
   SessionHandle owned(opened);
   const std::string key = key_of(device == "auto" ? tessera_device(opened) : device);
   if (device == "auto") automatic_ = key;
