@@ -93,7 +93,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, help="in microseconds")
     limit = parser.parse_args().limit
     text = program()
-    model = tessera.Model(_native.open_program("x + x", text, device="cpu", threads=1), "x + x")
+    model = tessera.Model(_native.open_program("x + x", text, None, False, {"device": "cpu", "threads": 1}), "x + x")
     x = numpy.arange(8, dtype=numpy.float32)
     assert (model(x) == x + x).all()
 

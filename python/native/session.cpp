@@ -2,6 +2,7 @@
 #include "api/metric_fields.h"
 #include "api/operators.h"
 #include "native.h"
+#include "options.h"
 #include "values.h"
 #include <cstdlib>
 #include <cstring>
@@ -387,55 +388,11 @@ PyType_Spec spec = {"tessera._native.Session", sizeof(SessionObject), 0, Py_TPFL
 
 // ---- opening
 
-// An option that is a number from 0 to `most`, as PyArg_Parse's O& takes it. Raises UsageError.
-template <int64_t most>
-struct Count {
-  const char* name;
-  int64_t value = 0;
-
-  static int take(PyObject* number, void* into) {
-    return protect(0, [&] {
-      auto& self = *static_cast<Count*>(into);
-      int overflow = 0;
-      self.value = PyLong_AsLongLongAndOverflow(number, &overflow);
-      if (overflow == 0 && self.value == -1 && PyErr_Occurred()) return 0;
-      if (overflow == 0 && self.value >= 0 && self.value <= most) return 1;
-      Ref shown(PyObject_Str(number));
-      Ref utf8(shown ? PyUnicode_AsUTF8String(shown.get()) : nullptr);
-      if (!utf8) return 0;
-      raise_error("UsageError", std::string(self.name) + " is " + PyBytes_AsString(utf8.get()) + "; 0 to " +
-                                    std::to_string(most) + " are possible");
-      return 0;
-    });
-  }
-};
-
-struct Options {
-  const char *device = "auto", *tf32 = "conv", *plan = "", *policy = "generic", *specialize = "", *ranges = "";
-  int deterministic = 0, strict_rounding = 0;
-  Count<INT32_MAX> threads{"threads"}, max_variants{"max_variants"};
-  Count<INT64_MAX> memory_limit{"memory_limit"};
-  [[nodiscard]] tessera_options c() const {
-    tessera_options o{};
-    o.struct_size = sizeof o;
-    o.device = device;
-    o.threads = static_cast<int32_t>(threads.value);
-    o.tf32 = tf32;
-    o.memory_limit = static_cast<uint64_t>(memory_limit.value);
-    if (*plan) o.plan = plan;
-    o.policy = policy;
-    o.max_variants = static_cast<int32_t>(max_variants.value);
-    o.deterministic = deterministic;
-    o.strict_rounding = strict_rounding;
-    if (*specialize) o.specialize = specialize;
-    if (*ranges) o.ranges = ranges;
-    return o;
-  }
-};
-
 // Open: (const tessera_options*, tessera_session**) -> const char*
 template <class Open>
-PyObject* open_with(const Options& options, Ref weights, const Open& open) {
+PyObject* open_with(PyObject* given, Ref weights, const Open& open) {
+  stable::Options options;
+  if (!take_options(given, options)) return nullptr;
   tessera_session* session = nullptr;
   const char* error = nullptr;
   const tessera_options c = options.c();
@@ -443,22 +400,12 @@ PyObject* open_with(const Options& options, Ref weights, const Open& open) {
     WithoutLock others;
     error = open(&c, &session);
   }
-  return error ? raise_last_error(error) : make_session(session, options.device, std::move(weights));
+  return error ? raise_last_error(error) : make_session(session, options.device.c_str(), std::move(weights));
 }
 
-PyObject* open_model(PyObject*, PyObject* args, PyObject* keywords) {
-  static const char* names_of[] = {"path",         "device",          "threads",      "tf32",          "plan",
-                                   "memory_limit", "policy",          "max_variants", "deterministic", "specialize",
-                                   "ranges",       "strict_rounding", nullptr};
-  PyObject* path = nullptr;
-  Options options;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|sO&zyO&sO&pssp:open", const_cast<char**>(names_of),
-                                   PyUnicode_FSConverter, &path, &options.device, options.threads.take,
-                                   &options.threads, &options.tf32, &options.plan, options.memory_limit.take,
-                                   &options.memory_limit, &options.policy, options.max_variants.take,
-                                   &options.max_variants, &options.deterministic, &options.specialize, &options.ranges,
-                                   &options.strict_rounding))
-    return nullptr;
+PyObject* open_model(PyObject*, PyObject* args) {
+  PyObject *path = nullptr, *options = nullptr;
+  if (!PyArg_ParseTuple(args, "O&O!:open", PyUnicode_FSConverter, &path, &PyDict_Type, &options)) return nullptr;
   Ref bytes(path);
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
     const char* file = PyBytes_AsString(bytes.get());
@@ -519,21 +466,16 @@ struct Program {
   }
 };
 
-PyObject* open_program(PyObject*, PyObject* args, PyObject* keywords) {
-  static const char* names_of[] = {"name", "json",    "weights",       "device",          "threads",
-                                   "tf32", "strided", "deterministic", "strict_rounding", nullptr};
+PyObject* open_program(PyObject*, PyObject* args) {
   const char* name = nullptr;
-  PyObject *json = nullptr, *weights = nullptr;
-  Options options;
+  PyObject *json = nullptr, *weights = nullptr, *options = nullptr;
   int strided = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "zO|OsO&zppp:open_program", const_cast<char**>(names_of), &name,
-                                   &json, &weights, &options.device, options.threads.take, &options.threads,
-                                   &options.tf32, &strided, &options.deterministic, &options.strict_rounding))
+  if (!PyArg_ParseTuple(args, "zOOpO!:open_program", &name, &json, &weights, &strided, &PyDict_Type, &options))
     return nullptr;
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
     Program program;
     if (!program.take(name, json, weights, strided != 0)) return nullptr;
-    Ref held(weights && weights != Py_None ? PyDict_Copy(weights) : nullptr);
+    Ref held(weights != Py_None ? PyDict_Copy(weights) : nullptr);
     if (PyErr_Occurred()) return nullptr;
     return open_with(options, std::move(held), [&](const tessera_options* o, tessera_session** s) {
       return tessera_open_program(&program.c, o, s);
@@ -587,18 +529,18 @@ PyObject* known_sizes(PyObject*, PyObject*) {
 }
 
 PyMethodDef functions[] = {
-    {"open", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_model)), METH_VARARGS | METH_KEYWORDS,
-     "open(path, device=\"auto\", threads=0, tf32=\"conv\", plan=b\"\", memory_limit=0, policy=\"generic\", "
-     "max_variants=0, deterministic=False, specialize=\"\", ranges=\"\", strict_rounding=False)\n--\n\nA Session of a "
-     "model file. Raises "
-     "tessera.Error."},
-    {"open_program", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_program)),
-     METH_VARARGS | METH_KEYWORDS,
-     "open_program(name, json, weights=None, device=\"auto\", threads=0, tf32=\"conv\", strided=False, "
-     "deterministic=False, strict_rounding=False)\n--\n\n"
+    {"open", open_model, METH_VARARGS,
+     "open(path, options, /)\n--\n\n"
+     "A Session of a model file. options: of the table, by name; None is the default. Raises tessera.Error."},
+    {"open_program", open_program, METH_VARARGS,
+     "open_program(name, json, weights, strided, options, /)\n--\n\n"
      "A Session of a program in the JSON of torch.export (bytes).\n\n"
-     "weights: name -> (number of onnx.TensorProto.DataType, shape, address in host memory, owner of that memory).\n"
-     "The dict's values live as long as the session. Raises tessera.Error."},
+     "weights: None, or name -> (number of onnx.TensorProto.DataType, shape, address in host memory, owner of that "
+     "memory).\n"
+     "The dict's values live as long as the session. options: as of open(). Raises tessera.Error."},
+    {"options", option_table, METH_NOARGS,
+     "options()\n--\n\n"
+     "The table of options: of each (name, kind, values, default, help, why torch.compile does not take it)."},
     {"survey_program", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(survey_program)),
      METH_VARARGS | METH_KEYWORDS,
      "survey_program(json, weights=None, strided=False)\n--\n\n"

@@ -23,8 +23,8 @@ def _weights(weights: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, tuple[
 
 def open_program(name: str, json: bytes, weights: Mapping[str, torch.Tensor], device: str, settings: Settings) -> _native.Session:
     """Compiles a program. weights: contiguous tensors in host memory. Raises tessera.Error."""
-    return _native.open_program(name, json, _weights(weights), device, settings.threads, settings.tf32, True, settings.deterministic,
-                                settings.strict_rounding)  # fmt: skip
+    options = {"device": device, "threads": settings.threads, "tf32": settings.tf32, "deterministic": settings.deterministic, **dict(settings.further)}
+    return _native.open_program(name, json, _weights(weights), True, options)
 
 
 def survey_program(json: bytes, weights: Mapping[str, torch.Tensor]) -> str:

@@ -6,14 +6,15 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._arrays import NAMES, memory_of, state_array, state_given
 from ._errors import InputTypeError, UsageError
+from ._options import OpenOptions, Sizes, documented, sizes_text
 
-
-Sizes = Union[int, str, Sequence[int]]  # of a dimension: 8, (1, 32), (1, 8, 32), or "1..8..32"
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Model:
     """
 
     def __init__(self, session: _native.Session, path: str, options: Mapping[str, Any]) -> None:
-        """options: of load(), such that JSON has them."""
+        """options: of load() that were given, such that JSON has them."""
         self._session = session
         self._options = options
         self._run: Callable[..., list[Any] | None] = session.run
@@ -190,7 +191,7 @@ class Model:
 
         Raises UsageError: a dimension that the model does not have, or one without a range, MIN above MAX; else as a call does.
         """
-        texts = ([ranges] if ranges else []) + ([_ranges_text(sizes)] if sizes else [])
+        texts = ([ranges] if ranges else []) + ([sizes_text(sizes)] if sizes else [])
         self._session.warmup_ranges(",".join(texts))
 
     def trim(self) -> None:
@@ -218,61 +219,20 @@ class Model:
         return f"<tessera.Model {self._path!r} on {self.device}: ({inputs}) -> ({outputs})>"
 
 
-def _assignments(values: Mapping[str, object]) -> str:
-    return ",".join(f"{name}={value}" for name, value in values.items())
-
-
-def _ranges_text(ranges: Mapping[str, Sizes]) -> str:
-    return _assignments({name: r if isinstance(r, (str, int)) else "..".join(map(str, r)) for name, r in ranges.items()})
-
-
-def load(
-    path: str | bytes | os.PathLike[str],
-    device: str = "auto",
-    *,
-    threads: int = 0,
-    tf32: str = "conv",
-    plan: str | bytes | os.PathLike[str] | None = None,
-    memory_limit: int = 0,
-    policy: str = "generic",
-    max_variants: int = 0,
-    deterministic: bool = False,
-    specialize: str | Mapping[str, str] | None = None,
-    warm_up: str | Mapping[str, Sizes] | None = None,
-    strict_rounding: bool = False,
-) -> Model:
+@documented
+def load(path: str | bytes | os.PathLike[str], device: str = "auto", **options: Unpack[OpenOptions]) -> Model:
     """Reads and compiles a model.
 
     path: an ONNX file, an archive of torch.export (.pt2), or what `tessera compile` wrote.
     device: "cpu", "cuda" (the first GPU), "cuda:1" (the second one), or "auto": the first GPU where there is one that can
     be used.
-    threads: of the host; 0 for all cores that this process may use.
-    tf32: which float32 operations on a GPU may round operands to TF32: "off", "conv" (convolutions), "matmul" (products) or "all".
-    plan: a file of `tessera compile --save-plan`: fusion, schedules and routes are as it says; what does not fit is decided anew.
-    memory_limit: most bytes held together by intermediate results, outputs that the library allocates, plans of shapes and weights; a call
-    that needs more raises OutOfMemoryError before it begins. 0: any number.
+    {options}
 
-    policy: variants besides those without which a call has no answer: "generic": none; "adaptive": for sizes that recur, compiled in
-    the background once that pays; "exact": for all sizes, compiled in the call.
-    max_variants: made for sizes, at most; those used least recently go. 0: 8.
-    deterministic: equal inputs have bit-identical results from call to call. Raises UsageError together with "adaptive".
-    specialize: sizes that variants are made for, in the calls that have them: "batch=exact,seq=div:8" or {"batch": "exact", "seq": "div:8"}.
-    strict_rounding: round float16 and bfloat16 after every operator, as PyTorch does operator by operator; nothing is computed in TF32.
-    warm_up: ranges of sizes that are made ready before this returns, as by Model.warmup_ranges(): "batch=1..8..32" or {"batch": (1, 8, 32)}.
-
+    specialize and warm_up may be mappings: {"batch": "exact", "seq": "div:8"}, {"batch": (1, 8, 32)}.
     Raises FileError, ModelError, UnsupportedError, UsageError, OutOfMemoryError, RunError; all are tessera.Error.
     """
-    options = {
-        "device": device,
-        "threads": threads,
-        "tf32": tf32,
-        "memory_limit": memory_limit,
-        "policy": policy,
-        "max_variants": max_variants,
-        "deterministic": deterministic,
-        "specialize": specialize if isinstance(specialize, str) else _assignments(specialize or {}),
-        "strict_rounding": strict_rounding,
-    }
-    ranges = warm_up if isinstance(warm_up, str) else _ranges_text(warm_up or {})
-    native = _native.open(path, plan=b"" if plan is None else os.fsencode(plan), ranges=ranges, **options)  # type: ignore[arg-type]
-    return Model(native, os.fsdecode(path), {**options, "plan": None if plan is None else os.path.abspath(os.fsdecode(plan)), "warm_up": ranges})
+    given: dict[str, Any] = {name: sizes_text(v) if isinstance(v, Mapping) else v for name, v in {"device": device, **options}.items() if v is not None}
+    native = _native.open(path, given)
+    if "plan" in given:
+        given["plan"] = os.path.abspath(os.fsdecode(given["plan"]))
+    return Model(native, os.fsdecode(path), given)

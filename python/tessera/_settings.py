@@ -15,7 +15,7 @@ class Settings(NamedTuple):
     tf32: str  # "off", "conv", "matmul" or "all"
     deterministic: bool
     threads: int
-    strict_rounding: bool
+    further: tuple[tuple[str, object], ...]  # Options.further
 
 
 # The option's value by whether PyTorch rounds operands to TF32 in (convolutions, products).
@@ -31,4 +31,4 @@ def current(options: Options, cuda: bool, threads: int = 0) -> Settings:
     """`options`, where they say something, else PyTorch's settings. cuda: for a GPU. threads: in place of PyTorch's number."""
     tf32 = "off" if not cuda else _tf32() if options.tf32 == "auto" else options.tf32
     deterministic = options.deterministic or torch._C._get_deterministic_algorithms()
-    return Settings(tf32, deterministic, options.threads or threads or torch.get_num_threads(), options.strict_rounding)
+    return Settings(tf32, deterministic, options.threads or threads or torch.get_num_threads(), options.further)

@@ -506,7 +506,7 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
     """
     chosen = Options.of(options)
     if mode not in (None, "default"):
-        log.warning("the mode '%s' is ignored; the options are %s", mode, ", ".join(f.name for f in dataclasses.fields(Options)))
+        log.warning("the mode '%s' is ignored; the options are %s", mode, ", ".join(Options.names()))
 
     given = list(example_inputs)  # real tensors: AOTAutograd keeps the compilers, which must not keep these
 

@@ -44,8 +44,7 @@ def call(model: Model, args: Sequence[Any], stream: int | None) -> list[torch.Te
         name = _names.get(id(model))
         if name is None:
             # The number distinguishes models that were loaded from one path, whose file may have changed.
-            options = {k: v for k, v in model._options.items() if v and v != (load.__kwdefaults__ or {}).get(k)}
-            name = json.dumps({"path": model._file, **options, "number": len(_models)})
+            name = json.dumps({"path": model._file, **model._options, "number": len(_models)})
             _models[name], _names[id(model)] = model, name
     return torch.ops.tessera.call(list(args), name)  # type: ignore[no-any-return]
 

@@ -26,7 +26,8 @@ from typing import Any
 
 from ._arrays import DTYPES_OF_KSERVE, KSERVE
 from ._errors import Error, InputError, InputTypeError, UnsupportedError, UsageError
-from ._session import Model, Sizes, load
+from ._options import TABLE, documented
+from ._session import Model, load
 
 _Named = dict[str, Any]  # arrays by the names of inputs or outputs
 
@@ -269,37 +270,30 @@ def _class_of(serve: Any, max_batch: int, batch_wait: float) -> type:
     return TesseraModel
 
 
+@documented
 def deployment(
     path: str | os.PathLike[str],
     *,
-    device: str = "auto",
-    threads: int = 1,
-    tf32: str = "conv",
-    plan: str | os.PathLike[str] | None = None,
-    memory_limit: int = 0,
-    policy: str = "generic",
-    max_variants: int = 0,
-    deterministic: bool = False,
-    specialize: str | Mapping[str, str] | None = None,
-    warm_up: str | Mapping[str, Sizes] | None = None,
-    strict_rounding: bool = False,
     max_batch: int = 1,
     batch_wait: float = 0.002,
     replicas: int | None = None,
     autoscaling: Mapping[str, Any] | None = None,
     name: str = "TesseraModel",
-    **options: Any,
+    **further: Any,
 ) -> Any:
     """An application of Ray Serve that computes a model: what serve.run() takes.
 
-    path, device, threads, tf32, plan, memory_limit, policy, max_variants, deterministic, specialize, warm_up, strict_rounding: as of
-        tessera.load, in each replica, which takes requests once it is warm.
+    path: as of tessera.load. A replica opens it with these options, and takes requests once it is warm:
+
+    {options}
+
+    threads is 1 where it is not given.
     max_batch: rows of requests that are computed together, at most; 1: each request by itself. More needs a batch dimension: one
         symbol that is dimension 0 of every input and output, and no other. Rows must not depend on each other.
     batch_wait: seconds that a request waits for others.
     replicas: processes that hold the model. autoscaling: Ray's autoscaling_config instead, such as {"min_replicas": 1,
         "max_replicas": 8, "target_ongoing_requests": 4}.
-    name: of the deployment. options: further ones of serve.deployment. Where ray_actor_options does not say otherwise, a replica has
+    name: of the deployment. further: options of serve.deployment. Where ray_actor_options does not say otherwise, a replica has
         `threads` CPUs (at least one), and a GPU for device "cuda".
 
     Raises UsageError: Ray is absent, or replicas and autoscaling are both given. Errors of the model are the replica's.
@@ -309,28 +303,18 @@ def deployment(
         raise UsageError("replicas and autoscaling are both given", notes=("autoscaling has min_replicas and max_replicas",))
     if max_batch < 1 or batch_wait < 0:
         raise UsageError(f"max_batch is {max_batch} and batch_wait {batch_wait}; they are at least 1 and 0")
-    resources: dict[str, Any] = {"num_cpus": max(threads, 1)}
-    if device.startswith("cuda"):
+    model_options = {"device": "auto", "threads": 1, **{name: further.pop(name) for name in TABLE if name in further}}
+    if model_options.get("plan") is not None:
+        model_options["plan"] = os.path.abspath(model_options["plan"])
+    resources: dict[str, Any] = {"num_cpus": max(model_options["threads"] or 0, 1)}
+    if (model_options["device"] or "").startswith("cuda"):
         resources["num_gpus"] = 1
-    options["ray_actor_options"] = {**resources, **options.get("ray_actor_options", {})}
+    further["ray_actor_options"] = {**resources, **further.get("ray_actor_options", {})}
     if autoscaling is not None:
-        options["autoscaling_config"] = dict(autoscaling)
+        further["autoscaling_config"] = dict(autoscaling)
     else:
-        options["num_replicas"] = 1 if replicas is None else replicas
+        further["num_replicas"] = 1 if replicas is None else replicas
     # A batch is filled by requests that are in the replica: more of them than one batch, so that the next one is there in time.
-    options.setdefault("max_ongoing_requests", max(2 * max_batch, 8))
-    made = serve.deployment(name=name, **options)(_class_of(serve, max_batch, batch_wait))
-    model_options = {
-        "device": device,
-        "threads": threads,
-        "tf32": tf32,
-        "plan": None if plan is None else os.path.abspath(plan),
-        "memory_limit": memory_limit,
-        "policy": policy,
-        "max_variants": max_variants,
-        "deterministic": deterministic,
-        "specialize": specialize,
-        "warm_up": warm_up,
-        "strict_rounding": strict_rounding,
-    }
+    further.setdefault("max_ongoing_requests", max(2 * max_batch, 8))
+    made = serve.deployment(name=name, **further)(_class_of(serve, max_batch, batch_wait))
     return made.bind(os.path.abspath(path), model_options, max_batch)

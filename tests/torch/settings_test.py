@@ -49,6 +49,12 @@ class Settings(unittest.TestCase):
                 torch.backends.cudnn.allow_tf32 = True
         self.assertEqual(self.tf32(), "conv")
 
+    def test_further_options_reach_the_session(self):
+        x = torch.tensor([-1.0, 2.0])
+        self.assertEqual(compiled(torch.relu, tune_share=0.1, strict_rounding=True)(x).tolist(), [0, 2])
+        with self.assertRaisesRegex(Exception, "a tune share replaces kernels between calls"):
+            compiled(torch.relu, tune_share=0.1, deterministic=True)(x)
+
     def test_a_change_between_calls_is_seen(self):
         x = torch.randn(64, 8)
         f = compiled(lambda x, i: torch.zeros(4, 8).index_add(0, i, x))
