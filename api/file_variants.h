@@ -1,6 +1,6 @@
 // The variants of a compiled file.
 #pragma once
-#include "api/variant_source.h"
+#include "api/model_source.h"
 
 namespace tessera {
 

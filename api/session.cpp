@@ -152,7 +152,7 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   options.compile.cancelled = [closed, cancelled = options.compile.cancelled] {
     return closed->load(std::memory_order_relaxed) || (cancelled && cancelled());
   };
-  impl.pool = std::make_shared<VariantPool>(make_variant_source(path, std::move(program), options), options, closed);
+  impl.pool = std::make_shared<VariantPool>(make_model_source(path, std::move(program), options), options, closed);
   TESSERA_TRY(impl.pool->open());
   const SizeRanges& ranges = impl.pool->options().warm_up;
   if (options.compile_only) {

@@ -73,7 +73,7 @@ bool holds(const SessionVariant& v, const Executable& executable) {
 
 } // namespace
 
-VariantPool::VariantPool(std::unique_ptr<VariantSource> source, SessionOptions options,
+VariantPool::VariantPool(std::unique_ptr<ModelSource> source, SessionOptions options,
                          std::shared_ptr<std::atomic<bool>> closed)
     : source_(std::move(source)), options_(std::move(options)), closed_(std::move(closed)) {}
 
@@ -100,7 +100,7 @@ Status VariantPool::open() {
       if (how.kind == Specialization::Kind::Exact) sizes.emplace(symbol, how.size);
     const Conditions conditions = conditions_at(specialize, sizes);
     TESSERA_TRY(
-        make(lock, "variant " + conditions.label, {.sizes = sizes, .specialization = &conditions}, Place::Opening));
+        make(lock, "variant " + conditions.label, {.sizes = sizes, .specialization = conditions}, Place::Opening));
   }
   return {};
 }
@@ -167,7 +167,7 @@ void VariantPool::count_queued(int64_t queued) {
 }
 
 Result<std::shared_ptr<SessionVariant>> VariantPool::make(Lock& lock, const std::string& key,
-                                                          const VariantRequest& request, Place place) {
+                                                          const CompileRequest& request, Place place) {
   struct Flight { // whatever happens, others go on
     VariantPool& pool;
     Lock& lock;
@@ -368,8 +368,8 @@ Status VariantPool::specialize(const Sizes& sizes, RunStats& stats) {
     if (const auto g = v->specialized ? missed(*v->executable, sizes) : std::nullopt)
       why = "variant " + v->label + " missed " + readable(g->condition) + " (" + g->reason + ")";
   const Stopwatch watch;
-  auto variant = make(lock, key, {.sizes = sizes, .specialization = &want, .of_call = true, .as_loops = as_loops_},
-                      Place::Request);
+  auto variant =
+      make(lock, key, {.sizes = sizes, .specialization = want, .of_call = true, .as_loops = as_loops_}, Place::Request);
   stats.recompile_ms = watch.ms();
   if (!variant.ok()) {
     if (variant.error().code == ErrorCode::OutOfMemory) return std::move(variant).failure();
@@ -396,7 +396,7 @@ bool VariantPool::compile_exact(const Sizes& sizes) {
     if (v->specialized && v->label == want.label) return false;
   const Stopwatch watch;
   const auto variant = make(
-      lock, key, {.sizes = sizes, .specialization = &want, .of_call = true, .as_loops = as_loops_, .background = true},
+      lock, key, {.sizes = sizes, .specialization = want, .of_call = true, .as_loops = as_loops_, .background = true},
       Place::Background);
   if (variant.ok()) {
     TESSERA_LOGF(LogChannel::Recompiles,

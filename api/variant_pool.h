@@ -1,7 +1,7 @@
 // The variants of a session, shared by its executors and by work in the background: which there are, who compiles
 // another one, which one goes. Its lock is held for comparisons only, never while anything is compiled.
 #pragma once
-#include "api/variant_source.h"
+#include "api/model_source.h"
 #include <condition_variable>
 
 namespace tessera {
@@ -9,7 +9,7 @@ namespace tessera {
 class VariantPool final : public ExecutableSource {
 public:
   // `options`: complete (thread pool, memory), without contradictions.
-  VariantPool(std::unique_ptr<VariantSource> source, SessionOptions options, std::shared_ptr<std::atomic<bool>> closed);
+  VariantPool(std::unique_ptr<ModelSource> source, SessionOptions options, std::shared_ptr<std::atomic<bool>> closed);
   // The variants to begin with, requested ones too. Called once, before anything else. Errors: those of the source; Usage for a
   // specialization of a dimension that the model does not have.
   [[nodiscard]] Status open();
@@ -18,7 +18,7 @@ public:
 
   [[nodiscard]] std::set<std::string> symbols() const; // dimensions of inputs
   [[nodiscard]] Diagnostic no_dimension(const std::string& name) const;
-  [[nodiscard]] VariantSource& source() { return *source_; }
+  [[nodiscard]] ModelSource& source() { return *source_; }
   [[nodiscard]] const SessionOptions& options() const { return options_; }
   [[nodiscard]] const std::shared_ptr<const Executable>& generic() const { return generic_; }
   [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const; // the generic one first
@@ -63,7 +63,7 @@ private:
   [[nodiscard]] size_t find(const Executable& executable) const;
   // Compiles without the lock, as the only one of this key. The variant joins the others.
   [[nodiscard]] Result<std::shared_ptr<SessionVariant>> make(Lock& lock, const std::string& key,
-                                                             const VariantRequest& request, Place place);
+                                                             const CompileRequest& request, Place place);
   using Has = std::function<bool(const SessionVariant&)>; // whether the executor that asks has it
   [[nodiscard]] Result<bool> compile_fitting(Lock& lock, const GuardMiss& miss, const Has& has);
   [[nodiscard]] Result<bool> compile_without_calls(Lock& lock, const GuardMiss& miss, const Has& has);
@@ -71,7 +71,7 @@ private:
   void evict();
   [[nodiscard]] Status check_options() const;
 
-  const std::unique_ptr<VariantSource> source_;
+  const std::unique_ptr<ModelSource> source_;
   const SessionOptions options_;
   const std::shared_ptr<std::atomic<bool>> closed_;
   std::weak_ptr<BackgroundWork> work_;        // which may own the pool

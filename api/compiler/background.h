@@ -1,6 +1,6 @@
 // A session whose kernels are tuned during its calls: codegen/tune/background.h as a session's background work.
 #pragma once
-#include "api/variant_source.h"
+#include "api/model_source.h"
 #include "codegen/tune/background.h"
 
 namespace tessera {

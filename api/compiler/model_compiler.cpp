@@ -10,11 +10,6 @@
 
 namespace tessera {
 
-CompileRequest::CompileRequest(const VariantRequest& request)
-    : sizes(request.sizes), of_call(request.of_call), background(request.background), as_loops(request.as_loops) {
-  if (request.specialization != nullptr) specialization = *request.specialization;
-}
-
 SessionVariant described(const CompileRequest& request, const CompileOptions& options) {
   SessionVariant v;
   v.label = request.sizes.empty() ? "generic" : "for " + text_of(request.sizes);

@@ -1,22 +1,11 @@
 // A model or a program, imported and compiled for a request. Any thread, several at a time.
 #pragma once
-#include "api/variant_source.h"
+#include "api/model_source.h"
 #include "codegen/driver/compile.h"
 #include "codegen/tune/records.h"
 #include "frontend/model.h"
 
 namespace tessera {
-
-// A request that owns what it says.
-struct CompileRequest {
-  Sizes sizes;
-  std::optional<Conditions> specialization;
-  bool of_call = false, background = false;
-  std::set<std::string> as_loops;
-  bool check_operators = false; // those that the options name: once for a model
-
-  explicit CompileRequest(const VariantRequest& request);
-};
 
 // Describes a variant before it is compiled.
 [[nodiscard]] SessionVariant described(const CompileRequest& request, const CompileOptions& options);

@@ -32,9 +32,9 @@ const Compiled* made_by(const Compiled& compiled, const Executable& executable, 
   return nullptr;
 }
 
-class CompiledVariants final : public VariantSource {
+class CompiledSource final : public ModelSource {
 public:
-  CompiledVariants(std::string path, std::shared_ptr<const ProgramSource> program, SessionOptions options)
+  CompiledSource(std::string path, std::shared_ptr<const ProgramSource> program, SessionOptions options)
       : options_(std::move(options)) {
     CompileOptions& compile = options_.compile;
     compile.records = options_.use_tuned;
@@ -66,9 +66,9 @@ public:
     return all;
   }
 
-  Result<std::shared_ptr<SessionVariant>> make(const VariantRequest& wanted) override {
+  Result<std::shared_ptr<SessionVariant>> make(const CompileRequest& wanted) override {
     if (from_file_) return no_file_variant(path(), wanted.sizes);
-    CompileRequest request(wanted);
+    CompileRequest request = wanted;
     request.check_operators = !opened_;
     auto variant = std::make_shared<SessionVariant>(described(request, compiler_->compile_options(request)));
     ThreadPool* pool = request.background ? nullptr : options_.executor.pool.get();
@@ -208,9 +208,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<VariantSource> make_variant_source(std::string path, std::shared_ptr<const ProgramSource> program,
-                                                   SessionOptions options) {
-  return std::make_unique<CompiledVariants>(std::move(path), std::move(program), std::move(options));
+std::unique_ptr<ModelSource> make_model_source(std::string path, std::shared_ptr<const ProgramSource> program,
+                                               SessionOptions options) {
+  return std::make_unique<CompiledSource>(std::move(path), std::move(program), std::move(options));
 }
 
 } // namespace tessera

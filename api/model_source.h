@@ -3,6 +3,7 @@
 #pragma once
 #include "api/session.h"
 #include "api/session_variant.h"
+#include <optional>
 
 namespace tessera {
 
@@ -16,12 +17,14 @@ struct Conditions {
   std::vector<std::pair<std::string, Specialization>> of;
 };
 
-struct VariantRequest {
-  Sizes sizes;                                // of the call that needs it, as hints; empty: none is known
-  const Conditions* specialization = nullptr; // at `sizes`
-  bool of_call = false;                       // what the call does not say is guessed (ImportOptions::of_call)
-  std::set<std::string> as_loops;             // nodes whose library calls are loops, besides those of the options
-  bool background = false;                    // one kernel at a time, as calls want the processor
+// A variant that is wanted.
+struct CompileRequest {
+  Sizes sizes;                              // of the call that needs it, as hints; empty: none is known
+  std::optional<Conditions> specialization; // at `sizes`
+  bool of_call = false;                     // what the call does not say is guessed (ImportOptions::of_call)
+  std::set<std::string> as_loops;           // nodes whose library calls are loops, besides those of the options
+  bool background = false;                  // one kernel at a time, as calls want the processor
+  bool check_operators = false;             // that the options name: once for a model
 };
 
 // Work on the variants on a thread of its own, which hears of the session's calls (ExecutableSource::begins, ended).
@@ -43,14 +46,14 @@ struct BackgroundHooks {
   std::function<void(const SessionVariant& before, std::shared_ptr<SessionVariant> better)> replace;
 };
 
-class VariantSource {
+class ModelSource {
 public:
-  virtual ~VariantSource() = default;
+  virtual ~ModelSource() = default;
   // The variants to begin with, the generic one first. Called once, before anything else.
   [[nodiscard]] virtual Result<std::vector<std::shared_ptr<SessionVariant>>> open() = 0;
   // Another one. Any thread, several at a time. Errors: those of import and compile; UnsupportedFeature where none can
   // be made.
-  [[nodiscard]] virtual Result<std::shared_ptr<SessionVariant>> make(const VariantRequest& request) = 0;
+  [[nodiscard]] virtual Result<std::shared_ptr<SessionVariant>> make(const CompileRequest& request) = 0;
   // The nodes of the model behind library calls, which are steps of the variant's executable `in` or of one of its
   // bodies, by name.
   [[nodiscard]] virtual std::set<std::string> nodes_of(const SessionVariant& variant, const Executable& in,
@@ -77,7 +80,7 @@ protected:
 
 // The source of a session: `program` in the place of a file, or null. `options` are complete; those of the compile that
 // the source derives are set in its copy.
-[[nodiscard]] std::unique_ptr<VariantSource>
-make_variant_source(std::string path, std::shared_ptr<const ProgramSource> program, SessionOptions options);
+[[nodiscard]] std::unique_ptr<ModelSource>
+make_model_source(std::string path, std::shared_ptr<const ProgramSource> program, SessionOptions options);
 
 } // namespace tessera

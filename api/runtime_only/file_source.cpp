@@ -19,9 +19,9 @@ Result<std::string> kind_of_file(const std::string& path) {
   return std::string(path.ends_with(".onnx") ? "an ONNX model" : "no compiled file");
 }
 
-class FileVariants final : public VariantSource {
+class FileSource final : public ModelSource {
 public:
-  FileVariants(std::string path, bool program, SessionOptions options)
+  FileSource(std::string path, bool program, SessionOptions options)
       : path_(std::move(path)), program_(program), options_(std::move(options)) {}
 
   Result<std::vector<std::shared_ptr<SessionVariant>>> open() override {
@@ -39,7 +39,7 @@ public:
     import_ms_ = watch.ms();
     return all;
   }
-  Result<std::shared_ptr<SessionVariant>> make(const VariantRequest& request) override {
+  Result<std::shared_ptr<SessionVariant>> make(const CompileRequest& request) override {
     return no_file_variant(path_, request.sizes);
   }
   std::set<std::string> nodes_of(const SessionVariant&, const Executable&,
@@ -65,9 +65,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<VariantSource> make_variant_source(std::string path, std::shared_ptr<const ProgramSource> program,
-                                                   SessionOptions options) {
-  return std::make_unique<FileVariants>(std::move(path), program != nullptr, std::move(options));
+std::unique_ptr<ModelSource> make_model_source(std::string path, std::shared_ptr<const ProgramSource> program,
+                                               SessionOptions options) {
+  return std::make_unique<FileSource>(std::move(path), program != nullptr, std::move(options));
 }
 
 } // namespace tessera
