@@ -1,4 +1,5 @@
 #include "api/compiler/background.h"
+#include "codegen/driver/compile.h"
 #include "graph/support/environment.h"
 
 namespace tessera {
