@@ -2,6 +2,7 @@
 #include "../ops/samples_run.h"
 #include "codegen/compilation/routes.h"
 #include "codegen/driver/devices.h"
+#include "codegen/driver/pipeline.h"
 #include "codegen/schedule/own_kernels.h"
 #include <algorithm>
 #include <gtest/gtest.h>
