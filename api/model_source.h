@@ -3,6 +3,7 @@
 #pragma once
 #include "api/session.h"
 #include "api/session_variant.h"
+#include "runtime/executor.h"
 #include <optional>
 
 namespace tessera {

@@ -95,7 +95,7 @@ struct Session::Impl {
   Result<std::unique_ptr<Executor>> make_executor() const {
     ExecutorOptions options = pool->options().executor;
     options.before_others = work != nullptr;
-    return Executor::create_from(pool, std::move(options));
+    return tessera::make_executor(pool, std::move(options));
   }
 };
 

@@ -577,8 +577,7 @@ Result<std::unique_ptr<Executor>> Executor::create(std::vector<std::shared_ptr<c
   return guarded(kMaking, [&] { return make(in_order(std::move(variants)), nullptr, std::move(options), false); });
 }
 
-Result<std::unique_ptr<Executor>> Executor::create_from(std::shared_ptr<ExecutableSource> source,
-                                                        ExecutorOptions options) {
+Result<std::unique_ptr<Executor>> make_executor(std::shared_ptr<ExecutableSource> source, ExecutorOptions options) {
   return guarded(kMaking, [&] { return make(source->order(), source, std::move(options), false); });
 }
 

@@ -35,8 +35,6 @@ public:
   virtual void region(const std::function<void()>& body) { body(); }
 };
 
-struct RunStats;
-
 // Why a variant does not fit a call, where another one may: an Assumed guard does not hold, or the device's libraries do
 // not compute calls of the variant (one is missing, or has no kernel for these sizes).
 struct GuardMiss {
@@ -46,42 +44,6 @@ struct GuardMiss {
   // The steps of that variant that were refused, by name.
   std::shared_ptr<const Executable> refused_in;
   std::vector<std::string> refused = {};
-};
-
-// The variants of a model, which its executors share: which there are, compiled when none fits a call, replaced by
-// better code. Any thread calls these functions; none of them may use the executor that calls it.
-class ExecutableSource {
-public:
-  struct Entry {
-    uint64_t number = 0;      // of the variant; better code for it keeps the number
-    int index = 0;            // RunStats::variant
-    bool specialized = false; // made for fewer calls than the generic one
-    std::shared_ptr<const Executable> executable;
-  };
-  // Calls try the variants in this order.
-  struct Order {
-    uint64_t generation = 0;
-    std::vector<Entry> variants;
-    size_t generic = 0; // index of the variant whose required guards are the model's
-  };
-  virtual ~ExecutableSource() = default;
-  [[nodiscard]] virtual Order order() const = 0;
-  [[nodiscard]] virtual uint64_t generation() const = 0; // of order(); changes with it
-  // Whether specialize() is to be called before each call.
-  [[nodiscard]] virtual bool specializes() const { return false; }
-  // Ensures that there is the variant that is wanted for calls of these sizes, and says in `stats` what that cost. The
-  // error ends the call.
-  [[nodiscard]] virtual Status specialize(const std::map<std::string, int64_t>& /*sizes*/, RunStats& /*stats*/) {
-    return {};
-  }
-  // For a call that no variant of an executor fits, which has those of these numbers. True: order() has another one for
-  // it. Error OutOfMemory ends the call; others say in its error why there is none.
-  [[nodiscard]] virtual Result<bool> compile_for(const GuardMiss& miss, std::span<const uint64_t> numbers) = 0;
-  // A call begins, and ends. `ran`: what was run, null where the call failed before that; `values`: the sizes of its
-  // inputs, of these symbols; `swaps`: variants and plans that were exchanged for it. Neither waits for anything.
-  virtual void begins() {}
-  virtual void ended(const std::shared_ptr<const Executable>& /*ran*/, std::span<const SymExpr> /*symbols*/,
-                     std::span<const int64_t> /*values*/, int /*swaps*/) {}
 };
 
 // Named ranges of the calling thread for a profiler: one for each call, and within it one for each step. They nest.
@@ -189,9 +151,6 @@ public:
   // they are first needed, and shared by executors and variants.
   [[nodiscard]] static Result<std::unique_ptr<Executor>> create(std::vector<std::shared_ptr<const Executable>> variants,
                                                                 ExecutorOptions options = {});
-  // The same, over the variants that `source` has, now and before each call.
-  [[nodiscard]] static Result<std::unique_ptr<Executor>> create_from(std::shared_ptr<ExecutableSource> source,
-                                                                     ExecutorOptions options = {});
   virtual ~Executor() = default;
   // Inputs by name. Outputs are fresh tensors (in model order) unless given in `outputs` (dtype and dims must fit).
   // Errors: UnknownInput, MissingInput, BadInput (dtype, rank, dimension; an output whose memory overlaps an input's or

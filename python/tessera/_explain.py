@@ -14,7 +14,6 @@ import torch
 
 from . import _program, backend
 from ._log import log
-from ._options import Options
 from ._program import value_bytes
 
 
@@ -257,7 +256,6 @@ def explain(fn: Callable[..., Any], *args: Any, options: dict[str, Any] | None =
     needs gradients, the graphs of the backward pass are compiled and shown, too.
     Raises what `fn` raises.
     """
-    chosen = {**dataclasses.asdict(Options()), **(options or {})}
     inner = getattr(fn, "_orig_mod", None) or getattr(fn, "_torchdynamo_orig_callable", None) or fn
     parts: list[tuple[Any, list[backend.CompiledGraph]]] = []  # of each graph of Dynamo's: why it ends, what it became
 
@@ -265,7 +263,7 @@ def explain(fn: Callable[..., Any], *args: Any, options: dict[str, Any] | None =
         found: list[backend.CompiledGraph] = []
         parts.append((getattr(gm, "compile_subgraph_reason", None), found))
         with backend.observed(found.append):
-            return backend.tessera(gm, inputs, options=chosen)
+            return backend.tessera(gm, inputs, options=options)
 
     torch._dynamo.reset()
     before = dict(_break_counts())

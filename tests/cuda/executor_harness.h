@@ -50,8 +50,7 @@ protected:
   // `compile`: another variant for each miss; empty: there is none.
   std::unique_ptr<Executor> executor(std::shared_ptr<const Executable> exe, CompilingSource::Compile compile = {}) {
     if (!options.gpu_context) options.gpu_context = gpu.context();
-    auto e = compile ? Executor::create_from(std::make_shared<CompilingSource>(std::vector{exe}, std::move(compile)),
-                                             options)
+    auto e = compile ? make_executor(std::make_shared<CompilingSource>(std::vector{exe}, std::move(compile)), options)
                      : create({exe});
     EXPECT_TRUE(e.ok()) << e.error().str();
     return std::move(*e);

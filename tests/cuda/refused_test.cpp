@@ -54,8 +54,7 @@ protected:
     return b.done();
   }
   std::unique_ptr<Executor> executor(std::shared_ptr<const Executable> exe, CompilingSource::Compile compile = {}) {
-    auto e = compile ? Executor::create_from(std::make_shared<CompilingSource>(std::vector{exe}, std::move(compile)),
-                                             options)
+    auto e = compile ? make_executor(std::make_shared<CompilingSource>(std::vector{exe}, std::move(compile)), options)
                      : Executor::create({exe}, options);
     EXPECT_TRUE(e.ok()) << (e.ok() ? "" : e.error().str());
     return std::move(*e);

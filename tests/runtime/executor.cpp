@@ -123,7 +123,7 @@ TEST(Executor, RequiredGuardsFailAssumedGuardsGoToTheNextVariantOrCompile) {
     ++compiled;
     return exact(miss);
   });
-  auto compiling = Executor::create_from(source, options()).value();
+  auto compiling = make_executor(source, options()).value();
   for (int i = 0; i < 2; ++i) {
     auto r = compiling->run({{"x", filled({3, 2}, 1)}}, &stats);
     ASSERT_TRUE(r.ok()) << r.error().str();
@@ -140,7 +140,7 @@ TEST(Executor, RequiredGuardsFailAssumedGuardsGoToTheNextVariantOrCompile) {
                                              [&](const GuardMiss&) -> Result<std::shared_ptr<const Executable>> {
                                                return Diagnostic(ErrorCode::CodegenError, "the compiler is broken");
                                              });
-  auto failing = Executor::create_from(source, options()).value();
+  auto failing = make_executor(source, options()).value();
   auto failed = failing->run({{"x", filled({3, 2}, 1)}});
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.error().code, ErrorCode::GuardFailed);
@@ -161,7 +161,7 @@ TEST(Executor, TakesBetterCodeAndGivesUpVariantsBetweenCalls) {
     ++compiled;
     return Result<std::shared_ptr<const Executable>>(make(false));
   });
-  auto e = Executor::create_from(source, options()).value();
+  auto e = make_executor(source, options()).value();
   RunStats stats;
   auto ran = [&](int64_t rows) {
     auto r = e->run({{"x", filled({rows, 2}, 1)}}, &stats);
