@@ -20,7 +20,8 @@ namespace {
 using api_test::Inputs;
 using onnx_test::Maker;
 
-// Texts of graphs are not compared behind passes here: a stream that gets no memory for a text leaves it cut.
+// Passes are not checked here: with an allocation that failed, dce and fold-shapes were seen to have changed a graph and
+// to say that they had not. The reason is not known yet.
 [[maybe_unused]] const int kChecks = ::setenv("TESSERA_CHECKS", "abort", 1);
 
 // Ends the program where an attempt does not end, and says which.
