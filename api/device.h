@@ -1,7 +1,7 @@
 // Which device a model is compiled for.
 #pragma once
+#include "base/result.h"
 #include "codegen/compilation/options.h"
-#include "graph/support/result.h"
 #include "runtime/run.h"
 
 namespace tessera {

@@ -43,8 +43,8 @@
 
 namespace tessera {
 
-struct SessionVariant;    // a compiled variant (api/variant.h, not installed)
-struct BackgroundOptions; // codegen/tune/background.h, not installed
+struct SessionVariant;    // a compiled variant (api/session/variant.h, not installed)
+struct BackgroundOptions; // measure/tune/background.h, not installed
 
 // Which variants a session has besides those without which a call has no answer (docs/guards.md).
 enum class VariantPolicy : uint8_t {
@@ -77,7 +77,7 @@ struct SessionOptions {
   bool deterministic = false;
   bool allow_compiled_file = true;
   std::string compiled_for; // what a compiled file must be for: "cpu", "cuda", "cuda sm_90"; empty: any
-  // Kernels take the schedules that `tessera tune` found to be faster on this device (codegen/tune); compile.tuned,
+  // Kernels take the schedules that `tessera tune` found to be faster on this device (measure/tune); compile.tuned,
   // when it is set, is taken as it is.
   bool use_tuned = true;
   // Kernels that are called often are tuned during the calls, in at most this share of the time: 0.05 for 5 %, 0 for

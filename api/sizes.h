@@ -6,7 +6,7 @@
 //   batch=1..8..32,seq=1..512      at least, typically and at most: an optimization profile, as TensorRT calls it
 //   batch=only:1..8..32            the same, and calls of other sizes are errors: code and memory are for these alone
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <cstdint>
 #include <map>
 #include <string>

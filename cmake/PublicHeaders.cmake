@@ -1,5 +1,5 @@
 # Installs the interface's headers and those that they include, under include/tessera alone. In the source they include each other
-# from its root ("graph/support/result.h"); installed they do so as their users do (<tessera/graph/support/result.h>), so that no other
+# from its root ("base/result.h"); installed they do so as their users do (<tessera/base/result.h>), so that no other
 # folder need be on the include path. Run by `cmake --install`, with `source` and `include` set.
 cmake_minimum_required(VERSION 3.25)
 set(waiting api/session.h api/device.h api/c.h api/tessera.hpp api/operators.h api/operators.hpp)

@@ -4,10 +4,10 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(parts tessera_support tessera_graph tessera_passes tessera_onnx tessera_fx tessera_frontend tessera_fusion tessera_target tessera_tile tessera_layout tessera_schedule tessera_llvm tessera_runtime tessera_load tessera_driver tessera_tune tessera_calibrate tessera_accuracy tessera_report tessera_session tessera_api tessera_onnx_proto)
+set(parts tessera_base tessera_symbols tessera_graph tessera_passes tessera_onnx tessera_fx tessera_frontend tessera_fusion tessera_target tessera_tile tessera_layout tessera_schedule tessera_llvm tessera_runtime tessera_load tessera_driver tessera_tune tessera_calibrate tessera_accuracy tessera_report tessera_session tessera_api tessera_onnx_proto)
 set(libraries DNNL::dnnl ${RE2_LIBRARY} ${TESSERA_IMAGE_LIBRARIES} spdlog::spdlog Threads::Threads ${CMAKE_DL_LIBS})
 # The parts that run compiled files: neither importers nor compiler, so neither protobuf nor LLVM.
-set(runtime_parts tessera_support tessera_graph tessera_tile tessera_runtime tessera_load tessera_session tessera_runtime_api)
+set(runtime_parts tessera_base tessera_symbols tessera_graph tessera_tile tessera_runtime tessera_load tessera_session tessera_runtime_api)
 
 # The ABI of the C interface: the soname's number, and the version of its symbols. The C++ headers promise nothing beyond a minor
 # version, whose number their symbols have, so that a program of another one does not start.

@@ -1,8 +1,8 @@
 // The contents of a model file, read without importing it, so also those of models whose operators have no definition.
 // Numbers of dimensions stay as they are written, "?" where there is none.
 #pragma once
-#include "graph/support/diagnostic.h"
-#include "graph/support/result.h"
+#include "base/diagnostic.h"
+#include "base/result.h"
 #include <cstdint>
 #include <map>
 #include <string>

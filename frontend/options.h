@@ -1,6 +1,6 @@
 // Options of an import, and what a model says of itself. Part of the installed interface.
 #pragma once
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include <map>
 #include <string>
 #include <utility>

@@ -1,5 +1,5 @@
 #include "fusion/constraints.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include <algorithm>
 
 namespace tessera {

@@ -1,7 +1,7 @@
 // The details of a verdict: text with amounts of bytes that are expressions over the sizes, so that a report prints them
 // at its own sizes and the planner at those that it took.
 #pragma once
-#include "graph/sym/expr.h"
+#include "symbols/expr.h"
 
 namespace tessera {
 

@@ -1,7 +1,7 @@
 // LoopNest: an operator, or several merged ones, as loops over a scalar DAG. No operator names, no views: those have
 // vanished into index expressions.
 //
-// The idea. A nest has axes and a DAG (graph/ops/scalar.h) whose Index nodes speak of the axes. Axes are outer or row
+// The idea. A nest has axes and a DAG (graph/scalar/scalar.h) whose Index nodes speak of the axes. Axes are outer or row
 // axes. The row axes, taken together, are what reductions fold over; a value that depends on a row axis (through an
 // Index or Load and not through a Reduce) exists for every point, any other value exists once per outer point. This one
 // form holds
@@ -20,7 +20,8 @@
 // value's type.
 #pragma once
 #include "graph/ir/graph.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
+#include "graph/scalar/scalar.h"
 
 namespace tessera {
 

@@ -9,9 +9,9 @@
 // Values are named as in the graph; unnamed ones by number, "#12". Names that are not plain words are quoted. Index
 // expressions stand where they are used; an index that is data is a node. Axes are named by position, whatever symbols
 // they are.
+#include "base/text.h"
 #include "fusion/loop_nest.h"
 #include "fusion/rewrite.h"
-#include "graph/support/text.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>

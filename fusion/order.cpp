@@ -1,5 +1,5 @@
 #include "fusion/order.h"
-#include "graph/support/check.h"
+#include "base/check.h"
 #include <algorithm>
 
 namespace tessera::fusion {

@@ -1,9 +1,9 @@
 #include "fusion/plan.h"
+#include "base/guarded.h"
+#include "base/log.h"
 #include "fusion/attention.h"
 #include "fusion/idioms.h"
 #include "fusion/planner.h"
-#include "graph/support/guarded.h"
-#include "graph/support/log.h"
 #include <algorithm>
 #include <cmath>
 

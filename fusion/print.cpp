@@ -1,8 +1,8 @@
 // Text of plans, and what must hold of every plan.
+#include "base/text.h"
 #include "fusion/activation.h"
 #include "fusion/cost.h"
 #include "fusion/rewrite.h"
-#include "graph/support/text.h"
 #include <algorithm>
 #include <cstdio>
 #include <functional>

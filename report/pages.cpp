@@ -1,5 +1,5 @@
 #include "report/pages.h"
-#include "graph/support/embed.h"
+#include "base/embed.h"
 #include TESSERA_PAGE_NUMBERS // of the files under docs/fusion: X(031) for FUS-031.md
 
 #define TESSERA_PAGE_FILE(NUMBER) TESSERA_EMBED(page_##NUMBER, TESSERA_PAGES "/FUS-" #NUMBER ".md")

@@ -1,5 +1,5 @@
 #include "runtime/choose_variant.h"
-#include "graph/support/log.h"
+#include "base/log.h"
 #include <algorithm>
 
 namespace tessera {

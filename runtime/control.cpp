@@ -1,5 +1,5 @@
 #include "runtime/control.h"
-#include "graph/support/check.h"
+#include "base/check.h"
 #include "runtime/executor.h"
 #include <algorithm>
 

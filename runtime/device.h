@@ -7,7 +7,7 @@
 // each inside of around(). After an error, and when a run is given up for another variant, abandon() instead of
 // finish(). What is put on a GPU's stream may fail later: fetch() and finish() return errors of steps that came before.
 #pragma once
-#include "graph/support/stopwatch.h"
+#include "base/stopwatch.h"
 #include "runtime/executor.h"
 #include "runtime/shape_plan.h"
 

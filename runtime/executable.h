@@ -3,8 +3,8 @@
 // It is a list of steps over buffers. Sizes, offsets and grids are SymExprs over the symbols of the model's input
 // dimensions; an Executor evaluates them once per distinct shape ("shape plan") and then only launches.
 #pragma once
-#include "graph/sym/env.h"
 #include "runtime/launch_spec.h"
+#include "symbols/env.h"
 #include <functional>
 #include <memory>
 #include <optional>

@@ -1,15 +1,15 @@
 // An executor: the variants that are loaded on one device, and the calls of them. A call tries the variants in their order
 // (choose_variant.h). Where none fits, the source compiles another one, outside of Device::around(): a compile
 // must keep neither the thread pool nor the device from other executors.
-#include "graph/support/blocks_of_bytes.h"
-#include "graph/support/guarded.h"
-#include "graph/support/in_use.h"
-#include "graph/support/log.h"
-#include "graph/support/stopwatch.h"
-#include "graph/sym/input_rank.h"
+#include "base/blocks_of_bytes.h"
+#include "base/guarded.h"
+#include "base/in_use.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
 #include "runtime/choose_variant.h"
 #include "runtime/memory_account.h"
 #include "runtime/state_values.h"
+#include "symbols/input_rank.h"
 #include <algorithm>
 
 namespace tessera {

@@ -18,9 +18,9 @@
 // against the description (docs/runtime.md). Embedded weights are not hashed as a whole (loading maps them and reads
 // nothing); samples of them are. Strings of a constant are a section, too (strings_section()).
 #pragma once
-#include "graph/support/hash.h"
-#include "graph/support/tensor.h"
-#include "graph/sym/expr.h"
+#include "base/hash.h"
+#include "base/tensor.h"
+#include "symbols/expr.h"
 #include <cstring>
 
 namespace tessera::file {

@@ -1,8 +1,8 @@
 // The parts that variants of a file share. Equal contents are written once: machine code, contracts, weights. Private
 // to runtime.
 #pragma once
-#include "graph/support/hash.h"
-#include "graph/support/json_text.h"
+#include "base/hash.h"
+#include "base/json_text.h"
 #include "runtime/plan_bytes.h"
 #include <cstddef>
 #include <deque>

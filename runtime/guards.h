@@ -1,9 +1,9 @@
 // GuardSet: the guards of an Executable, compiled once. check() runs on every call and allocates nothing; explain() is
 // only called after a miss and says which guard, why it was there, and the sizes of the call.
 #pragma once
-#include "graph/sym/env.h"
 #include "runtime/executor.h"
 #include "runtime/sym_program.h"
+#include "symbols/env.h"
 
 namespace tessera {
 

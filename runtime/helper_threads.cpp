@@ -1,7 +1,7 @@
 #include "runtime/helper_threads.h"
-#include "graph/support/fork.h"
-#include "graph/support/limits.h"
-#include "graph/support/log.h"
+#include "base/fork.h"
+#include "base/limits.h"
+#include "base/log.h"
 #include "runtime/float_mode.h"
 #include <algorithm>
 #include <atomic>

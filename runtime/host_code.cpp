@@ -1,6 +1,6 @@
 // The ELF format: System V ABI, chapters 4 and 5; its supplement for x86-64 has the relocations.
 #include "runtime/host_code.h"
-#include "graph/support/text.h"
+#include "base/text.h"
 #include <algorithm>
 #include <array>
 #include <bit>

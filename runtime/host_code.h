@@ -8,7 +8,7 @@
 //
 // It is filled while it is writable and not executable; then the first part becomes executable, the second read-only.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include "runtime/executable.h"
 #include <span>
 #include <unordered_map>

@@ -10,7 +10,7 @@
 // and of its first bad position, whatever the order of the threads. All words are 0 before a launch and after one
 // without a bad index; once a report has come, it is complete when the kernel has ended.
 #pragma once
-#include "graph/sym/expr.h"
+#include "symbols/expr.h"
 #include <algorithm>
 #include <array>
 

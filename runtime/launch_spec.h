@@ -2,7 +2,7 @@
 // a variant has the same sizes as registers (LaunchSizes<int>), the plan of a shape their values
 // (LaunchNumbers<int64_t>).
 #pragma once
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include "runtime/index_check.h"
 #include <string_view>
 #include <type_traits>

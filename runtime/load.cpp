@@ -1,5 +1,5 @@
-#include "graph/support/file.h"
-#include "graph/support/json_document.h"
+#include "base/file.h"
+#include "base/json_document.h"
 #include "runtime/load_plan.h"
 #include "runtime/variant.h"
 

@@ -1,5 +1,5 @@
 #include "runtime/load_plan.h"
-#include "graph/support/file.h"
+#include "base/file.h"
 #include <algorithm>
 #include <bit>
 

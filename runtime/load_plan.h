@@ -1,6 +1,6 @@
 // Reading a compiled file: what its variants share (load.cpp), and the plan of each (load_plan.cpp). Private to runtime.
 #pragma once
-#include "graph/support/json_reader.h"
+#include "base/json_reader.h"
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
 #include "runtime/plan_bytes.h"

@@ -1,7 +1,7 @@
 #include "runtime/loaded_executable.h"
-#include "graph/support/guarded.h"
-#include "graph/support/log.h"
-#include "graph/support/stopwatch.h"
+#include "base/guarded.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
 #include "runtime/memory_account.h"
 #include <atomic>
 #include <cstring>

@@ -1,7 +1,7 @@
 // A variant in one executor: what it keeps between calls, and one call of it from bound inputs to outputs. Host steps
 // and the values they make and take, and control steps (control.h), are handled here, for every device alike.
 #pragma once
-#include "graph/support/mapped_file.h"
+#include "base/mapped_file.h"
 #include "runtime/control.h"
 
 namespace tessera {

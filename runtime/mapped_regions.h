@@ -1,6 +1,6 @@
 // Which file the bytes of a tensor come from, and giving their pages back.
 #pragma once
-#include "graph/support/file.h"
+#include "base/file.h"
 #include <optional>
 #include <string>
 #include <vector>

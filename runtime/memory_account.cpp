@@ -1,4 +1,4 @@
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include "runtime/caller_memory.h"
 
 namespace tessera {

@@ -3,7 +3,7 @@
 // executors first (others that show the same weights share them). Code and mapped files are not in it. An account may have
 // a limit, and functions of the caller's that give the host's part of it, plans and weights excepted.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <atomic>
 #include <memory>
 

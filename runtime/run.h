@@ -1,8 +1,8 @@
 // The interface of those that only run executables: thread pool, executor, statistics. One executor per thread or
 // stream of requests; the Executable (executable.h) is shared. Part of the installed interface.
 #pragma once
-#include "graph/support/tensor.h"
-#include "graph/sym/expr.h"
+#include "base/tensor.h"
+#include "symbols/expr.h"
 #include <functional>
 #include <map>
 #include <memory>

@@ -1,10 +1,10 @@
-#include "graph/support/json_text.h"
-#include "graph/sym/input_rank.h"
+#include "base/json_text.h"
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
 #include "runtime/file_parts.h"
 #include "runtime/mapped_regions.h"
 #include "runtime/variant.h"
+#include "symbols/input_rank.h"
 #include <algorithm>
 #include <bit>
 #include <deque>

@@ -1,5 +1,5 @@
 #include "runtime/shape_plan.h"
-#include "graph/support/log.h"
+#include "base/log.h"
 #include "runtime/device.h"
 #include <algorithm>
 #include <set>

@@ -6,7 +6,7 @@
 // symbol that is not bound yet. Faults pass through everything that needs them; select, and, or only fault through what
 // they take, so `select(ne(s, 0), floordiv(n, s), 0)` is 0 for s = 0.
 #pragma once
-#include "graph/sym/expr.h"
+#include "symbols/expr.h"
 
 namespace tessera {
 

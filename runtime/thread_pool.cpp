@@ -7,8 +7,8 @@
 //
 // A body that throws ends its loop, not the pool: the chunks that have not begun are left out, and the exception goes
 // on in the loop's caller once no helper is inside. A region that is left by an exception lets its helpers go first.
-#include "graph/support/guarded.h"
-#include "graph/support/processors.h"
+#include "base/guarded.h"
+#include "base/processors.h"
 #include "runtime/executor.h"
 #include "runtime/float_mode.h"
 #include "runtime/helper_threads.h"

@@ -1,6 +1,6 @@
-#include "graph/sym/input_rank.h"
 #include "runtime/control.h"
 #include "runtime/library_classes.h"
+#include "symbols/input_rank.h"
 #include <algorithm>
 #include <set>
 

@@ -1,6 +1,6 @@
 #include "api/compiler/background.h"
+#include "base/environment.h"
 #include "codegen/driver/compile.h"
-#include "graph/support/environment.h"
 
 namespace tessera {
 namespace {

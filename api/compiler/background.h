@@ -1,7 +1,7 @@
-// A session whose kernels are tuned during its calls: codegen/tune/background.h as a session's background work.
+// A session whose kernels are tuned during its calls: measure/tune/background.h as a session's background work.
 #pragma once
-#include "api/model_source.h"
-#include "codegen/tune/background.h"
+#include "api/session/model_source.h"
+#include "measure/tune/background.h"
 
 namespace tessera {
 

@@ -1,10 +1,10 @@
 #include "api/compiler/model_compiler.h"
+#include "base/absolute_path.h"
+#include "base/recover.h"
+#include "base/stopwatch.h"
 #include "codegen/driver/steering.h"
 #include "frontend/fx/importer.h"
 #include "frontend/named_import.h"
-#include "graph/support/absolute_path.h"
-#include "graph/support/recover.h"
-#include "graph/support/stopwatch.h"
 #include "runtime/variant.h"
 #include <algorithm>
 

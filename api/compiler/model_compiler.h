@@ -1,9 +1,9 @@
 // A model or a program, imported and compiled for a request. Any thread, several at a time.
 #pragma once
-#include "api/model_source.h"
+#include "api/session/model_source.h"
 #include "codegen/driver/compile.h"
-#include "codegen/tune/records.h"
 #include "frontend/model.h"
+#include "measure/tune/records.h"
 
 namespace tessera {
 

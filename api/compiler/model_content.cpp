@@ -1,6 +1,6 @@
 #include "api/compiler/model_content.h"
-#include "graph/support/file.h"
-#include "graph/support/key_text.h"
+#include "base/file.h"
+#include "base/key_text.h"
 #include "runtime/mapped_regions.h"
 #include <algorithm>
 #include <cstdlib>

@@ -7,8 +7,8 @@
 // sets these times at each change, and nobody can set both; a digest is kept once the last change is older than the
 // coarsest clock of a file system.
 #pragma once
+#include "base/hash.h"
 #include "frontend/model.h"
-#include "graph/support/hash.h"
 #include "runtime/cache/cache.h"
 #include "runtime/plan_bytes.h"
 #include "runtime/run.h"

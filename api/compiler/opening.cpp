@@ -1,9 +1,9 @@
-#include "api/opening.h"
+#include "api/c/opening.h"
+#include "base/text.h"
 #include "codegen/driver/compile.h"
 #include "codegen/driver/plan_file.h"
 #include "frontend/fx/call.h"
 #include "frontend/fx/importer.h"
-#include "graph/support/text.h"
 #include <nlohmann/json.hpp>
 
 namespace tessera {

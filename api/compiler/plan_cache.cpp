@@ -1,11 +1,11 @@
 #include "api/compiler/plan_cache.h"
-#include "api/load_operators.h"
+#include "api/operators/load.h"
+#include "base/json_document.h"
+#include "base/json_reader.h"
+#include "base/json_text.h"
+#include "base/log.h"
 #include "codegen/driver/compile_key.h"
 #include "codegen/load/load.h"
-#include "graph/support/json_document.h"
-#include "graph/support/json_reader.h"
-#include "graph/support/json_text.h"
-#include "graph/support/log.h"
 #include "runtime/file_format.h"
 #include <algorithm>
 

@@ -1,9 +1,9 @@
 // The source of variants of libtessera_runtime.so: compiled files alone.
-#include "api/file_variants.h"
+#include "api/session/file_variants.h"
+#include "base/file.h"
+#include "base/stopwatch.h"
+#include "base/text.h"
 #include "codegen/load/load.h"
-#include "graph/support/file.h"
-#include "graph/support/stopwatch.h"
-#include "graph/support/text.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-#include "api/opening.h"
+#include "api/c/opening.h"
 
 namespace tessera {
 

@@ -1,7 +1,7 @@
 #include "codegen/compilation/kernels.h"
+#include "base/guarded.h"
+#include "base/processors.h"
 #include "fusion/idioms.h"
-#include "graph/support/guarded.h"
-#include "graph/support/processors.h"
 #include "runtime/helper_threads.h"
 #include <atomic>
 #include <cctype>

@@ -40,7 +40,7 @@ struct CompileOptions {
   // The GPU at hand and its driver ("NVIDIA H200", "13.0"), which select the measured schedules. Empty: unknown.
   std::string device_name, driver;
   bool records = true; // measured schedules that ship with the target apply (codegen/schedule/schedule_records.h)
-  std::shared_ptr<const TunedSchedules> tuned; // measured schedules (codegen/tune); null: the cost model chooses
+  std::shared_ptr<const TunedSchedules> tuned; // measured schedules (measure/tune); null: the cost model chooses
   bool cublaslt = true, cudnn = true;          // available where the executable runs; without them, loops are generated
   // The executable is for the GPU of this machine: libraries that cannot be opened here are not used.
   bool find_libraries = false;

@@ -20,7 +20,7 @@
 // list of routes by operator (operator_routes).
 #pragma once
 #include "fusion/plan.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 
 namespace tessera {
 

@@ -1,7 +1,7 @@
 // Nests that differ only in the values that they read and write are scheduled and lowered once.
 #pragma once
+#include "base/hash.h"
 #include "fusion/loop_nest.h"
-#include "graph/support/hash.h"
 #include <optional>
 #include <unordered_map>
 

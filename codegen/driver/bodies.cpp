@@ -1,7 +1,7 @@
 #include "codegen/driver/bodies.h"
+#include "base/recover.h"
 #include "codegen/driver/plan_file.h"
 #include "graph/ir/sizes.h"
-#include "graph/support/recover.h"
 #include <unordered_set>
 
 namespace tessera {

@@ -1,4 +1,5 @@
 #include "codegen/driver/build.h"
+#include "base/guarded.h"
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/contract.h"
 #include "codegen/driver/host_payload.h"
@@ -6,7 +7,6 @@
 #include "graph/ir/sizes.h"
 #include "graph/ops/scatter.h"
 #include "graph/reference/evaluator.h"
-#include "graph/support/guarded.h"
 #include "runtime/variant.h"
 #include <algorithm>
 #include <set>

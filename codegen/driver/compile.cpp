@@ -1,4 +1,7 @@
 #include "codegen/driver/compile.h"
+#include "base/guarded.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/build.h"
 #include "codegen/driver/detours.h"
@@ -6,9 +9,6 @@
 #include "codegen/driver/pipeline.h"
 #include "codegen/driver/plan_file.h"
 #include "codegen/driver/steering.h"
-#include "graph/support/guarded.h"
-#include "graph/support/log.h"
-#include "graph/support/stopwatch.h"
 #include <algorithm>
 #include <utility>
 

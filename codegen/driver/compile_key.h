@@ -1,8 +1,8 @@
 // The key of a compile in the cache of plans: all that its result depends on besides the model.
 #pragma once
+#include "base/key_text.h"
+#include "base/result.h"
 #include "codegen/compilation/options.h"
-#include "graph/support/key_text.h"
-#include "graph/support/result.h"
 
 namespace tessera {
 

@@ -1,6 +1,6 @@
 #include "codegen/driver/fold_constants.h"
+#include "base/stopwatch.h"
 #include "graph/ops/scatter.h"
-#include "graph/support/stopwatch.h"
 #include "runtime/executor.h"
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "codegen/driver/host_payload.h"
+#include "graph/ir/operator.h"
 #include "graph/ir/sizes.h"
-#include "graph/ops/op.h"
 #include <algorithm>
 #include <unordered_set>
 

@@ -1,4 +1,5 @@
 #include "codegen/driver/pipeline.h"
+#include "base/guarded.h"
 #include "codegen/driver/devices.h"
 #include "codegen/driver/fold_constants.h"
 #include "codegen/driver/group_iterations.h"
@@ -6,7 +7,6 @@
 #include "codegen/driver/separate_fills.h"
 #include "fusion/attention.h"
 #include "fusion/lifetimes.h"
-#include "graph/support/guarded.h"
 #include <algorithm>
 #include <charconv>
 

@@ -1,8 +1,8 @@
 #include "codegen/driver/plan_file.h"
+#include "base/file.h"
 #include "codegen/driver/bodies.h"
 #include "codegen/driver/planned_operators.h"
 #include "codegen/driver/steering.h"
-#include "graph/support/file.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 #include "codegen/driver/steering.h"
+#include "base/similar.h"
 #include "codegen/driver/plan_file.h"
 #include "graph/ops/control.h"
-#include "graph/support/similar.h"
 #include <algorithm>
 
 namespace tessera {

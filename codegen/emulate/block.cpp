@@ -1,6 +1,6 @@
 #include "codegen/emulate/block.h"
+#include "base/hash.h"
 #include "codegen/tile/cooperation.h"
-#include "graph/support/hash.h"
 #include <algorithm>
 #include <bit>
 #include <cstring>

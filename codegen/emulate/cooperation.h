@@ -6,8 +6,8 @@
 // last block to arrive, and all that wait, merge the counter's clocks into their own. A byte records the interval and
 // block of its last write and last read: the next access must be ordered after that interval.
 #pragma once
+#include "base/result.h"
 #include "codegen/emulate/accesses.h"
-#include "graph/support/result.h"
 #include <condition_variable>
 #include <map>
 #include <mutex>

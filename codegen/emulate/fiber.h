@@ -1,7 +1,7 @@
 // Fibers: cooperatively scheduled functions with separate stacks. One system thread runs the up to 1024 threads of a
 // block; a switch takes about ten nanoseconds.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <cstddef>
 #include <memory>
 

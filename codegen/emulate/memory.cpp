@@ -1,5 +1,5 @@
 #include "codegen/emulate/memory.h"
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include <algorithm>
 #include <cstring>
 #include <numeric>

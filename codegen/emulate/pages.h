@@ -1,6 +1,6 @@
 // Sparsely used address space.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <cstddef>
 
 namespace tessera::emu {

@@ -37,7 +37,7 @@
 // Sources: the formalism is that of Triton's linear layouts (Zhou et al., "Linear Layouts: Robust Code Generation of
 // Efficient Tensor Computation Using F2").
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <array>
 #include <cstdint>
 #include <optional>

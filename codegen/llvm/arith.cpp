@@ -1,5 +1,5 @@
 #include "codegen/llvm/arith.h"
-#include "graph/support/check.h"
+#include "base/check.h"
 #include <cmath>
 #include <llvm/IR/Intrinsics.h>
 

@@ -1,8 +1,8 @@
 // Pointwise operations as LLVM IR, for scalars or vectors. Shared by host and GPU emitters; a target overrides what it
 // has better instructions for. Private to codegen/llvm.
 #pragma once
-#include "graph/ops/scalar.h"
-#include "graph/support/result.h"
+#include "base/result.h"
+#include "graph/scalar/scalar.h"
 #include "runtime/index_check.h"
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/LLVMContext.h>
@@ -26,7 +26,7 @@ public:
   llvm::Type* element_type(DType dtype);
   llvm::Type* memory_type(DType dtype); // the same, bool i8
 
-  // One ScalarOp with the semantics of graph/ops/scalar.h. `result` and `argument` are the dtypes of the result and of
+  // One ScalarOp with the semantics of graph/scalar/scalar.h. `result` and `argument` are the dtypes of the result and of
   // the value arguments. Error CodegenError for an operation that the dtype does not have.
   virtual Result<Value*> arith(ScalarOp op, DType result, DType argument, std::span<Value* const> args);
   virtual Value* cast(Value* v, DType from, DType to);

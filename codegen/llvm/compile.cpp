@@ -1,10 +1,10 @@
 // The host: target detection, kernels to objects.
+#include "base/environment.h"
+#include "base/recover.h"
 #include "codegen/llvm/emit.h"
 #include "codegen/llvm/objects.h"
 #include "codegen/llvm/reserve.h"
 #include "codegen/llvm/start.h"
-#include "graph/support/environment.h"
-#include "graph/support/recover.h"
 #include <llvm/Config/llvm-config.h>
 #include <llvm/TargetParser/Host.h>
 

@@ -10,8 +10,8 @@
 //   sigmoid    1 / (1 + exp(-x))                                                                         2.5 ulp
 // Without FMA exp has 1.5 ulp.
 #include "codegen/llvm/emit_math.h"
+#include "base/check.h"
 #include "codegen/llvm/erf.h"
-#include "graph/support/check.h"
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Loads and stores: scalar, contiguous, masked, gather and scatter, by the form of the offset.
+#include "base/check.h"
 #include "codegen/llvm/emit.h"
 #include "codegen/tile/cooperation.h"
-#include "graph/support/check.h"
 #include <algorithm>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/MDBuilder.h>

@@ -1,5 +1,5 @@
+#include "base/check.h"
 #include "codegen/llvm/emit.h"
-#include "graph/support/check.h"
 #include <llvm/IR/Intrinsics.h>
 
 namespace tessera::host {

@@ -1,11 +1,11 @@
 // Tile kernels to PTX, and to host objects for the emulator.
+#include "base/recover.h"
 #include "codegen/llvm/emulated_abi.h"
 #include "codegen/llvm/gpu_emit.h"
 #include "codegen/llvm/libdevice.h"
 #include "codegen/llvm/objects.h"
 #include "codegen/llvm/reserve.h"
 #include "codegen/llvm/start.h"
-#include "graph/support/recover.h"
 #include <llvm/Config/llvm-config.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/TargetSelect.h>

@@ -1,5 +1,5 @@
 #include "codegen/llvm/gpu_convert.h"
-#include "graph/support/check.h"
+#include "base/check.h"
 
 namespace tessera::gpu {
 

@@ -1,6 +1,6 @@
 #include "codegen/llvm/gpu_dot.h"
+#include "base/check.h"
 #include "codegen/layout/dot.h"
-#include "graph/support/check.h"
 
 namespace tessera::gpu {
 

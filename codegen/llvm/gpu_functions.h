@@ -1,6 +1,6 @@
 // Elementary functions on the GPU: method and largest error of each. Tests and docs/ptx.md use these bounds.
 #pragma once
-#include "graph/ops/scalar.h"
+#include "graph/scalar/scalar.h"
 
 namespace tessera {
 

@@ -1,7 +1,7 @@
 // Intrinsics as calls of the emulator (emulated_abi.h), plain host instructions and libm.
+#include "base/check.h"
 #include "codegen/llvm/emulated_abi.h"
 #include "codegen/llvm/gpu_intrinsics.h"
-#include "graph/support/check.h"
 #include <llvm/IR/Intrinsics.h>
 
 namespace tessera::gpu {

@@ -1,7 +1,7 @@
 // Intrinsics as PTX. Inline assembly is used for operations without LLVM intrinsic and for predicated accesses: a
 // predicate on the instruction avoids branches, so that all loads of a tile are in flight at once.
+#include "base/check.h"
 #include "codegen/llvm/gpu_intrinsics.h"
-#include "graph/support/check.h"
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>

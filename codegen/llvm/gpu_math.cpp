@@ -1,8 +1,8 @@
 // Pointwise operations with special GPU instructions, and elementary functions (gpu_functions.h gives their accuracy).
 #include "codegen/llvm/gpu_math.h"
+#include "base/check.h"
 #include "codegen/llvm/erf.h"
 #include "codegen/llvm/gpu_functions.h"
-#include "graph/support/check.h"
 #include <cmath>
 #include <llvm/IR/Intrinsics.h>
 

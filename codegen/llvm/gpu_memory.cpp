@@ -1,6 +1,6 @@
 // Vector accesses of up to 16 bytes, as words, where the layout allows.
 #include "codegen/llvm/gpu_memory.h"
-#include "graph/support/check.h"
+#include "base/check.h"
 
 namespace tessera::gpu {
 

@@ -25,8 +25,8 @@
 // A load of such a loop whose only use is a store to scratch, at other elements in each iteration, is copied to the
 // scratch directly; the body neither loads nor stores it.
 #include "codegen/llvm/gpu_pipeline.h"
+#include "base/check.h"
 #include "codegen/layout/dot.h"
-#include "graph/support/check.h"
 #include <cmath>
 #include <functional>
 #include <set>

@@ -4,8 +4,8 @@
 // An argmax folds the values first, then the indices of the elements that equal the extreme: four instructions per
 // element, against nine for comparing pairs in order with ties and NaN.
 #include "codegen/llvm/gpu_reduce.h"
+#include "base/check.h"
 #include "codegen/llvm/gpu_pointwise.h"
-#include "graph/support/check.h"
 #include <llvm/IR/MDBuilder.h>
 
 namespace tessera::gpu {

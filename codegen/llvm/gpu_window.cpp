@@ -11,8 +11,8 @@
 // elements behind the last full aligned access are loaded singly at the start of the kernel, once; an access that would
 // reach beyond the end uses them instead. So there is no branch, and operands do not wait for each other. Windows whose
 // mask is true for a part are loaded element by element, behind a branch (Parts).
+#include "base/check.h"
 #include "codegen/llvm/gpu_memory.h"
-#include "graph/support/check.h"
 
 namespace tessera::gpu {
 

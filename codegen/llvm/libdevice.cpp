@@ -1,5 +1,5 @@
 #include "codegen/llvm/libdevice.h"
-#include "graph/support/embed.h"
+#include "base/embed.h"
 #include <llvm/Bitcode/BitcodeReader.h>
 #include <llvm/Linker/Linker.h>
 #include <llvm/Support/MemoryBuffer.h>

@@ -1,7 +1,7 @@
 // NVIDIA's mathematical functions for devices, as LLVM bitcode: linked into kernels that call them. Private to
 // codegen/llvm.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <llvm/IR/Module.h>
 
 namespace tessera::gpu {

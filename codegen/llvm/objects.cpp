@@ -1,6 +1,6 @@
 #include "codegen/llvm/objects.h"
+#include "base/recover.h"
 #include "codegen/llvm/gpu_faults.h"
-#include "graph/support/recover.h"
 #include <cstdio>
 #include <cstdlib>
 #include <llvm/Analysis/CGSCCPassManager.h>

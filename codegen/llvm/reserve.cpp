@@ -1,5 +1,5 @@
 #include "codegen/llvm/reserve.h"
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include <atomic>
 #include <memory>
 #include <mutex>

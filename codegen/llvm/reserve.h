@@ -2,7 +2,7 @@
 // std::bad_alloc that leaves a pass leaves the locks of LLVM's global tables held, and every later compilation waits for
 // them; one that leaves the destructor of a module ends the process. Private to codegen/llvm.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 
 namespace tessera::irgen {
 

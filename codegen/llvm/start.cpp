@@ -1,7 +1,7 @@
 #include "codegen/llvm/start.h"
+#include "base/tensor.h"
 #include "codegen/llvm/objects.h"
 #include "codegen/llvm/reserve.h"
-#include "graph/support/tensor.h"
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/TargetSelect.h>

@@ -1,6 +1,6 @@
 #include "codegen/load/load.h"
+#include "base/file.h"
 #include "codegen/load/resolve_host_step.h"
-#include "graph/support/file.h"
 #include "runtime/file_format.h"
 #include "runtime/host_code.h"
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "codegen/load/resolve_host_step.h"
 #include "graph/ir/graph.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include "graph/reference/evaluator.h"
 #include <algorithm>
 

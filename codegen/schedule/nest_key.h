@@ -1,7 +1,7 @@
 // Keys of loop nests, by which measured schedules are found.
 #pragma once
+#include "base/hash.h"
 #include "codegen/schedule/domain.h"
-#include "graph/support/hash.h"
 
 namespace tessera {
 

@@ -1,6 +1,7 @@
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/fold.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
+#include "graph/scalar/scalar.h"
 #include <array>
 
 namespace tessera {

@@ -1,6 +1,6 @@
 // Suppression of boxes: a program takes a row. Each box is compared with those that are kept so far, a tile at a time.
 #include "codegen/schedule/own_lowering.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include <algorithm>
 #include <array>
 

@@ -1,7 +1,7 @@
 #include "codegen/schedule/schedule_records.h"
+#include "base/embed.h"
+#include "base/file.h"
 #include "codegen/schedule/tuned.h"
-#include "graph/support/embed.h"
-#include "graph/support/file.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>

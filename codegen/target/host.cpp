@@ -1,5 +1,5 @@
 #include "codegen/target/host.h"
-#include "graph/support/file.h"
+#include "base/file.h"
 #include <charconv>
 #include <unistd.h>
 

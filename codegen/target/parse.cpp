@@ -1,7 +1,7 @@
 // Target files: JSON to a Target and back.
+#include "base/json_reader.h"
+#include "base/similar.h"
 #include "codegen/target/target.h"
-#include "graph/support/json_reader.h"
-#include "graph/support/similar.h"
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,7 +1,7 @@
 #include "codegen/target/select.h"
-#include "graph/support/environment.h"
-#include "graph/support/file.h"
-#include "graph/support/similar.h"
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/similar.h"
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // Target files inside the binary.
+#include "base/embed.h"
 #include "codegen/target/select.h"
-#include "graph/support/embed.h"
 
 #define TESSERA_TARGET_FILE(NAME) TESSERA_EMBED(target_##NAME, TESSERA_TARGET_DATA "/" #NAME ".json")
 

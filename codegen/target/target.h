@@ -1,7 +1,7 @@
 // Device figures as data: what schedules, fusion and reports use of a GPU or a host. Each known device has a file under
 // data/; `tessera calibrate` measures the device at hand.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <cstdint>
 #include <span>
 #include <string>

@@ -1,5 +1,5 @@
+#include "base/hash.h"
 #include "codegen/tile/rules.h"
-#include "graph/support/hash.h"
 #include <array>
 #include <bit>
 

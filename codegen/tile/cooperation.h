@@ -15,7 +15,7 @@
 // of its own mailbox, and clears it to 0. A packet has one writer and one reader and is written by a single 16-byte
 // store, so it needs no memory ordering, and gives none to other memory.
 #pragma once
-#include "graph/support/dtype.h"
+#include "base/dtype.h"
 #include <cstdint>
 #include <span>
 

@@ -19,8 +19,8 @@
 //     store %y[%p] = %m
 //   }
 #pragma once
-#include "graph/ops/scalar.h"
-#include "graph/support/result.h"
+#include "base/result.h"
+#include "graph/scalar/scalar.h"
 #include "runtime/index_check.h"
 #include <map>
 

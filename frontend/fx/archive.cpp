@@ -1,7 +1,7 @@
 #include "frontend/fx/archive.h"
+#include "base/file.h"
+#include "base/missing_weights.h"
 #include "frontend/fx/importer.h"
-#include "graph/support/file.h"
-#include "graph/support/missing_weights.h"
 #include <algorithm>
 #include <cstring>
 #include <numeric>

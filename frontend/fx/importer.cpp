@@ -1,9 +1,9 @@
 #include "frontend/fx/importer.h"
+#include "base/file.h"
 #include "frontend/fx/graph_builder.h"
 #include "frontend/fx/inline.h"
 #include "frontend/fx/symbols.h"
 #include "frontend/named_import.h"
-#include "graph/support/file.h"
 
 namespace tessera::fx {
 namespace {

@@ -1,5 +1,5 @@
 #include "frontend/fx/program.h"
-#include "graph/support/json_reader.h"
+#include "base/json_reader.h"
 #include <array>
 #include <cmath>
 

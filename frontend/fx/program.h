@@ -1,10 +1,10 @@
 // A program of torch.export as its JSON states it (schema version 8): nodes that call ATen operators, values by name.
 // Nothing here knows what an operator means.
 #pragma once
+#include "base/dtype.h"
+#include "base/result.h"
 #include "frontend/fx/checked.h"
-#include "graph/support/dtype.h"
-#include "graph/support/result.h"
-#include "graph/sym/expr.h"
+#include "symbols/expr.h"
 #include <map>
 #include <memory>
 #include <optional>

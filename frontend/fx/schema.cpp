@@ -1,5 +1,5 @@
 #include "frontend/fx/schema.h"
-#include "graph/support/embed.h"
+#include "base/embed.h"
 #include <algorithm>
 #include <map>
 #include <mutex>

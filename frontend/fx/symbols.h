@@ -2,7 +2,7 @@
 #pragma once
 #include "frontend/fx/program.h"
 #include "frontend/options.h"
-#include "graph/sym/env.h"
+#include "symbols/env.h"
 
 namespace tessera::fx {
 

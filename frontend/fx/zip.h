@@ -1,6 +1,6 @@
 // A zip file in memory: entries by name, as views of it. Offsets and sizes are checked before anything is read there.
 #pragma once
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include <map>
 #include <string>
 

@@ -1,8 +1,8 @@
+#include "base/file.h"
 #include "frontend/description.h"
 #include "frontend/fx/importer.h"
 #include "frontend/named_import.h"
 #include "frontend/onnx/importer.h"
-#include "graph/support/file.h"
 #include <array>
 #include <unordered_set>
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "frontend/onnx/order.h"
 #include "frontend/onnx/weights.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 
 namespace tessera::onnx {
 

@@ -2,7 +2,7 @@
 // usual way. Where the model cannot be built so, the import is made again with the other way of the last choice, and so
 // on as in a depth-first search: a branch that squeezes a dimension of size 1 away is what a layer behind it may need.
 #pragma once
-#include "graph/support/diagnostic.h"
+#include "base/diagnostic.h"
 #include <vector>
 
 namespace tessera::onnx {

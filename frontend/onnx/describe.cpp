@@ -1,7 +1,7 @@
 // Describes an ONNX file as text.
+#include "base/file.h"
 #include "frontend/description.h"
 #include "frontend/onnx/graph_builder.h"
-#include "graph/support/file.h"
 #include <charconv>
 
 namespace tessera::onnx {

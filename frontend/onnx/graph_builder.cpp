@@ -1,9 +1,10 @@
 #include "frontend/onnx/graph_builder.h"
+#include "base/similar.h"
 #include "frontend/onnx/known_operators.h"
 #include "frontend/onnx/sequence_map.h"
 #include "frontend/onnx/weights.h"
-#include "graph/support/similar.h"
-#include "graph/sym/input_rank.h"
+#include "graph/ir/sizes.h"
+#include "symbols/input_rank.h"
 #include <algorithm>
 
 namespace tessera::onnx {

@@ -1,7 +1,7 @@
 // Which operators of ONNX the importer knows, with their versions: the records of the table, old forms, and what is
 // inlined as it is read.
 #pragma once
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 
 namespace tessera::onnx {
 

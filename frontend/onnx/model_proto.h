@@ -6,7 +6,7 @@
 // and the length prefixes around them are corrected. Protobuf then parses a stream of pieces: everything else, in
 // place.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include "tessera_onnx.pb.h"
 #include <memory>
 #include <string_view>

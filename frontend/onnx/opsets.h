@@ -1,7 +1,7 @@
 // Versions of operator sets and of the file format that are understood.
 #pragma once
+#include "base/result.h"
 #include "frontend/onnx/model_proto.h"
-#include "graph/support/result.h"
 #include <map>
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // Topological order of a graph's nodes, and the names that they define and need.
 #pragma once
+#include "base/result.h"
 #include "frontend/onnx/model_proto.h"
-#include "graph/support/result.h"
 #include <string_view>
 #include <unordered_set>
 #include <vector>

@@ -1,8 +1,8 @@
 #include "frontend/onnx/parts.h"
+#include "base/file.h"
 #include "frontend/onnx/model_proto.h"
 #include "frontend/onnx/order.h"
 #include "frontend/onnx/weights.h"
-#include "graph/support/file.h"
 #include <algorithm>
 
 namespace tessera::onnx {

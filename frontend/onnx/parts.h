@@ -1,7 +1,7 @@
 // Parts of an ONNX model as models of their own: some of its nodes, with inputs in the place of what they read from
 // others. Protobuf stays inside.
 #pragma once
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include <map>
 #include <memory>
 #include <set>

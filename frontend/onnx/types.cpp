@@ -1,6 +1,6 @@
 #include "frontend/onnx/types.h"
 #include "frontend/onnx/weights.h"
-#include "graph/sym/input_rank.h"
+#include "symbols/input_rank.h"
 #include <algorithm>
 #include <array>
 #include <set>

@@ -5,7 +5,7 @@
 // row of the table here: the operator, the versions that have the form, and what the form becomes. Several rows may
 // apply to a node; they do so in the order of the table.
 #pragma once
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 
 namespace tessera::onnx {
 

@@ -1,5 +1,5 @@
 #include "frontend/onnx/weights.h"
-#include "graph/support/missing_weights.h"
+#include "base/missing_weights.h"
 #include <algorithm>
 #include <bit>
 #include <cerrno>

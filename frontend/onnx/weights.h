@@ -1,8 +1,8 @@
 // TensorProto to Tensor: raw, typed and external data of every element type.
 #pragma once
+#include "base/file.h"
 #include "frontend/model.h"
 #include "frontend/onnx/model_proto.h"
-#include "graph/support/file.h"
 #include <map>
 #include <optional>
 #include <set>

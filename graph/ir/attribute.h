@@ -1,7 +1,7 @@
 // Attributes of a node: a small sorted map from name to a typed value.
 #pragma once
-#include "graph/support/tensor.h"
-#include "graph/sym/expr.h"
+#include "base/tensor.h"
+#include "symbols/expr.h"
 #include <memory>
 #include <string>
 #include <string_view>

@@ -1,13 +1,13 @@
 // Graph IR: tensor operators in SSA form, with symbolic shapes.
 //
-// Semantics. A Graph is a list of nodes in topological order. A node applies an operator (ops/op.h) to operand values
+// Semantics. A Graph is a list of nodes in topological order. A node applies an operator (operator.h) to operand values
 // and defines result values. Values are immutable tensors. There are no side effects except of operators marked so
 // (random numbers). Floating point is IEEE: x - x is not 0, x * 0 is not 0, max keeps NaN; integers wrap. Ids are dense
 // indices and stay valid until compact(); a removed node's id is not reused before that.
 #pragma once
+#include "base/tensor.h"
 #include "graph/ir/attribute.h"
-#include "graph/support/tensor.h"
-#include "graph/sym/env.h"
+#include "symbols/env.h"
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-struct OpDef; // ops/op.h
+struct OpDef; // operator.h
 
 struct ValueId {
   int32_t index = -1;
@@ -116,7 +116,7 @@ public:
   void add_output(std::string name, ValueId value); // a value may be several outputs
   // A constant node. Small integer tensors get `contents`.
   ValueId add_constant(Tensor value, std::string name = "");
-  // Appends a node, infers its result types and contents (ops/op.h infer) and defines its results. `result_names` gives
+  // Appends a node, infers its result types and contents (graph/infer) and defines its results. `result_names` gives
   // the number of results wanted ("" for an unnamed one). Errors carry `location`.
   Result<NodeId> add_node(const OpDef& op, std::vector<ValueId> operands, Attributes attributes, Location location = {},
                           std::vector<std::string> result_names = {""}, int opset = 0);

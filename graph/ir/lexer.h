@@ -1,8 +1,8 @@
 // Reads the tokens of the Graph text form and keeps the position for diagnostics. White space and comments (// to the
 // end of the line) may stand between tokens.
 #pragma once
-#include "graph/support/dtype.h"
-#include "graph/support/result.h"
+#include "base/dtype.h"
+#include "base/result.h"
 #include <optional>
 #include <string>
 #include <string_view>

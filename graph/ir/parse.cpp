@@ -1,8 +1,8 @@
 // Recursive descent over the text form. Types are inferred by add_node and held against the written ones.
 #include "graph/ir/lexer.h"
+#include "graph/ir/operator.h"
 #include "graph/ir/text.h"
 #include "graph/ir/types_match.h"
-#include "graph/ops/op.h"
 #include <map>
 #include <unordered_map>
 

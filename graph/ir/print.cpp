@@ -1,6 +1,6 @@
+#include "base/hash.h"
+#include "graph/ir/operator.h"
 #include "graph/ir/text.h"
-#include "graph/ops/op.h"
-#include "graph/support/hash.h"
 #include <charconv>
 #include <cmath>
 #include <cstring>

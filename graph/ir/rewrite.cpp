@@ -1,6 +1,6 @@
 // Whole-graph rewrites that every pass pipeline needs: compacting, simplifying shapes, cloning.
 #include "graph/ir/graph.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include <unordered_map>
 
 namespace tessera {

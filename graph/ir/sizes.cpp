@@ -1,5 +1,5 @@
 #include "graph/ir/sizes.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include <algorithm>
 
 namespace tessera {
@@ -97,6 +97,25 @@ std::vector<SymExpr> all_sizes(const Graph& graph) {
   }
   for (const Guard& g : graph.env().guards()) all.push_back(g.condition);
   return all;
+}
+
+std::vector<std::string> read_symbols(std::string_view name, int64_t count) {
+  std::string base(name);
+  for (char& c : base)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  if (base.empty() || std::isdigit(static_cast<unsigned char>(base[0]))) base.insert(0, "v");
+  if (count == 1) return {base};
+  std::vector<std::string> out;
+  for (int64_t i = 0; i < count; ++i) out.push_back(base + "_" + std::to_string(i));
+  return out;
+}
+
+ValueId read_of(const Graph& graph, ValueId value) {
+  for (int i = graph.node_count(); i-- > 0;)
+    if (const Node& n = graph.node(NodeId{i});
+        !n.removed && n.op->structured() && n.op->structured()->kind == Structured::Read && reads(graph, n, value))
+      return n.results[0];
+  return {};
 }
 
 } // namespace tessera

@@ -45,4 +45,9 @@ private:
   std::unordered_map<uint64_t, NodeId> by_symbol_;
 };
 
+inline constexpr int64_t kContentsLimit = 1024; // elements of a tensor whose contents are followed
+// Names of the symbols of a value that is read: "axes", or "axes_0", "axes_1" ...
+[[nodiscard]] std::vector<std::string> read_symbols(std::string_view name, int64_t count);
+// The result of a node `read` of the value, if the graph has one.
+[[nodiscard]] ValueId read_of(const Graph& graph, ValueId value);
 } // namespace tessera

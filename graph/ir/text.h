@@ -1,7 +1,7 @@
 // The lexical rules of the Graph text form, shared by printer and parser (docs/graph-ir.md).
 #pragma once
+#include "base/text.h"
 #include "graph/ir/graph.h"
-#include "graph/support/text.h"
 
 namespace tessera::text {
 

@@ -1,6 +1,6 @@
 // Records that a program adds to the table while it runs: operators of libraries (api/operators.h).
 #pragma once
-#include "graph/ops/op.h"
+#include "graph/ops/record.h"
 
 namespace tessera {
 

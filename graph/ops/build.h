@@ -4,7 +4,7 @@
 #pragma once
 #include "graph/ops/formulas.h"
 #include "graph/ops/loops.h"
-#include "graph/ops/op.h"
+#include "graph/ops/record.h"
 #include "graph/ops/samples.h"
 
 namespace tessera::ops {

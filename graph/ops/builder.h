@@ -1,6 +1,6 @@
 // The builder of decompositions: it holds the node that is rewritten, and adds new nodes in its place.
 #pragma once
-#include "graph/ops/op.h"
+#include "graph/ops/record.h"
 
 namespace tessera::ops {
 
@@ -90,7 +90,7 @@ private:
   std::optional<Diagnostic> error_;
 };
 
-// Integers that are read from data are bound within +-kReadMax (graph/sym/env.h): fails where one was beyond.
+// Integers that are read from data are bound within +-kReadMax (symbols/env.h): fails where one was beyond.
 void check_exact(B& b, const SymExpr& e, std::string_view what);
 
 } // namespace tessera::ops

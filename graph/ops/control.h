@@ -12,7 +12,7 @@
 // the node; else it is a fresh symbol that running the node defines. A carried value may change its sizes: the body's
 // input then has a symbol of its own there, which binds anew in each iteration.
 #pragma once
-#include "graph/ops/op.h"
+#include "graph/ops/record.h"
 
 namespace tessera::ops {
 

@@ -1,7 +1,7 @@
 // Loops that references are written with: element access by kind of dtype, broadcasting, moving elements. Slow and
 // plain; floats are computed in f64 and rounded once when stored, integers wrap when stored.
 #pragma once
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include <algorithm>
 #include <array>
 #include <cstring>

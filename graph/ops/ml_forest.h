@@ -1,6 +1,6 @@
 // Decision trees as tables: what the attributes of tree ensembles describe, checked, and in the form that walks read.
 #pragma once
-#include "graph/ops/op.h"
+#include "graph/ops/record.h"
 
 namespace tessera::ops {
 

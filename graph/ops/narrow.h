@@ -1,6 +1,6 @@
 // Small floats as bits: scalar bodies that round numbers to their codes and read numbers from codes.
 #pragma once
-#include "graph/ops/scalar.h"
+#include "graph/scalar/scalar.h"
 
 namespace tessera::ops {
 

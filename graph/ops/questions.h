@@ -1,6 +1,7 @@
 // Questions about nodes that folders above have, so that no pass tests an operator's name.
 #pragma once
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
+#include "graph/scalar/scalar.h"
 
 namespace tessera::ops {
 

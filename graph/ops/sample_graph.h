@@ -1,7 +1,7 @@
 // Samples of records as graphs of one node: what tests over operators run, and what the table of operators is derived
 // from.
 #pragma once
-#include "graph/ops/op.h"
+#include "graph/ops/record.h"
 #include "graph/reference/evaluator.h"
 
 namespace tessera::ops {

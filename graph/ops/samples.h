@@ -1,6 +1,6 @@
 // Tensors of samples: seeded, so that a failing sample is the same one everywhere.
 #pragma once
-#include "graph/ops/op.h"
+#include "graph/ops/record.h"
 #include <initializer_list>
 
 namespace tessera::ops {

@@ -1,6 +1,6 @@
 // The form of the primitives `scatter` and `scatter_runs`.
 #pragma once
-#include "graph/ops/op.h"
+#include "graph/ops/record.h"
 
 namespace tessera::ops {
 

@@ -2,9 +2,9 @@
 // reference evaluator. It is slow and weights are mapped, not read, so only small ones are: operands and results of at
 // most `fold.limit` bytes together (default 65536). Nor may a result be larger than its operands, beyond a kilobyte: an
 // expanded scalar is better expanded when it is read.
+#include "base/log.h"
 #include "graph/passes/passes.h"
 #include "graph/reference/evaluator.h"
-#include "graph/support/log.h"
 #include <algorithm>
 
 namespace tessera::passes {

@@ -2,7 +2,7 @@
 // ones are rewritten: they take the codes of elements out of bytes, compute on codes where elements only move and on
 // wider numbers where they count, and put codes back. `reinterpret` stands between a tensor and its bytes; where one
 // node's codes go straight to another's, nothing does.
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include "graph/passes/passes.h"
 
 namespace tessera::passes {

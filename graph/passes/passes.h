@@ -1,6 +1,6 @@
 // The passes, and what they share. Private to graph/passes; pass.cpp has the table.
 #pragma once
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include "graph/passes/pass.h"
 
 namespace tessera::passes {

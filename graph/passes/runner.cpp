@@ -1,8 +1,8 @@
 #include "graph/passes/runner.h"
-#include "graph/support/environment.h"
-#include "graph/support/guarded.h"
-#include "graph/support/log.h"
-#include "graph/support/stopwatch.h"
+#include "base/environment.h"
+#include "base/guarded.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
 #include <algorithm>
 #include <cstdio>
 

@@ -2,7 +2,7 @@
 // passes transform. A graph by itself is run by run_pipeline() (pass.h), a graph that becomes a plan by the compile
 // driver (codegen/driver/pipeline.h).
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <functional>
 #include <span>
 #include <string>

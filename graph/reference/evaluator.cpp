@@ -1,7 +1,7 @@
 #include "graph/reference/evaluator.h"
+#include "base/guarded.h"
 #include "graph/ir/sizes.h"
-#include "graph/ops/op.h"
-#include "graph/support/guarded.h"
+#include "graph/reference/context.h"
 #include <algorithm>
 
 namespace tessera {

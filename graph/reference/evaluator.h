@@ -12,13 +12,9 @@ using SymValues = std::unordered_map<uint64_t, int64_t>; // symbol id -> value
 // need. Composites without a reference of their own are evaluated through their decomposition.
 [[nodiscard]] Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node,
                                                         std::vector<Tensor> operands, const SymValues& symbols);
-// The elements of a small integer value that follows from constants alone, row-major; nullopt of any other value.
-[[nodiscard]] std::optional<std::vector<SymExpr>> constant_contents(const Graph& graph, ValueId id);
 // Binds the sizes that only running `node` defines to those of its `results`. Returns false and changes nothing where a
 // size is beyond what guards allow: they report it when the model runs.
 bool bind_read_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results);
-// The same for a node whose few operands follow from constants, with the contents of its results; others stay as they are.
-void bind_constant_node(Graph& graph, NodeId node);
 // A whole graph: inputs by name, outputs in order. Symbols are bound from the inputs' dims. Checks inputs' dtypes and
 // ranks, and that each result has the dtype and the dims that its type promises under these symbols (error Internal
 // when not).

@@ -1,5 +1,5 @@
 #include "graph/reference/meaning.h"
-#include "graph/ops/op.h"
+#include "graph/ir/bodies.h"
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,5 @@
 #include "runtime/cache/archive.h"
-#include "graph/support/file.h"
+#include "base/file.h"
 #include "runtime/cache/eviction.h"
 #include "runtime/cache/survey.h"
 #include <cstring>

@@ -5,7 +5,7 @@
 // Numbers have 64 bits in this machine's byte order. The machine code in it is run by whoever imports it: an archive is
 // as trusted as its sender.
 #pragma once
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include "runtime/cache/entry.h"
 
 namespace tessera {

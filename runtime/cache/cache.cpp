@@ -1,7 +1,7 @@
 #include "runtime/cache/cache.h"
-#include "graph/support/environment.h"
-#include "graph/support/guarded.h"
-#include "graph/support/log.h"
+#include "base/environment.h"
+#include "base/guarded.h"
+#include "base/log.h"
 #include "runtime/cache/eviction.h"
 #include <algorithm>
 #include <cstdlib>

@@ -2,7 +2,7 @@
 //
 //   FOLDER/objects/AB/<hash>.tsc   entries (entry.h); AB are the first digits of the hash
 //   FOLDER/usage                   how many bytes the entries have, roughly; its lock is held while some are evicted
-//   FOLDER/tuned.json              measured schedules, a text that people may edit (codegen/tune/records.h)
+//   FOLDER/tuned.json              measured schedules, a text that people may edit (measure/tune/records.h)
 //   FOLDER/tuned.json.lock, tuned.json.measuring   locks of it
 //
 // There is no index: an entry is a file, written next to its place and renamed, so that processes may read, write and

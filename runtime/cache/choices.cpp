@@ -1,5 +1,5 @@
 #include "runtime/cache/choices.h"
-#include "graph/support/guarded.h"
+#include "base/guarded.h"
 #include <algorithm>
 #include <cstring>
 #include <vector>

@@ -6,7 +6,7 @@
 // burst of choices is one write and no call waits for it. A process that is killed loses what was not written. What
 // other processes have written meanwhile is merged; for equal keys, each process stays with what it knows already.
 #pragma once
-#include "graph/support/fork.h"
+#include "base/fork.h"
 #include "runtime/cache/cache.h"
 #include <chrono>
 #include <condition_variable>

@@ -1,5 +1,5 @@
 #include "runtime/cache/entry.h"
-#include "graph/support/file.h"
+#include "base/file.h"
 #include <cstring>
 
 namespace tessera {

@@ -9,8 +9,8 @@
 // owners and modes (private_folder.h). The name of a file is a hash of kind and key; its ending belongs to the format, so
 // that versions of Tessera that share a folder do not read each other's entries.
 #pragma once
-#include "graph/support/hash.h"
-#include "graph/support/result.h"
+#include "base/hash.h"
+#include "base/result.h"
 #include <span>
 
 namespace tessera {

@@ -1,6 +1,6 @@
 #include "runtime/cache/eviction.h"
-#include "graph/support/environment.h"
-#include "graph/support/log.h"
+#include "base/environment.h"
+#include "base/log.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>

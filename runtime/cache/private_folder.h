@@ -9,7 +9,7 @@
 // The owner of folders above is not checked: who can rename the folder can only replace it by another folder of the
 // user's. docs/trust.md explains the protection.
 #pragma once
-#include "graph/support/file.h"
+#include "base/file.h"
 #include <optional>
 #include <vector>
 

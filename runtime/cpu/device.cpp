@@ -1,6 +1,6 @@
 // The host as a device: buffers are host memory, kernels are functions whose programs the thread pool runs.
-#include "graph/support/limits.h"
-#include "graph/support/stopwatch.h"
+#include "base/limits.h"
+#include "base/stopwatch.h"
 #include "runtime/caller_memory.h"
 #include "runtime/cpu/plan.h"
 #include "runtime/cpu/red_zones.h"

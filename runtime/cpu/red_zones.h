@@ -2,7 +2,7 @@
 // there is noticed after the step; with the address sanitizer, what instrumented code reads or writes there ends the
 // process at once.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <cstddef>
 #include <vector>
 

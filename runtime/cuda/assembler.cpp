@@ -1,5 +1,5 @@
 #include "runtime/cuda/assembler.h"
-#include "graph/support/environment.h"
+#include "base/environment.h"
 #include "runtime/cuda/nvjitlink.h"
 #include "runtime/cuda/ptxas.h"
 

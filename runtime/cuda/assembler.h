@@ -1,7 +1,7 @@
 // PTX to cubin: nvJitLink where it can be loaded, else ptxas as a subprocess, else not at all (the driver then compiles
 // the PTX when it loads it). Works without a GPU.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // Who computes an attention at given sizes: cuDNN, or the steps behind its call. Where compiling knew the sizes, it is
 // decided when a model is opened; else cuDNN's plan is made in the background, for sizes that come again.
 #include "runtime/cuda/attention_choice.h"
-#include "graph/support/log.h"
+#include "base/log.h"
 #include "runtime/cuda/cudnn_attention.h"
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 #include "runtime/cuda/code_object.h"
-#include "graph/support/hash.h"
+#include "base/hash.h"
 #include <cstring>
 
 namespace tessera::cuda {

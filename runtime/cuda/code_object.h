@@ -4,7 +4,7 @@
 // A cubin runs on the GPU it was made for (and on later minor versions of that generation); PTX for "sm_90" is compiled
 // by the driver of any newer GPU. A loader takes the cubin first and the PTX when the driver refuses it.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <span>
 
 namespace tessera::cuda {

@@ -1,6 +1,6 @@
 #include "runtime/cuda/constants.h"
-#include "graph/support/log.h"
-#include "graph/support/stopwatch.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
 #include "runtime/mapped_regions.h"
 #include <algorithm>
 

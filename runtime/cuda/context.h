@@ -1,7 +1,7 @@
 // A GPU as this process uses it: its primary context (the one that the CUDA runtime and PyTorch use), what it can do,
 // its memory, and what executors and libraries share on it. Thread-safe.
 #pragma once
-#include "graph/support/fork.h"
+#include "base/fork.h"
 #include "runtime/cuda/driver.h"
 #include <atomic>
 #include <functional>

@@ -1,5 +1,5 @@
 #include "runtime/cuda/cublaslt.h"
-#include "graph/support/environment.h"
+#include "base/environment.h"
 #include <cstring>
 
 namespace tessera::cuda {

@@ -1,6 +1,6 @@
 // Products planned for cuBLASLt.
-#include "graph/support/log.h"
-#include "graph/support/stopwatch.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
 #include "runtime/cuda/cublaslt_form.h"
 #include "runtime/cuda/library_choices.h"
 #include "runtime/cuda/product_kernels.h"

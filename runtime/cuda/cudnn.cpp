@@ -1,5 +1,5 @@
 #include "runtime/cuda/cudnn.h"
-#include "graph/support/environment.h"
+#include "base/environment.h"
 #include <algorithm>
 
 namespace tessera::cuda {

@@ -1,5 +1,5 @@
 // Convolutions by cuDNN's graph API: the graph, an engine for it, the plan of a call.
-#include "graph/support/log.h"
+#include "base/log.h"
 #include "runtime/cuda/cudnn_graph.h"
 #include "runtime/cuda/library_choices.h"
 #include <algorithm>

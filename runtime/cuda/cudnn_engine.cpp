@@ -1,5 +1,5 @@
 // Choosing among the engines that cuDNN proposes for a graph.
-#include "graph/support/log.h"
+#include "base/log.h"
 #include "runtime/cuda/cudnn.h"
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 // An NVIDIA GPU as a device of the executor: everything is put on one stream in order; the host waits where it needs a
 // value, and at the end of a call that gives tensors.
 #include "runtime/device.h"
-#include "graph/support/environment.h"
-#include "graph/support/log.h"
+#include "base/environment.h"
+#include "base/log.h"
 #include "runtime/cuda/attention_choice.h"
 #include "runtime/cuda/constants.h"
 #include "runtime/cuda/inner_runs.h"

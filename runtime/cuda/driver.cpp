@@ -1,6 +1,6 @@
 #include "runtime/cuda/driver.h"
-#include "graph/support/fork.h"
-#include "graph/support/log.h"
+#include "base/fork.h"
+#include "base/log.h"
 #include "runtime/cuda/dynamic_library.h"
 #include <cstring>
 #include <mutex>

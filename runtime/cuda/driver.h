@@ -1,7 +1,7 @@
 // The CUDA driver as a table of functions, filled from libcuda.so.1 when a GPU is first wanted. A table that a test
 // fills itself stands for a GPU.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <cuda.h>
 #include <memory>
 #include <source_location>

@@ -1,6 +1,6 @@
 #include "runtime/cuda/dynamic_library.h"
-#include "graph/support/environment.h"
-#include "graph/support/log.h"
+#include "base/environment.h"
+#include "base/log.h"
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>

@@ -13,7 +13,7 @@
 // TESSERA_CUDA_WITHOUT names libraries that are taken as missing, separated by ',' ("cuDNN,cuBLASLt"; case does not
 // matter): how a model runs without them can be seen where they are.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 #include "runtime/cuda/library_start.h"
-#include "graph/support/guarded.h"
-#include "graph/support/log.h"
-#include "graph/support/stopwatch.h"
+#include "base/guarded.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cudnn_attention.h"
 #include <atomic>

@@ -1,6 +1,6 @@
 #include "runtime/cuda/memory.h"
-#include "graph/support/log.h"
-#include "graph/support/recover.h"
+#include "base/log.h"
+#include "base/recover.h"
 #include <algorithm>
 #include <cstring>
 

@@ -1,6 +1,6 @@
 #include "runtime/cuda/module.h"
-#include "graph/support/log.h"
-#include "graph/support/stopwatch.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
 #include "runtime/cuda/code_object.h"
 #include <charconv>
 

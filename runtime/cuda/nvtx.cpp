@@ -1,5 +1,5 @@
 #include "runtime/cuda/nvtx.h"
-#include "graph/support/environment.h"
+#include "base/environment.h"
 #include "runtime/cuda/dynamic_library.h"
 #include "runtime/device.h"
 #include <cstdlib>

@@ -1,5 +1,5 @@
 #include "runtime/cuda/plan.h"
-#include "graph/support/log.h"
+#include "base/log.h"
 #include "runtime/cuda/attention_choice.h"
 #include "runtime/cuda/run_memory.h"
 #include <algorithm>

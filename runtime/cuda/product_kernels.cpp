@@ -1,7 +1,7 @@
 #include "runtime/cuda/product_kernels.h"
-#include "graph/support/guarded.h"
-#include "graph/support/log.h"
-#include "graph/support/stopwatch.h"
+#include "base/guarded.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
 #include "runtime/cuda/gemm_sizes.h"
 
 namespace tessera::cuda {

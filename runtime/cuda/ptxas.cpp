@@ -1,6 +1,6 @@
 #include "runtime/cuda/ptxas.h"
-#include "graph/support/file.h"
-#include "graph/support/temporary_folder.h"
+#include "base/file.h"
+#include "base/temporary_folder.h"
 #include "runtime/cuda/assembler_log.h"
 #include "runtime/cuda/cubin_resources.h"
 #include "runtime/cuda/dynamic_library.h"

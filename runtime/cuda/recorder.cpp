@@ -1,6 +1,6 @@
 #include "runtime/cuda/recorder.h"
-#include "graph/support/guarded.h"
-#include "graph/support/stopwatch.h"
+#include "base/guarded.h"
+#include "base/stopwatch.h"
 #include <algorithm>
 
 namespace tessera::cuda {

@@ -1,5 +1,5 @@
 #include "runtime/cuda/step_times.h"
-#include "graph/support/stopwatch.h"
+#include "base/stopwatch.h"
 #include <algorithm>
 #include <chrono>
 

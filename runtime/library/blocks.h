@@ -1,7 +1,7 @@
 // Cutting a result into blocks that are boxes of its index space: an epilogue kernel works on boxes, and a task
 // computes one.
 #pragma once
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include <span>
 
 namespace tessera {

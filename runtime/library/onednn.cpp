@@ -1,5 +1,5 @@
 #include "runtime/library/onednn.h"
-#include "graph/support/limits.h"
+#include "base/limits.h"
 #include "runtime/single_thread_openmp.h"
 #include <atomic>
 #include <mutex>

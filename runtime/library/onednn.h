@@ -3,7 +3,7 @@
 // it); scratchpads are the user's, because a primitive's own scratchpad is not safe to share between threads; a stream
 // per thread.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <oneapi/dnnl/dnnl.hpp>
 
 namespace tessera {

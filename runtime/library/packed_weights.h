@@ -6,8 +6,8 @@
 // Whoever else reads such a constant, a gather of embeddings that are also the last product's weights, has its pages
 // back when it touches them.
 #pragma once
-#include "graph/support/hash.h"
-#include "graph/support/tensor.h"
+#include "base/hash.h"
+#include "base/tensor.h"
 #include "runtime/executor.h"
 #include "runtime/mapped_regions.h"
 #include "runtime/memory_account.h"

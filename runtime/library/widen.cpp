@@ -1,5 +1,5 @@
 #include "runtime/library/widen.h"
-#include "graph/support/check.h"
+#include "base/check.h"
 #include <bit>
 #if defined(__x86_64__)
 #include <immintrin.h>

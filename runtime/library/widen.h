@@ -1,6 +1,6 @@
 // f16 and bf16 elements as f32: exact.
 #pragma once
-#include "graph/support/dtype.h"
+#include "base/dtype.h"
 
 namespace tessera {
 

@@ -1,9 +1,9 @@
 // Taps hold what kernels compute, and change nothing: plans, kernels and the bits of outputs are those without taps.
-#include "codegen/accuracy/accuracy.h"
-#include "graph/support/temporary_folder.h"
+#include "base/temporary_folder.h"
+#include "measure/accuracy/accuracy.h"
+#include "tests/base/seeds.h"
 #include "tests/fusion/harness.h"
 #include "tests/fusion/random_graph.h"
-#include "tests/support/seeds.h"
 #include <cmath>
 
 namespace tessera::accuracy {

@@ -1,7 +1,7 @@
 // The parts of the C interface that a server needs: contexts, bound memory, warm-up, a memory limit, an allocator,
 // metrics, the explanation of a miss, the log, and structs of other versions.
+#include "base/processors.h"
 #include "c_harness.h"
-#include "graph/support/processors.h"
 #include <atomic>
 #include <cstdlib>
 #include <mutex>

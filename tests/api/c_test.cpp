@@ -1,6 +1,6 @@
 // The C interface: results as the C++ one has them, in memory of the caller's; every wrong argument is an error text.
+#include "base/log.h"
 #include "c_harness.h"
-#include "graph/support/log.h"
 #include <cmath>
 #include <functional>
 #include <thread>

@@ -1,7 +1,7 @@
 // Internal failures of compiles, as a session, its background thread and the C interface show them: counted, logged, in
 // the report, in no cache, and without an end to anything else.
 #include "api/c.h"
-#include "graph/support/recover.h"
+#include "base/recover.h"
 #include "harness.h"
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 #include "harness.h"
-#include "graph/support/log.h"
+#include "base/log.h"
 #include <cmath>
 
 namespace tessera::api_test {

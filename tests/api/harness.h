@@ -1,7 +1,7 @@
 // Helpers for the tests of the API: small models as files, options that touch nothing outside of a folder of the test's
 // own, and the reference evaluator to compare with.
 #pragma once
-#include "api/variant.h"
+#include "api/session/variant.h"
 #include "graph/reference/evaluator.h"
 #include "tests/onnx/model_maker.h"
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The table of options against what has them: the structs of C and C++, the session's options, the key of the cache.
+#include "api/c/session_options.h"
 #include "api/option_fields.h"
-#include "api/session_options.h"
 #include "codegen/driver/compile.h"
 #include "codegen/driver/compile_key.h"
 #include <gtest/gtest.h>

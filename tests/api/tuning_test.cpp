@@ -1,8 +1,8 @@
 // A session that tunes during its calls: what wins runs with the next call and is known to whoever comes later, and
 // nothing that goes wrong reaches a call. Times are invented; kernels are compiled and swapped for real.
-#include "codegen/tune/background.h"
-#include "codegen/tune/records.h"
 #include "harness.h"
+#include "measure/tune/background.h"
+#include "measure/tune/records.h"
 #include <atomic>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
 // The size of the folder: its bound, what is evicted first, several processes.
-#include "graph/support/environment.h"
+#include "base/environment.h"
 #include "harness.h"
 #include "runtime/cache/choices.h"
 #include <thread>

@@ -1,6 +1,6 @@
 // Helpers for the tests of the cache.
 #pragma once
-#include "graph/support/temporary_folder.h"
+#include "base/temporary_folder.h"
 #include "runtime/cache/cache.h"
 #include "runtime/cache/eviction.h"
 #include "runtime/cache/survey.h"

@@ -1,6 +1,6 @@
 // Calibration: a GPU whose kernels take known times is measured as what it is, and the host's figures are sane.
 #include "../cuda/fake_driver.h"
-#include "codegen/calibrate/calibrate.h"
+#include "measure/calibrate/calibrate.h"
 #include "runtime/cuda/assembler.h"
 #include "runtime/run.h"
 #include <cstring>

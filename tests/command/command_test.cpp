@@ -1,5 +1,5 @@
 // The command as people and scripts use it: exit codes, files, JSON, errors.
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include "harness.h"
 #include "tessera_onnx.pb.h"
 

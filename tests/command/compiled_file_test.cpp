@@ -1,6 +1,6 @@
 // Files that `tessera compile` writes are taken by run, bench and explain as the model is.
 #include "../onnx/model_maker.h"
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include "harness.h"
 #include "runtime/executor.h"
 #include <map>

@@ -1,5 +1,5 @@
 // The command on archives of torch.export: what it does with ONNX models, and what people get wrong.
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include "harness.h"
 #include "tests/fx/program_maker.h"
 

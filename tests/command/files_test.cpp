@@ -1,5 +1,5 @@
 // The command refuses at once what is no regular file, whatever the file was to be.
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>

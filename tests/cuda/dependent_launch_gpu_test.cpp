@@ -1,6 +1,6 @@
 // Programmatic dependent launch on an NVIDIA GPU of compute capability 9.0 or newer: results of kernels that start before
 // the one before them has ended. Skipped, saying so, where there is none.
-#include "graph/support/stopwatch.h"
+#include "base/stopwatch.h"
 #include "runtime/cuda/code_object.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/memory.h"

@@ -1,6 +1,6 @@
 // The executor on the fake GPU: copies, arena, host steps, alternatives, programs that meet, profiles.
+#include "base/log.h"
 #include "executor_harness.h"
-#include "graph/support/log.h"
 #include <filesystem>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // Choices of cuBLASLt and cuDNN: shared by sizes, and kept for later processes.
 #include "runtime/cuda/library_choices.h"
-#include "graph/support/temporary_folder.h"
+#include "base/temporary_folder.h"
 #include "tests/cuda/fake_cublaslt.h"
 #include "tests/cuda/fake_cudnn.h"
 #include "tests/cuda/library_product.h"

@@ -1,7 +1,7 @@
 // Helpers for tests of library calls on a GPU: operands that are views of tensors, uploaded, and results that come
 // back. They skip, saying why, where there is no GPU.
 #pragma once
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/stream.h"
 #include <gtest/gtest.h>

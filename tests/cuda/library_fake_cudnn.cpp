@@ -1,6 +1,6 @@
 // Plans of convolutions with a cuDNN that only takes notes: which graphs are requested, in which order, and what is
 // bound to them.
-#include "graph/support/temporary_folder.h"
+#include "base/temporary_folder.h"
 #include "runtime/cache/cache.h"
 #include "runtime/cuda/code_object.h"
 #include "runtime/cuda/cudnn_attention.h"

@@ -1,5 +1,5 @@
 // Convolutions and pooling on a GPU against sums in f64: types, layouts, groups, dilations, transposed, epilogues.
-#include "graph/support/temporary_folder.h"
+#include "base/temporary_folder.h"
 #include "runtime/cuda/cudnn.h"
 #include "runtime/cuda/library_choices.h"
 #include "tests/cuda/library_device.h"

@@ -1,5 +1,5 @@
 // Products on a GPU against sums in f64: types, transposes, batches, odd sizes, offsets, epilogues.
-#include "graph/support/temporary_folder.h"
+#include "base/temporary_folder.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/library_choices.h"
 #include "tests/cuda/library_product.h"

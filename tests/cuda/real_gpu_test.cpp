@@ -1,6 +1,6 @@
 // The runtime on an NVIDIA GPU, with kernels in PTX that its driver compiles. Skipped, saying so, where there is none.
-#include "graph/support/file.h"
-#include "graph/support/stopwatch.h"
+#include "base/file.h"
+#include "base/stopwatch.h"
 #include "runtime/cuda/assembler.h"
 #include "runtime/cuda/code_object.h"
 #include "runtime/cuda/constants.h"

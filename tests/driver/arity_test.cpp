@@ -1,6 +1,6 @@
 // Operators of many operands, and graphs of many nodes: work and memory grow with the size, not with its square. Counts
 // of what is made are exact; times are compared with each other only, generously.
-#include "graph/support/stopwatch.h"
+#include "base/stopwatch.h"
 #include "harness.h"
 
 namespace tessera::driver_test {

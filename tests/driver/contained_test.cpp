@@ -1,8 +1,8 @@
 // A failure at any stage of a compile costs a schedule, a route or a pass, never the process, and hardly ever the
 // compile: three models, on the host with results held against the reference, and for a GPU.
+#include "base/guarded.h"
 #include "codegen/driver/detours.h"
 #include "codegen/driver/pipeline.h"
-#include "graph/support/guarded.h"
 #include "harness.h"
 #include <filesystem>
 

@@ -3,7 +3,7 @@
 #include "frontend/onnx/importer.h"
 #include "fusion/activation.h"
 #include "fusion/cost.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include "graph/passes/pass.h"
 #include "tests/driver/cuda.h"
 #include <algorithm>

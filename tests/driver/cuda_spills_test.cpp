@@ -3,8 +3,8 @@
 // multiprocessor would (Compiler::compile), or what its warning says. Kernels of equal text are assembled once (the
 // cache of objects sees to that). For compute capability 9.0 each waits for the kernels before it. Skipped where there is
 // no assembler.
+#include "base/hash.h"
 #include "frontend/onnx/importer.h"
-#include "graph/support/hash.h"
 #include "harness.h"
 #include "runtime/cuda/assembler.h"
 #include "tests/gpu/machine_code.h"

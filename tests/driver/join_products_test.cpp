@@ -1,8 +1,8 @@
 // Products of one operand become one: the same values, and what would lose by it stays.
 #include "codegen/device/cuda/join_products.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include "graph/reference/evaluator.h"
-#include "graph/sym/env.h"
+#include "symbols/env.h"
 #include "tests/driver/cuda.h"
 #include <cmath>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Decisions and rewrites for an NVIDIA GPU before planning: the rewritten graph computes the same, weights lie as their
 // reader requires, and each route is taken for its reason.
 #include "fusion/cost.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include "graph/reference/evaluator.h"
 #include "tests/driver/cuda.h"
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Nests of single operators: against the reference, in text, and what verify() refuses.
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include "tests/fusion/harness.h"
 
 namespace tessera {

@@ -1,7 +1,7 @@
 // Plans of random small graphs compute what the reference computes.
+#include "tests/base/seeds.h"
 #include "tests/fusion/harness.h"
 #include "tests/fusion/random_graph.h"
-#include "tests/support/seeds.h"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
 #include "driver.h"
-#include "tests/support/seeds.h"
+#include "tests/base/seeds.h"
 #include <algorithm>
 #include <csignal>
 #include <cstdio>

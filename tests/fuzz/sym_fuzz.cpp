@@ -1,7 +1,7 @@
 // The parser of symbolic expressions on arbitrary text: an error, or an expression whose print parses to the same one,
 // and that evaluates to the same number or the same kind of error when it is simplified.
 #include "driver.h"
-#include "graph/sym/env.h"
+#include "symbols/env.h"
 
 namespace {
 // Products of sizes that no address space admits are left undistributed, so their canonical form is not unique.

@@ -1,7 +1,7 @@
 // Archives of torch.export: weights of every layout, and every way in which an archive can be broken.
 #include "archive_maker.h"
 #include "frontend/fx/guards.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include "program_maker.h"
 #include <gtest/gtest.h>
 

@@ -13,11 +13,12 @@
 #include "../fusion/harness.h"
 #include "../gpu/emulated.h"
 #include "api/session.h"
-#include "api/variant.h"
+#include "api/session/variant.h"
 #include "codegen/driver/compile.h"
 #include "codegen/driver/devices.h"
 #include "codegen/driver/pipeline.h"
 #include "frontend/model.h"
+#include "graph/ir/sizes.h"
 #include "records_json.h"
 #include <algorithm>
 #include <iostream>

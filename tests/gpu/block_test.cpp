@@ -1,7 +1,7 @@
 // The emulator's blocks on thread functions written by hand: what threads do together works, and each wrong use of it
 // is found, in whichever order threads run.
 #include "codegen/emulate/grid.h"
-#include "tests/support/seeds.h"
+#include "tests/base/seeds.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>

@@ -3,8 +3,8 @@
 #include "codegen/emulate/emulator.h"
 #include "codegen/schedule/choose_blocks.h"
 #include "codegen/tile/cooperation.h"
+#include "tests/base/seeds.h"
 #include "tests/schedule/block_harness.h"
-#include "tests/support/seeds.h"
 #include <cmath>
 #include <tuple>
 

@@ -1,10 +1,10 @@
 #include "emulated.h"
 #include "../fusion/harness.h"
 #include "../schedule/harness.h"
+#include "base/hash.h"
 #include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/target/select.h"
-#include "graph/support/hash.h"
 #include <cstring>
 
 namespace tessera::test {

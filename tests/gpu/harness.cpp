@@ -1,6 +1,6 @@
 #include "harness.h"
 #include "runtime/cuda/assembler.h"
-#include "tests/support/seeds.h"
+#include "tests/base/seeds.h"
 #include <cstring>
 #include <random>
 

@@ -1,8 +1,8 @@
 // Tile kernels run by the emulator, for several numbers of warps and orders of threads, and compared with what the
 // interpreter says they mean.
 #pragma once
+#include "base/tensor.h"
 #include "codegen/emulate/emulator.h"
-#include "graph/support/tensor.h"
 #include <gtest/gtest.h>
 
 namespace tessera::test {

@@ -1,8 +1,8 @@
 // Random tile kernels (tests/layout/random_kernel.h) on the emulator: layouts, conversions, reductions and scans of
 // every shape next to each other.
 #include "harness.h"
+#include "tests/base/seeds.h"
 #include "tests/layout/random_kernel.h"
-#include "tests/support/seeds.h"
 
 namespace tessera::test {
 namespace {

@@ -1,7 +1,7 @@
 // Shared by the tests of the Graph IR.
 #pragma once
 #include "graph/ir/graph.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include <gtest/gtest.h>
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "graph/ops/scalar.h"
+#include "graph/scalar/scalar.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>

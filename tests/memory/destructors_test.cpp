@@ -1,6 +1,6 @@
 // Destructors whose work needs memory: where there is none, the work is left undone and nobody hears of it.
+#include "base/temporary_folder.h"
 #include "failing_allocations.h"
-#include "graph/support/temporary_folder.h"
 #include "runtime/cache/cache.h"
 #include <filesystem>
 #include <gtest/gtest.h>

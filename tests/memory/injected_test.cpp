@@ -2,9 +2,9 @@
 // allocation was not needed), nothing hangs, and the next run is right. In LLVM, whose allocations are hundreds of
 // thousands, the steps are longer, so that no phase has more than some attempts: each costs a compile.
 #include "api/c.h"
+#include "base/guarded.h"
 #include "codegen/compilation/kernels.h"
 #include "failing_allocations.h"
-#include "graph/support/guarded.h"
 #include "tests/api/harness.h"
 #include <atomic>
 #include <csignal>

@@ -1,6 +1,6 @@
 // Calls of ever new sizes: what a size costs is counted, bounded and given back.
-#include "graph/sym/node.h"
 #include "runtime/memory_account.h"
+#include "symbols/node.h"
 #include "tests/api/harness.h"
 #include <fstream>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 // Memory that runs out while LLVM is started: LLVM may be of no use afterwards, which is an error each time and no
 // hang.
+#include "base/guarded.h"
 #include "codegen/llvm/host_compiler.h"
 #include "failing_allocations.h"
-#include "graph/support/guarded.h"
 #include <gtest/gtest.h>
 #include <unistd.h>
 

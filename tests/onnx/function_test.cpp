@@ -1,5 +1,5 @@
 // Local functions and subgraphs.
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include "model_maker.h"
 #include <gtest/gtest.h>
 

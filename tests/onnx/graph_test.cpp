@@ -1,5 +1,5 @@
 // Graphs: names, order, dimensions, declared types, and what is wrong with them.
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include "model_maker.h"
 #include <gtest/gtest.h>
 

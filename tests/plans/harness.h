@@ -1,7 +1,7 @@
 // Helpers for the tests of plans in the cache: a model with weights of every kind, and sessions that are distinguished
 // by what they compiled.
 #pragma once
-#include "graph/support/temporary_folder.h"
+#include "base/temporary_folder.h"
 #include "runtime/cache/cache.h"
 #include "runtime/cache/eviction.h"
 #include "runtime/cache/survey.h"

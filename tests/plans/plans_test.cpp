@@ -1,5 +1,5 @@
 // Plans in the cache: what opens without a compile, and what must not.
-#include "graph/support/log.h"
+#include "base/log.h"
 #include "harness.h"
 #include "tests/cache/age.h"
 #include "tests/cuda/fake_driver.h"

@@ -4,7 +4,7 @@ FUNCTIONS = {
     "min": min, "max": max, "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "select": lambda c, a, b: a if c else b,
     "eq": lambda a, b: int(a == b), "ne": lambda a, b: int(a != b), "lt": lambda a, b: int(a < b), "le": lambda a, b: int(a <= b),
     "not": lambda a: int(not a),
-}  # of expressions over sizes (graph/sym/expr.h)
+}  # of expressions over sizes (symbols/expr.h)
 
 
 def amount(sized, sizes):

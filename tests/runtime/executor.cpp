@@ -1,7 +1,7 @@
 // Binding, guards, variants, in-place, host steps, outputs, errors, steady-state allocations.
+#include "base/stopwatch.h"
 #include "build_executable.h"
 #include "count_allocations.h"
-#include "graph/support/stopwatch.h"
 #include "runtime/guards.h"
 #include <atomic>
 #include <random>

@@ -1,5 +1,5 @@
 #include "runtime/launch_spec.h"
-#include "graph/sym/env.h"
+#include "symbols/env.h"
 #include <gtest/gtest.h>
 
 namespace tessera {

@@ -1,7 +1,7 @@
 // Every legal schedule of 200 random nests computes what the nest means: by the interpreter of tile kernels, and in
 // tests/gpu on the emulator. Schedules that lower to the same program (bounds on registers do not change it) are run once.
 #include "block_harness.h"
-#include "tests/support/seeds.h"
+#include "tests/base/seeds.h"
 #include <random>
 #include <set>
 

@@ -2,7 +2,7 @@
 // them again (docs/schedules.md): on a GPU of one to three multiprocessors, so that few programs run at a time.
 #include "block_harness.h"
 #include "nests.h"
-#include "tests/support/seeds.h"
+#include "tests/base/seeds.h"
 #include <functional>
 #include <random>
 

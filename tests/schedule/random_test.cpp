@@ -1,7 +1,7 @@
 // Random nests: permuted, broadcast, shifted, strided and gathered accesses, chains of reductions, stores per point and
 // per row, in integers, so that every schedule must agree exactly with the nest.
 #include "nests.h"
-#include "tests/support/seeds.h"
+#include "tests/base/seeds.h"
 #include <random>
 
 namespace tessera::test {

@@ -1,8 +1,8 @@
 // Measured schedules that ship with a target: their file, how they are found, and that what is found is right.
+#include "base/file.h"
 #include "block_harness.h"
 #include "codegen/schedule/schedule_records.h"
 #include "codegen/target/select.h"
-#include "graph/support/file.h"
 #include "nests.h"
 
 namespace tessera::test {

@@ -2,7 +2,7 @@
 #include "block_harness.h"
 #include "codegen/schedule/space.h"
 #include "fusion/attention.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 
 namespace tessera::test {
 namespace {

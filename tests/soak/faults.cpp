@@ -1,5 +1,5 @@
 #include "faults.h"
-#include "graph/support/file.h"
+#include "base/file.h"
 #include "runtime/cache/survey.h"
 #include "tests/memory/failing_allocations.h"
 #include <chrono>

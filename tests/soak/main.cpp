@@ -12,8 +12,8 @@
 // --fill FOLDER: opens the models with that cache, calls each, and ends; for the faults.
 // --write FOLDER: writes compiled files of the models, and ends.
 #include "api/device.h"
+#include "base/temporary_folder.h"
 #include "faults.h"
-#include "graph/support/temporary_folder.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -149,7 +149,7 @@ constexpr bool kSanitized = false;
 #endif
 
 // Memory after a third of the time, when every case has been run, and at the end. Allocators move it a little, and
-// expressions of sizes live as long as the process (graph/sym/expr.cpp), those of sessions that are opened meanwhile, too.
+// expressions of sizes live as long as the process (symbols/expr.cpp), those of sessions that are opened meanwhile, too.
 void expect_flat(const std::vector<double>& samples, int64_t opened, Findings& findings) {
   constexpr double kShare = 0.05, kMegabytes = 16, kEachOpened = 0.2;
   const size_t n = samples.size();

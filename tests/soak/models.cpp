@@ -1,6 +1,6 @@
 #include "models.h"
+#include "base/file.h"
 #include "graph/reference/evaluator.h"
-#include "graph/support/file.h"
 #include <cmath>
 #include <functional>
 

@@ -1,6 +1,6 @@
 // Four small models with symbolic sizes, cases of inputs for them, and what the reference computes for each case.
 #pragma once
-#include "graph/support/tensor.h"
+#include "base/tensor.h"
 #include "tests/onnx/model_maker.h"
 #include <map>
 #include <random>

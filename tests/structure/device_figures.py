@@ -13,8 +13,8 @@ A constant that is none of these by its nature stands in ALLOWED with the reason
 """
 import os, re, sys
 
-FOLDERS = ["codegen", "fusion", "runtime", "api", "tools/command"]
-HOME = ("codegen/target/", "codegen/calibrate/")  # figures, and what measures them
+FOLDERS = ["codegen", "measure", "fusion", "runtime", "api", "tools/command"]
+HOME = ("codegen/target/", "measure/calibrate/")  # figures, and what measures them
 
 LITERAL = re.compile(r"(?<![\w.])(132|108|(?:227|228|163|164|99|100) << 10|65536|232448|233472|166912|167936)(?![\w.])")
 LARGE = re.compile(r"(?<![\w.])\d+(?:\.\d+)?e\+?[3-9](?!\w)")

@@ -68,7 +68,7 @@ def main():
         problems += [f"{name}:{n}: {len(l)} columns, at most {COLUMNS}" for n, l in enumerate(lines, 1) if len(l) > COLUMNS and not l.startswith("|")]
     if total > WORDS: problems.append(f"docs: {total} words, at most {WORDS}")
 
-    for folder in ("graph", "frontend", "fusion", "codegen", "runtime", "api", "serving", "tools", "python", "tests", "cmake"):
+    for folder in ("base", "symbols", "measure", "graph", "frontend", "fusion", "codegen", "runtime", "api", "serving", "tools", "python", "tests", "cmake"):
         for path in glob.glob(f"{root}/{folder}/**/*", recursive=True):
             if not path.endswith((".h", ".cpp", ".py", ".md", ".txt", ".cmake")): continue
             for page in re.findall(r"docs/([\w-]+\.(?:md|json))", open(path, encoding="utf-8", errors="replace").read()):

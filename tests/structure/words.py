@@ -37,7 +37,7 @@ NAMES = {
     r"GraphUnderWay": "PartialGraph",
     r"settle(?!_tuning\b)\w*": "assign, bind, wait",  # Session::settle_tuning() is a public name
 }
-FOLDERS = ("graph", "frontend", "fusion", "codegen", "runtime", "api", "report", "serving", "python", "tools", "tests", "cmake", "examples", "docs")
+FOLDERS = ("base", "symbols", "measure", "graph", "frontend", "fusion", "codegen", "runtime", "api", "report", "serving", "python", "tools", "tests", "cmake", "examples", "docs")
 
 PATTERN = re.compile("|".join(f"(?P<w{i}>{w})" for i, w in enumerate(WORDS)), re.I)
 IDENTIFIER = re.compile("|".join(rf"(?P<w{i}>\b(?:{w})\b)" for i, w in enumerate(NAMES)))

@@ -1,6 +1,6 @@
 // Target files: what is read is what is printed, and every way to break one is one error that says where.
+#include "base/file.h"
 #include "codegen/target/select.h"
-#include "graph/support/file.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <random>

@@ -1,7 +1,7 @@
 // Kernels given as text, run on vectors of numbers.
 #pragma once
+#include "base/tensor.h"
 #include "codegen/tile/tile.h"
-#include "graph/support/tensor.h"
 #include <gtest/gtest.h>
 
 namespace tessera::tile::test {

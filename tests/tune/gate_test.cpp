@@ -1,5 +1,5 @@
 // When something may be measured during calls, with an invented clock.
-#include "codegen/tune/background.h"
+#include "measure/tune/background.h"
 #include <algorithm>
 #include <gtest/gtest.h>
 

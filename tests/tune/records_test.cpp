@@ -1,5 +1,5 @@
 // The file of records: read back, merged, damaged, written by many at once, pinned.
-#include "codegen/tune/records.h"
+#include "measure/tune/records.h"
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>

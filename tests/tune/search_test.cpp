@@ -1,5 +1,5 @@
 // The search over candidates, with invented times.
-#include "codegen/tune/search.h"
+#include "measure/tune/search.h"
 #include <gtest/gtest.h>
 #include <map>
 

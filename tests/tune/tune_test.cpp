@@ -1,7 +1,7 @@
 // Whole models tuned: with a measurer that makes times up for a GPU that is not here, and for real on the host.
 #include "codegen/driver/devices.h"
-#include "codegen/tune/target.h"
-#include "codegen/tune/tune.h"
+#include "measure/tune/target.h"
+#include "measure/tune/tune.h"
 #include "tests/onnx/model_maker.h"
 #include <cmath>
 #include <gtest/gtest.h>

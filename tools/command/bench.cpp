@@ -1,9 +1,9 @@
 // tessera bench: how long a call takes, what starting costs, and how near the memory's ceiling the compiled part comes.
+#include "base/stopwatch.h"
+#include "base/temporary_folder.h"
 #include "callers.h"
 #include "codegen/load/load.h"
 #include "explain.h"
-#include "graph/support/stopwatch.h"
-#include "graph/support/temporary_folder.h"
 #include "measure.h"
 #include "requests.h"
 #include "runtime/variant.h"

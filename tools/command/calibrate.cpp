@@ -1,9 +1,9 @@
 // tessera calibrate: the figures of the device at hand, measured, as a target file.
-#include "codegen/calibrate/calibrate.h"
+#include "measure/calibrate/calibrate.h"
 #include "api/device.h"
+#include "base/file.h"
+#include "base/stopwatch.h"
 #include "command.h"
-#include "graph/support/file.h"
-#include "graph/support/stopwatch.h"
 #include "runtime/cuda/context.h"
 #include <cstdio>
 

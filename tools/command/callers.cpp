@@ -1,5 +1,5 @@
 #include "callers.h"
-#include "graph/support/guarded.h"
+#include "base/guarded.h"
 #include "inputs.h"
 #include "measure.h"
 #include "runtime/executor.h"

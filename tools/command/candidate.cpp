@@ -1,7 +1,7 @@
 #include "candidate.h"
+#include "base/file.h"
 #include "frontend/model.h"
 #include "graph/reference/evaluator.h"
-#include "graph/support/file.h"
 #include <algorithm>
 #include <filesystem>
 

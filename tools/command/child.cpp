@@ -1,5 +1,5 @@
 #include "child.h"
-#include "graph/support/stopwatch.h"
+#include "base/stopwatch.h"
 #include <cerrno>
 #include <climits>
 #include <csignal>

@@ -1,6 +1,6 @@
 // A program in a process of its own: its crash or hang is a result.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <chrono>
 #include <string>
 #include <vector>

@@ -1,9 +1,9 @@
 // Parts that the subcommands share: options of a model, exit codes, JSON, tables, progress.
 #pragma once
+#include "api/session/variant.h"
 #include "api/tessera.hpp"
-#include "api/variant.h"
+#include "base/text.h"
 #include "exit_codes.h"
-#include "graph/support/text.h"
 #include "options.h"
 #include <nlohmann/json.hpp>
 #include <string>
@@ -120,7 +120,7 @@ int fail(const Diagnostic& d, const std::string& json_path = "");
 // Writes `json` where `json_path` is given, at the end. Prints and returns the code of a failed write, else `code`.
 int finish(int code, const std::string& json_path, const Json& json);
 
-// ---- text. Everything for people leaves through these three and fail(), fit to be shown (graph/support/text.h); names
+// ---- text. Everything for people leaves through these three and fail(), fit to be shown (base/text.h); names
 // that are put into a line of ours are shown() by themselves.
 void say(std::string_view text); // lines for standard output
 void say_note(const std::string& text);

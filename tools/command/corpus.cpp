@@ -1,10 +1,10 @@
 // tessera tune --corpus: measured schedules of many models, as a file that ships with a target. Each model is tuned in a
 // process of its own, several at a time; they measure one after another.
 #include "corpus.h"
+#include "base/file.h"
+#include "base/stopwatch.h"
 #include "codegen/schedule/schedule_records.h"
 #include "codegen/target/select.h"
-#include "graph/support/file.h"
-#include "graph/support/stopwatch.h"
 #include "workers.h"
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // tessera debug: every value that a model computes, compared with a reference; the first operator that departs.
-#include "codegen/accuracy/accuracy.h"
-#include "graph/support/stopwatch.h"
+#include "base/stopwatch.h"
 #include "inputs.h"
+#include "measure/accuracy/accuracy.h"
 #include "onnx_runtime.h"
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // The exit codes of the command, for every subcommand. Help and README show this table; an error's code has its exit
-// code in the table of graph/support/diagnostic.cpp.
+// code in the table of base/diagnostic.cpp.
 #pragma once
 #include <array>
 #include <string>

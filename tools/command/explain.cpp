@@ -1,6 +1,6 @@
 // tessera explain: what fused, what did not and why, and what it costs.
+#include "base/file.h"
 #include "graph/ir/graph.h"
-#include "graph/support/file.h"
 #include "report/report.h"
 #include "reports.h"
 #include "rules.h"

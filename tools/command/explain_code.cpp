@@ -1,6 +1,6 @@
 // tessera explain --code: the page of a reason, or all reasons.
+#include "base/similar.h"
 #include "explain.h"
-#include "graph/support/similar.h"
 #include "report/pages.h"
 #include <algorithm>
 

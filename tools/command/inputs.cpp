@@ -1,7 +1,8 @@
 #include "inputs.h"
-#include "graph/ops/op.h"
-#include "graph/support/hash.h"
-#include "graph/support/similar.h"
+#include "base/hash.h"
+#include "base/similar.h"
+#include "graph/ir/operator.h"
+#include "graph/ir/sizes.h"
 #include <algorithm>
 #include <cmath>
 #include <dirent.h>

@@ -1,7 +1,7 @@
 // tessera: run, inspect, explain, diff, compile, bench, tune, calibrate, test, debug, reduce, opt, ops, cache, triton. Each subcommand is a file of its name.
+#include "base/environment.h"
+#include "base/guarded.h"
 #include "command.h"
-#include "graph/support/environment.h"
-#include "graph/support/guarded.h"
 #include <cerrno>
 #include <csignal>
 #include <cstdio>

@@ -1,6 +1,6 @@
 #include "measure.h"
-#include "graph/support/file.h"
-#include "graph/support/stopwatch.h"
+#include "base/file.h"
+#include "base/stopwatch.h"
 #include "runtime/executable.h"
 #include "runtime/variant.h"
 #include <algorithm>

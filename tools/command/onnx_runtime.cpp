@@ -1,7 +1,7 @@
 #include "onnx_runtime.h"
+#include "base/file.h"
 #include "child.h"
 #include "frontend/description.h"
-#include "graph/support/file.h"
 #include <filesystem>
 
 namespace tessera::command {

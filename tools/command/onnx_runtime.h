@@ -1,8 +1,8 @@
 // Values that ONNX Runtime computes, by its Python package in a process of its own.
 #pragma once
-#include "codegen/accuracy/accuracy.h"
-#include "graph/support/temporary_folder.h"
+#include "base/temporary_folder.h"
 #include "inputs.h"
+#include "measure/accuracy/accuracy.h"
 #include <set>
 
 namespace tessera::command {

@@ -1,9 +1,9 @@
 // tessera ops: which operators are supported and what computes them; of a model, what of it is not supported, and where.
+#include "base/similar.h"
 #include "codegen/driver/devices.h"
 #include "command.h"
 #include "frontend/model.h"
 #include "graph/ops/added.h"
-#include "graph/support/similar.h"
 #include "inputs.h"
 #include "ops_table.h"
 #include <algorithm>

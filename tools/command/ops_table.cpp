@@ -1,10 +1,10 @@
 #include "ops_table.h"
+#include "base/processors.h"
+#include "base/similar.h"
 #include "codegen/driver/devices.h"
 #include "frontend/onnx/upgrade.h"
 #include "graph/ops/sample_graph.h"
 #include "graph/reference/evaluator.h"
-#include "graph/support/processors.h"
-#include "graph/support/similar.h"
 #include <algorithm>
 #include <atomic>
 #include <mutex>

@@ -1,5 +1,6 @@
 // tessera opt: the passes of a compile over a model or a graph, all of them or those that are named, and single steps
 // over the text of tile kernels. Pipeline and runner are those of `compile`, so that what it prints is what that makes.
+#include "base/file.h"
 #include "codegen/driver/devices.h"
 #include "codegen/driver/pipeline.h"
 #include "codegen/driver/steering.h"
@@ -8,7 +9,6 @@
 #include "codegen/tile/tile.h"
 #include "command.h"
 #include "frontend/model.h"
-#include "graph/support/file.h"
 #include "inputs.h"
 #include <algorithm>
 #include <cstdio>

@@ -1,7 +1,7 @@
 #include "options.h"
+#include "base/file.h"
+#include "base/similar.h"
 #include "exit_codes.h"
-#include "graph/support/file.h"
-#include "graph/support/similar.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>

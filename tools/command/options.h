@@ -1,7 +1,7 @@
 // The command line as the subcommands declare it: a thin layer over CLI11, whose headers take longer to compile than
 // any subcommand and are private to options.cpp.
 #pragma once
-#include "graph/support/diagnostic.h"
+#include "base/diagnostic.h"
 #include <cstdint>
 #include <functional>
 #include <initializer_list>

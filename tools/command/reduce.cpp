@@ -1,10 +1,10 @@
 // tessera reduce: the smallest part of a model that still fails, with its inputs.
 #include "api/option_fields.h"
+#include "base/file.h"
+#include "base/stopwatch.h"
+#include "base/temporary_folder.h"
 #include "candidate.h"
 #include "child.h"
-#include "graph/support/file.h"
-#include "graph/support/stopwatch.h"
-#include "graph/support/temporary_folder.h"
 #include "shrink.h"
 #include <algorithm>
 #include <cstdio>

@@ -1,7 +1,7 @@
 #include "reports.h"
-#include "codegen/calibrate/calibrate.h"
-#include "graph/support/environment.h"
+#include "base/environment.h"
 #include "measure.h"
+#include "measure/calibrate/calibrate.h"
 #include "routes.h"
 #include "runtime/variant.h"
 

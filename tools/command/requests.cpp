@@ -1,7 +1,7 @@
 #include "requests.h"
-#include "graph/support/file.h"
-#include "graph/support/hash.h"
-#include "graph/support/stopwatch.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/stopwatch.h"
 #include "measure.h"
 #include "runtime/memory_account.h"
 #include <algorithm>

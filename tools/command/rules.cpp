@@ -1,5 +1,5 @@
 #include "rules.h"
-#include "graph/support/file.h"
+#include "base/file.h"
 #include "reports.h"
 #include <algorithm>
 #include <set>

@@ -1,5 +1,5 @@
+#include "base/similar.h"
 #include "fusion/plan.h"
-#include "graph/support/similar.h"
 #include "rules.h"
 #include <algorithm>
 #include <cctype>

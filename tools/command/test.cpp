@@ -1,9 +1,9 @@
 // tessera test: folders of the form of ONNX's backend tests, whatever the model's format. They run in processes next to
 // this one, so that a crash or a hang is a result as well.
 #include "api/device.h"
+#include "base/processors.h"
 #include "frontend/onnx/importer.h"
-#include "graph/ops/op.h"
-#include "graph/support/processors.h"
+#include "graph/ir/operator.h"
 #include "inputs.h"
 #include "test_cases.h"
 #include "workers.h"

@@ -1,5 +1,5 @@
 #include "test_cases.h"
-#include "graph/support/file.h"
+#include "base/file.h"
 #include <algorithm>
 #include <filesystem>
 #include <set>

@@ -1,9 +1,9 @@
 // tessera triton: a model as a folder that Triton Inference Server serves with the backend of serving/triton.
 #include "api/option_fields.h"
+#include "base/file.h"
 #include "codegen/load/load.h"
 #include "command.h"
 #include "frontend/model.h"
-#include "graph/support/file.h"
 #include "inputs.h"
 #include "serving/triton/config.h"
 #include <filesystem>

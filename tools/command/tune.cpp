@@ -1,11 +1,11 @@
 // tessera tune: kernels of a model measured with other schedules; and the file that remembers the winners.
-#include "codegen/tune/tune.h"
+#include "measure/tune/tune.h"
+#include "base/file.h"
+#include "base/temporary_folder.h"
 #include "codegen/driver/devices.h"
-#include "codegen/tune/target.h"
 #include "corpus.h"
-#include "graph/support/file.h"
-#include "graph/support/temporary_folder.h"
 #include "inputs.h"
+#include "measure/tune/target.h"
 #include <cstdio>
 
 namespace tessera::command {

@@ -1,5 +1,5 @@
 #include "workers.h"
-#include "graph/support/stopwatch.h"
+#include "base/stopwatch.h"
 #include <algorithm>
 #include <cerrno>
 #include <csignal>

@@ -1,6 +1,6 @@
 // Tasks in processes of their own: a crash or a hang is the result of one task, and the rest goes on.
 #pragma once
-#include "graph/support/result.h"
+#include "base/result.h"
 #include <chrono>
 #include <functional>
 #include <string>

@@ -1,10 +1,10 @@
 // Predicts the times of schedules that `tessera tune --log` measured, for parameters of the cost that the script next to
 // it varies. Arguments: a target's name or file, log files. Writes one JSON object about the rows on a line, then, for each line "name value
 // name value ..." of the input, the predicted time and registers of all rows as pairs of 64-bit floats.
+#include "base/file.h"
 #include "codegen/schedule/cost.h"
 #include "codegen/schedule/legal.h"
 #include "codegen/target/select.h"
-#include "graph/support/file.h"
 #include <cstdio>
 #include <iostream>
 #include <memory>

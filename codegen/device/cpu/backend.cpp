@@ -1,8 +1,8 @@
+#include "base/processors.h"
 #include "codegen/device/cpu/cpu.h"
 #include "codegen/device/cpu/host_kernels.h"
 #include "codegen/target/host.h"
 #include "codegen/target/select.h"
-#include "graph/support/processors.h"
 
 namespace tessera {
 namespace {

@@ -1,12 +1,12 @@
 #include "codegen/device/cpu/host_kernels.h"
+#include "base/guarded.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
 #include "codegen/compilation/contain.h"
 #include "codegen/compilation/same_nests.h"
 #include "codegen/compilation/shared_code.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
-#include "graph/support/guarded.h"
-#include "graph/support/log.h"
-#include "graph/support/stopwatch.h"
 #include <algorithm>
 #include <map>
 

@@ -2,7 +2,7 @@
 #include "codegen/compilation/requests.h"
 #include "codegen/schedule/schedule_records.h"
 #include "codegen/target/select.h"
-#include "graph/ops/op.h"
+#include "graph/ir/operator.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cudnn.h"
 

@@ -1,12 +1,12 @@
 #include "codegen/device/cuda/gpu_kernels.h"
+#include "base/guarded.h"
+#include "base/log.h"
+#include "base/stopwatch.h"
 #include "codegen/compilation/contain.h"
 #include "codegen/llvm/host_compiler.h"
 #include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
-#include "graph/support/guarded.h"
-#include "graph/support/log.h"
-#include "graph/support/stopwatch.h"
 #include "runtime/cuda/code_object.h"
 #include <algorithm>
 #include <map>

@@ -34,7 +34,7 @@ function missedRows() {
 }
 const priceOfMissed = row => (row.of ?? [row]).reduce((sum, r) => sum + (r.e.price_us ?? 0), 0);
 
-// Characters that control a reader. shown() escapes them, as that of graph/support/text.h does.
+// Characters that control a reader. shown() escapes them, as that of base/text.h does.
 const hidden = /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
 const escaped = c => ({ "\n": "\\n", "\t": "\\t", "\r": "\\r" })[c] ?? (c.codePointAt(0) < 256 ? "\\x" + c.codePointAt(0).toString(16).padStart(2, "0") : "\\u" + c.codePointAt(0).toString(16));
 function shown(text, most = 1024) {

@@ -1,5 +1,5 @@
 // Finds operators and steps in the report by the names that a user calls them.
-#include "graph/support/similar.h"
+#include "base/similar.h"
 #include "report/report.h"
 #include <algorithm>
 #include <charconv>
