@@ -2,6 +2,7 @@
 #include "fusion/attention_score.h"
 #include "fusion/cost.h"
 #include "fusion/rewrite.h"
+#include "graph/infer/infer.h"
 #include <algorithm>
 
 namespace tessera::fusion {

@@ -1,3 +1,4 @@
+#include "graph/ir/sizes.h"
 #include "graph/passes/passes.h"
 #include <charconv>
 
