@@ -1,8 +1,8 @@
 // The passes, and what they share. Private to graph/passes; pass.cpp has the table.
 #pragma once
 #include "graph/ir/operator.h"
-#include "graph/scalar/scalar.h"
 #include "graph/passes/pass.h"
+#include "graph/scalar/scalar.h"
 
 namespace tessera::passes {
 
