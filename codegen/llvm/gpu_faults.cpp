@@ -29,14 +29,19 @@ Value* of_signed_part(llvm::IRBuilder<>& b, llvm::UIToFPInst& i) {
   return b.CreateSelect(b.CreateICmpSLT(x, llvm::ConstantInt::get(x->getType(), 0)), moved, number);
 }
 
-// The abs of the least number is that number; ptxas takes the result for positive.
+// The abs of the least number is that number; ptxas takes the result for positive. In 16 bits it drops the negation from
+// the maximum of a number, its negative and another one.
 Value* of_abs(llvm::IRBuilder<>& b, llvm::IntrinsicInst& i) {
   auto* type = llvm::dyn_cast<llvm::IntegerType>(i.getType());
   if (i.getIntrinsicID() != llvm::Intrinsic::abs || !type) return nullptr;
   const unsigned bits = type->getBitWidth();
-  if (bits != 16 && bits != 32 && bits != 64) return nullptr;
+  if (bits == 16) {
+    Value* wide = b.CreateSExt(i.getArgOperand(0), b.getInt32Ty());
+    return b.CreateTrunc(b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, wide, b.getFalse()), type);
+  }
+  if (bits != 32 && bits != 64) return nullptr;
   // Assembly, because LLVM makes abs of a maximum with the negative.
-  const std::string letter = bits == 16 ? "h" : bits == 32 ? "r" : "l";
+  const std::string letter = bits == 32 ? "r" : "l";
   auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(type, {type}, false),
                                     "neg.s" + std::to_string(bits) + " $0, $1;", "=" + letter + "," + letter, false);
   auto* negative = b.CreateCall(code, {i.getArgOperand(0)});
