@@ -11,27 +11,29 @@ struct FailedKernel {
   size_t request;
   Diagnostic error;
 };
-// Machine code of kernels, and their launches.
+// The kernels of one request, and their report.
+struct GeneratedKernel {
+  // Kernels for sizes with conditions, and last one for every size. All have the same buffers in the same order, the
+  // same `written` and may_overwrite.
+  std::vector<ScheduledKernel> scheduled;
+  KernelReport report; // its schedule is that of the last one; its texts hold all
+
+  [[nodiscard]] const ScheduledKernel& general() const { return scheduled.back(); }
+  // The launch of the last one, with the others as alternatives; `buffer` gives the executable's buffer of a graph value.
+  [[nodiscard]] KernelLaunch launch(const std::string& name, const std::function<BufferId(ValueId)>& buffer) const {
+    return launch_of(scheduled, name, buffer);
+  }
+};
+// Machine code of kernels, and their launches. Kernels of the same text share their symbol and object.
 struct DeviceCode {
+  std::vector<GeneratedKernel> kernels;    // by request
   std::vector<std::vector<char>> objects;  // for Executable::objects
   std::shared_ptr<const void> code;        // owner of the linked code
-  std::vector<KernelReport> reports;       // by request
   std::vector<FailedKernel> failed;        // if there are any, nothing else is valid
   std::vector<ContainedFailure> contained; // of schedules and code that others took the place of
-  std::vector<std::string> warnings;
-  int hits = 0, misses = 0;
+  std::vector<std::string> warnings;       // spills, no assembler; each once
+  int hits = 0, misses = 0;                // of the cache, by distinct text
   double codegen_ms = 0, link_ms = 0;
-  // By request: kernels for sizes with conditions, and last one for every size. All have the same buffers in the same
-  // order, the same `written` and may_overwrite.
-  std::vector<std::vector<ScheduledKernel>> kernels;
-
-  [[nodiscard]] const ScheduledKernel& scheduled(int kernel) const {
-    return kernels[static_cast<size_t>(kernel)].back();
-  }
-  [[nodiscard]] KernelLaunch launch(int kernel, const std::string& name,
-                                    const std::function<BufferId(ValueId)>& buffer) const {
-    return launch_of(kernels[static_cast<size_t>(kernel)], name, buffer);
-  }
 };
 
 class Backend {

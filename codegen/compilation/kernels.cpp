@@ -18,6 +18,18 @@ KernelLaunch launch_of(std::span<const ScheduledKernel> kernels, const std::stri
   return l;
 }
 
+KernelRequest request_for(const Group& group) {
+  KernelRequest out;
+  out.name = group.name;
+  if (group.kind == Group::Kind::Kernel)
+    out.nest = &group.nest;
+  else if (group.node.valid())
+    out.node = group.node;
+  else
+    out.attention = &group.attention;
+  return out;
+}
+
 const TunedSchedules* schedules_for(const KernelRequest& request, const CompileOptions& options) {
   if (request.pinned) return request.pinned;
   return request.tuned ? request.tuned : options.tuned.get();

@@ -7,13 +7,15 @@
 namespace tessera {
 
 struct KernelRequest {
-  std::string name;     // for people; unique
-  const LoopNest* nest; // or null: a structured kernel of `node`, or of `attention`
+  std::string name;               // for people; unique
+  const LoopNest* nest = nullptr; // null: a structured kernel of `node`, or of `attention`
   NodeId node = {};
   const TunedSchedules* tuned = nullptr;    // replaces CompileOptions::tuned for this kernel
   const AttentionCall* attention = nullptr; // on a GPU
   const FixedSchedules* pinned = nullptr;   // by a plan file; before `tuned` and CompileOptions::tuned
 };
+// The request for the kernel of a group of kind Kernel or Own, without schedules.
+[[nodiscard]] KernelRequest request_for(const Group& group);
 // The measured schedules that count for a request: pinned ones, its own, those of the options.
 [[nodiscard]] const TunedSchedules* schedules_for(const KernelRequest& request, const CompileOptions& options);
 // Says in report.unmet which pinned schedules of a request are not those that it got, and why.

@@ -128,8 +128,7 @@ std::vector<SymExpr> indexed_dimensions(const Graph& graph, ValueId input,
 
 class Builder {
 public:
-  explicit Builder(const BuildInput& input)
-      : in_(input), groups_(flat_groups(input.plan)), graph_(*input.graph), exe_(std::make_shared<Executable>()) {}
+  explicit Builder(const BuildInput& input) : in_(input), graph_(*input.graph), exe_(std::make_shared<Executable>()) {}
 
   Result<std::shared_ptr<Executable>> run() {
     exe_->model_name = graph_.name();
@@ -147,8 +146,8 @@ public:
     for (const auto& o : graph_.outputs()) output_name.try_emplace(o.value, o.name);
     for (auto& [v, name] : output_name) output_values_.insert(memory_of(v));
     find_begun(users);
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      const Status made = guarded({"making a step of", groups_[g]->name}, [&] { return step(g); });
+    for (size_t g = 0; g < in_.groups.size(); ++g) {
+      const Status made = guarded({"making a step of", in_.groups[g].group->name}, [&] { return step(in_.groups[g]); });
       if (made.ok()) continue;
       if (in_.failed == nullptr || made.error().code != ErrorCode::Internal) return made.error();
       in_.failed->emplace(g, made.error());
@@ -199,11 +198,13 @@ private:
   // Operands that only one kernel reads, which changes them in place, are computed in the memory of its result.
   void find_begun(const std::vector<std::vector<NodeId>>& users) {
     std::set<ValueId> on_device, elsewhere; // by what computes them
-    for (const Group* group : groups_) {
-      const bool outside = group->kind == Group::Kind::Host || group->kind == Group::Kind::Control;
-      (outside ? elsewhere : on_device).insert(group->writes.begin(), group->writes.end());
+    for (const GroupCode& code : in_.groups) {
+      const Group& group = *code.group;
+      const bool outside = group.kind == Group::Kind::Host || group.kind == Group::Kind::Control;
+      (outside ? elsewhere : on_device).insert(group.writes.begin(), group.writes.end());
     }
-    for (const Group* group : groups_) {
+    for (const GroupCode& code : in_.groups) {
+      const Group* group = code.group;
       if (group->kind != Group::Kind::Own || !group->node.valid()) continue;
       const Node& node = graph_.node(group->node);
       const ValueId from = ops::begins_as(node), to = node.results[0];
@@ -260,27 +261,26 @@ private:
     exe_->steps.emplace_back(CopyStep{std::move(name), from, to, bytes});
   }
 
-  KernelLaunch launch(const std::string& name, int kernel, const LaunchDomain& domain = {}) {
-    return contracted(in_.code.launch(kernel, name, [this](ValueId v) { return buffer(v); }), kernel, domain);
+  KernelLaunch launch(const std::string& name, const GeneratedKernel& kernel, const LaunchDomain& domain = {}) {
+    return contracted(kernel.launch(name, [this](ValueId v) { return buffer(v); }), kernel.general(), domain);
   }
   // Adds the contracts of the launch and its alternatives, which have the same buffers.
-  KernelLaunch contracted(KernelLaunch l, int kernel, const LaunchDomain& domain) {
-    add_contract(l, graph_, in_.code.scheduled(kernel), domain);
-    for (auto& a : l.alternatives) add_contract(a, graph_, in_.code.scheduled(kernel), domain);
+  KernelLaunch contracted(KernelLaunch l, const ScheduledKernel& kernel, const LaunchDomain& domain) {
+    add_contract(l, graph_, kernel, domain);
+    for (auto& a : l.alternatives) add_contract(a, graph_, kernel, domain);
     return l;
   }
   // True if the kernel reads each element of `from` before it writes that element of `to`.
-  bool may_run_in_place(int kernel, ValueId from, ValueId to) const {
-    const auto& k = in_.code.scheduled(kernel);
+  static bool may_run_in_place(const ScheduledKernel& k, ValueId from, ValueId to) {
     for (size_t w = 0; w < k.may_overwrite.size(); ++w)
       for (int input : k.may_overwrite[w])
         if (k.buffers[w] == to && k.buffers[static_cast<size_t>(input)] == from) return true;
     return false;
   }
   // An epilogue in place: it reads the raw result from the buffer of the final result.
-  KernelLaunch launch_in_place(const std::string& name, int kernel, ValueId raw, ValueId final) {
-    auto l = in_.code.launch(kernel, name, [=, this](ValueId v) { return buffer(v == raw ? final : v); });
-    return contracted(std::move(l), kernel, {});
+  KernelLaunch launch_in_place(const std::string& name, const GeneratedKernel& kernel, ValueId raw, ValueId final) {
+    auto l = kernel.launch(name, [=, this](ValueId v) { return buffer(v == raw ? final : v); });
+    return contracted(std::move(l), kernel.general(), {});
   }
 
   LibraryEpilogue fused(const FixedEpilogue& from) {
@@ -307,33 +307,33 @@ private:
   StridedOperand operand(const OperandView& v) { return {buffer(v.value), v.shape, v.strides, v.offset}; }
 
   // A group's own step is its last one; copies that prepare it come before.
-  Status step(size_t index) {
-    const Group& group = *groups_[index];
+  Status step(const GroupCode& code) {
+    const Group& group = *code.group;
     const size_t before = exe_->steps.size();
     failure_point("step");
-    TESSERA_TRY(steps_of(group, index));
+    TESSERA_TRY(steps_of(group, code));
     if (exe_->steps.size() == before) return {};
     const SymExpr bytes = graph_.env().simplify(group.bytes_read + group.bytes_written);
     std::visit([&](auto& made) { made.bytes = bytes; }, exe_->steps.back());
     return {};
   }
 
-  Status steps_of(const Group& group, size_t index) {
+  Status steps_of(const Group& group, const GroupCode& code) {
     switch (group.kind) {
     case Group::Kind::Own:
     case Group::Kind::Kernel:
-      for (const auto& [from, to] : in_.code.scheduled(in_.kernel_of_group[index]).begins_as) {
+      for (const auto& [from, to] : code.kernel->general().begins_as) {
         if (buffer(from) == buffer(to)) continue;
         copy_step("copy of " + group.name, buffer(from), buffer(to));
         exe_->buffers[static_cast<size_t>(buffer(to))].in_place_of = buffer(from);
       }
-      exe_->steps.emplace_back(launch(group.name, in_.kernel_of_group[index]));
-      in_place(in_.kernel_of_group[index]);
+      exe_->steps.emplace_back(launch(group.name, *code.kernel));
+      in_place(code.kernel->general());
       return {};
-    case Group::Kind::Library: return library(group, index);
+    case Group::Kind::Library: return library(group, code);
     case Group::Kind::Attention: return attention(group);
     case Group::Kind::Host: return host(group);
-    case Group::Kind::Control: return control(group, *in_.bodies.at(index));
+    case Group::Kind::Control: return control(group, *code.control);
     case Group::Kind::Alias: return {}; // of an output, the output loop makes a copy
     }
     return {};
@@ -341,8 +341,7 @@ private:
 
   // The schedule gives the inputs whose memory a written buffer may reuse; whether such an input is dead is decided
   // when lifetimes are known. No input is reused by two outputs.
-  void in_place(int kernel) {
-    const auto& k = in_.code.scheduled(kernel);
+  void in_place(const ScheduledKernel& k) {
     std::set<int> taken;
     for (size_t w = 0; w < k.may_overwrite.size(); ++w)
       for (int input : k.may_overwrite[w]) {
@@ -353,27 +352,15 @@ private:
       }
   }
 
-  Status library(const Group& group, size_t index) {
+  Status library(const Group& group, const GroupCode& code) {
     const auto& call = group.call;
     const auto& attributes = graph_.node(call.node).attributes;
     LibraryStep step;
     step.name = group.name;
-    std::optional<EpilogueKernel> epilogue;
     auto result = operand(call.fixed ? call.fixed->result : call.result);
     std::optional<LibraryEpilogue> by_library;
     if (call.fixed) by_library = fused(*call.fixed);
-    bool has_kernel = call.epilogue_nest && !in_.epilogue_nests[index].nest.stores.empty();
-    if (has_kernel && call.fixed)
-      has_kernel = may_run_in_place(in_.kernel_of_group[index], call.result.value, call.fixed->result.value);
-    if (has_kernel) {
-      const auto& box = in_.epilogue_nests[index];
-      int kernel = in_.kernel_of_group[index];
-      std::string name = group.name + ".epilogue";
-      epilogue = EpilogueKernel{call.fixed ? launch_in_place(name, kernel, call.result.value, call.fixed->result.value)
-                                           : launch(name, kernel, {box.begin, box.count, &*call.epilogue_nest}),
-                                box.begin, box.count};
-      if (!call.fixed) in_place(kernel);
-    }
+    std::optional<EpilogueKernel> epilogue = epilogue_of(call, group.name + ".epilogue", code);
     if (call.kind == LibraryCall::Kind::Matmul) {
       step.call = MatmulCall{operand(call.operands[0]),   operand(call.operands[1]), result,
                              std::move(epilogue),         std::move(by_library),     call.scale,
@@ -412,6 +399,21 @@ private:
     }
     exe_->steps.emplace_back(std::move(step));
     return {};
+  }
+
+  // The kernel of a library call's epilogue. A fixed epilogue needs it only for sizes that the library refuses, and only
+  // where it can run in place.
+  std::optional<EpilogueKernel> epilogue_of(const LibraryCall& call, const std::string& name, const GroupCode& code) {
+    if (code.epilogue == nullptr) return std::nullopt;
+    const auto& [nest, begin, count] = *code.epilogue;
+    if (!call.fixed) {
+      EpilogueKernel out{launch(name, *code.kernel, {begin, count, &*call.epilogue_nest}), begin, count};
+      in_place(code.kernel->general());
+      return out;
+    }
+    const ValueId raw = call.result.value, final = call.fixed->result.value;
+    if (!may_run_in_place(code.kernel->general(), raw, final)) return std::nullopt;
+    return EpilogueKernel{launch_in_place(name, *code.kernel, raw, final), begin, count};
   }
 
   // The type of a value that is a List.
@@ -570,7 +572,6 @@ private:
   }
 
   const BuildInput& in_;
-  std::vector<const Group*> groups_;
   Graph& graph_;
   std::shared_ptr<Executable> exe_;
   std::map<ValueId, BufferId> by_value_;

@@ -14,15 +14,19 @@ struct BoxedNest {
 // The same for a device that runs the epilogue once, after the whole call: without begin and count.
 [[nodiscard]] BoxedNest whole_epilogue(Graph& graph, const LoopNest& nest);
 
+// A group of a plan and what was generated for it.
+struct GroupCode {
+  const Group* group;
+  const GeneratedKernel* kernel = nullptr; // its own, or that of its library call's epilogue
+  const BoxedNest* epilogue = nullptr;     // which `kernel` computes
+  const ControlCode* control = nullptr;    // of an If or a loop
+};
 struct BuildInput {
   std::shared_ptr<Graph> graph;
-  const FusionPlan& plan;
-  DeviceCode code;
-  std::vector<int> kernel_of_group;      // by index in flat_groups(plan): kernel of code, or -1
-  std::vector<BoxedNest> epilogue_nests; // by group: epilogue of a library call (otherwise an empty nest)
+  std::vector<GroupCode> groups; // of the plan, in the order of flat_groups()
+  const DeviceCode& code;
   std::string target;
-  const std::map<size_t, std::shared_ptr<const ControlCode>>& bodies; // by group
-  std::map<size_t, Diagnostic>* failed = nullptr;                     // takes the groups that could not become steps
+  std::map<size_t, Diagnostic>* failed = nullptr; // takes the indices of groups that could not become steps
 };
 // Builds the executable of a plan. Where a group fails and input.failed is given, the others are tried, too, and the
 // result is not to be used.

@@ -15,15 +15,13 @@
 namespace tessera {
 
 struct KernelWork {
-  bool generated_epilogues = false;      // FusionOptions::generated_epilogues
-  std::vector<int> kernel_of_group;      // by index in flat_groups(): index into kernels, or -1
-  std::vector<BoxedNest> epilogue_nests; // by group
   struct Kernel {
     std::string name;
-    int group;
-    bool boxed; // the nest of boxes[group]
+    size_t group;                      // index in flat_groups()
+    std::optional<BoxedNest> epilogue; // of the group's library call; the kernel is the group's own where there is none
   };
-  std::vector<Kernel> kernels;
+  bool generated_epilogues = false; // FusionOptions::generated_epilogues
+  std::vector<Kernel> kernels;      // in the order of their groups
 };
 
 namespace {
@@ -34,24 +32,45 @@ std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& pl
   auto work = std::make_shared<KernelWork>();
   work->generated_epilogues = generated_epilogues;
   const auto groups = flat_groups(plan);
-  work->kernel_of_group.assign(groups.size(), -1);
-  work->epilogue_nests.resize(groups.size());
   for (size_t g = 0; g < groups.size(); ++g) {
     const auto& group = *groups[g];
     const bool boxed =
         group.kind == Group::Kind::Library && group.call.epilogue_nest && (generated_epilogues || group.call.fixed);
     if (!boxed && group.kind != Group::Kind::Kernel && group.kind != Group::Kind::Own) continue;
+    KernelWork::Kernel kernel{group.name + (boxed ? ".epilogue" : ""), g, std::nullopt};
     const Status done = guarded({"listing kernel", group.name}, [&]() -> Status {
       failure_point("kernels");
-      if (boxed)
-        work->epilogue_nests[g] = (group.call.fixed ? whole_epilogue : box_epilogue)(graph, *group.call.epilogue_nest);
+      if (boxed) kernel.epilogue = (group.call.fixed ? whole_epilogue : box_epilogue)(graph, *group.call.epilogue_nest);
       return {};
     });
     if (!done.ok()) failed.emplace(g, done.error());
-    work->kernel_of_group[g] = static_cast<int>(work->kernels.size());
-    work->kernels.push_back({group.name + (boxed ? ".epilogue" : ""), static_cast<int>(g), boxed});
+    work->kernels.push_back(std::move(kernel));
   }
   return work;
+}
+
+// The request for a kernel of `group`.
+KernelRequest request(const KernelWork::Kernel& kernel, const Group& group, const CompileOptions& options,
+                      const ForcedSchedules& schedules) {
+  KernelRequest out = kernel.epilogue ? KernelRequest{kernel.name, &kernel.epilogue->nest} : request_for(group);
+  if (const auto forced = schedules.find(kernel.group); forced != schedules.end())
+    out.pinned = forced->second.get();
+  else if (out.nest)
+    out.pinned = pinned_schedules(options, group);
+  return out;
+}
+
+// The groups of a plan with the code of their kernels and bodies.
+std::vector<GroupCode> group_code(const Compiled& compiled, const DeviceCode& code) {
+  std::vector<GroupCode> out;
+  for (const Group* group : flat_groups(compiled.report.plan)) out.push_back({group});
+  for (size_t k = 0; k < code.kernels.size(); ++k) {
+    const KernelWork::Kernel& kernel = compiled.work->kernels[k];
+    out[kernel.group].kernel = &code.kernels[k];
+    if (kernel.epilogue) out[kernel.group].epilogue = &*kernel.epilogue;
+  }
+  for (const auto& [g, control] : compiled.bodies) out[g].control = control.get();
+  return out;
 }
 
 // Generates machine code and the executable of `out`, which has graph, plan and work. `failed`: takes the groups for
@@ -59,40 +78,27 @@ std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& pl
 Status generate(Compiled& out, Backend& backend, const CompileOptions& options, FailedGroups& failed,
                 const ForcedSchedules& schedules = {}) {
   CompileReport& report = out.report;
-  const KernelWork& work = *out.work;
+  const std::vector<KernelWork::Kernel>& kernels = out.work->kernels;
   const auto groups = flat_groups(report.plan);
   std::vector<KernelRequest> requests;
-  for (const auto& k : work.kernels) {
-    const Group& group = *groups[static_cast<size_t>(k.group)];
-    const bool own = group.kind == Group::Kind::Own;
-    const LoopNest* nest = k.boxed ? &work.epilogue_nests[static_cast<size_t>(k.group)].nest
-                           : own   ? nullptr
-                                   : &group.nest;
-    const auto kept = schedules.find(static_cast<size_t>(k.group));
-    const FixedSchedules* pinned = kept != schedules.end() ? kept->second.get()
-                                   : nest                  ? pinned_schedules(options, group)
-                                                           : nullptr;
-    requests.push_back({k.name, nest, own ? group.node : NodeId{}, nullptr,
-                        own && !group.node.valid() ? &group.attention : nullptr, pinned});
-  }
+  for (const KernelWork::Kernel& k : kernels) requests.push_back(request(k, *groups[k.group], options, schedules));
   Cache cache(options.cache_dir, options.cache);
-  BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.epilogue_nests, backend.target(), out.bodies};
-  TESSERA_ASSIGN(build.code, backend.compile(*out.graph, requests, cache, options));
-  for (ContainedFailure& c : build.code.contained) report.contained.push_back(std::move(c));
-  for (FailedKernel& f : build.code.failed)
-    failed.emplace(static_cast<size_t>(work.kernels[f.request].group), std::move(f.error));
+  TESSERA_ASSIGN(DeviceCode code, backend.compile(*out.graph, requests, cache, options));
+  for (ContainedFailure& c : code.contained) report.contained.push_back(std::move(c));
+  for (FailedKernel& f : code.failed) failed.emplace(kernels[f.request].group, std::move(f.error));
   if (!failed.empty()) return {};
-  report.kernels = build.code.reports;
+  report.kernels.clear();
+  for (GeneratedKernel& k : code.kernels) report.kernels.push_back(std::move(k.report));
   report.figures = options.prices ? options.prices->name : backend.figures();
   report.device = options.prices ? *options.prices : backend.device();
   report.routes = backend.routes();
-  report.cache_hits = build.code.hits;
-  report.cache_misses = build.code.misses;
+  report.cache_hits = code.hits;
+  report.cache_misses = code.misses;
   report.cache_warnings = cache.warnings();
-  report.device_warnings = build.code.warnings;
-  report.codegen_ms = build.code.codegen_ms;
-  report.link_ms = build.code.link_ms;
-  build.failed = &failed;
+  report.device_warnings = code.warnings;
+  report.codegen_ms = code.codegen_ms;
+  report.link_ms = code.link_ms;
+  const BuildInput build{out.graph, group_code(out, code), code, backend.target(), &failed};
   auto built = guarded("building the executable", [&] { return build_executable(build); });
   if (!failed.empty()) return {};
   if (!built.ok()) return std::move(built).failure();

@@ -19,19 +19,19 @@ private:
   std::vector<TunedSchedule> list_;
 };
 
-// Makes kernel `index` of `code` a model at fixed sizes: buffers it reads are inputs, buffers it writes are outputs.
+// Makes a kernel of `code` a model at fixed sizes: buffers it reads are inputs, buffers it writes are outputs.
 class KernelModel {
 public:
   KernelModel(const MeasuredNest& what, const DeviceCode& code, const std::string& target)
       : what_(what), code_(code), target_(target) {}
 
-  Result<std::shared_ptr<const Executable>> make(int index) const {
+  Result<std::shared_ptr<const Executable>> make(const GeneratedKernel& kernel) const {
     auto exe = std::make_shared<Executable>();
     exe->model_name = what_.name;
     exe->env = std::make_shared<ShapeEnv>();
     exe->target = target_;
     exe->code = code_.code;
-    const ScheduledKernel& scheduled = code_.scheduled(index);
+    const ScheduledKernel& scheduled = kernel.general();
     for (size_t b = 0; b < scheduled.buffers.size(); ++b) {
       const ValueId value = scheduled.buffers[b];
       const TensorType& type = what_.graph.type(value);
@@ -50,7 +50,7 @@ public:
       auto it = std::find(scheduled.buffers.begin(), scheduled.buffers.end(), v);
       return static_cast<BufferId>(it - scheduled.buffers.begin());
     };
-    KernelLaunch all = code_.launch(index, what_.name, buffer);
+    KernelLaunch all = kernel.launch(what_.name, buffer);
     KernelLaunch chosen = all;
     for (const KernelLaunch& a : all.alternatives)
       if (holds(a.conditions, what_.sizes)) {
@@ -115,19 +115,23 @@ public:
   // Compiles them together, on all threads.
   Status make_all() {
     TESSERA_ASSIGN(DeviceCode all, compile(0, only_.size()));
-    for (size_t c = 0; c < only_.size(); ++c)
-      if (registers_[c] = registers(all.reports[c]); c == 0 || !all.reports[c].tuned.empty())
-        made_[c] = KernelModel(what_, all, target_).make(static_cast<int>(c));
-    return {}; // on an error of one candidate, get() compiles each separately
+    if (!all.failed.empty()) return {}; // get() compiles each separately
+    for (size_t c = 0; c < only_.size(); ++c) {
+      const KernelReport& told = all.kernels[c].report;
+      registers_[c] = registers(told);
+      if (c == 0 || !told.tuned.empty()) made_[c] = KernelModel(what_, all, target_).make(all.kernels[c]);
+    }
+    return {};
   }
   const Model& get(size_t c) {
     if (made_[c]) return *made_[c];
     auto one = compile(c, 1);
-    if (one.ok()) registers_[c] = registers(one->reports[0]);
+    if (one.ok() && !one->failed.empty()) one = std::move(one->failed[0].error);
+    if (one.ok()) registers_[c] = registers(one->kernels[0].report);
     if (!one.ok())
       made_[c] = one.error();
-    else if (c == 0 || !one->reports[0].tuned.empty())
-      made_[c] = KernelModel(what_, *one, target_).make(0);
+    else if (c == 0 || !one->kernels[0].report.tuned.empty())
+      made_[c] = KernelModel(what_, *one, target_).make(one->kernels[0]);
     else
       made_[c] = Diagnostic(ErrorCode::CodegenError,
                             one->warnings.empty() ? "the schedule does not fit the nest" : one->warnings.back());

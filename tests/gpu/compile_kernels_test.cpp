@@ -42,7 +42,7 @@ protected:
     Schedule schedule_;
   };
 
-  Result<GpuKernels> compile(const Problem& p, std::vector<std::string> names = {"kernel"},
+  Result<DeviceCode> compile(const Problem& p, std::vector<std::string> names = {"kernel"},
                              const TunedSchedules* tuned = nullptr) {
     std::vector<KernelRequest> requests;
     for (const auto& n : names) requests.push_back({n, &p.nest, {}, tuned});
@@ -50,7 +50,7 @@ protected:
     TESSERA_ASSIGN(auto target, GpuTarget::parse(arch_));
     return compile_gpu_kernels(p.graph, requests, h200(), target, cache, options_, gpu_);
   }
-  std::vector<cuda::CodeObject> decoded(const GpuKernels& k) {
+  std::vector<cuda::CodeObject> decoded(const DeviceCode& k) {
     std::vector<cuda::CodeObject> out;
     for (const auto& bytes : k.objects) {
       auto o = cuda::decode(bytes);
@@ -92,7 +92,7 @@ TEST_F(CompileGpuKernels, CopiesWithHintsHaveTheirRegisters) {
       First first(k.schedule);
       auto made = compile(p, {"kernel"}, &first);
       ASSERT_TRUE(made.ok()) << made.error().str();
-      const auto object = decoded(*made).at(static_cast<size_t>(made->kernels[0][0].object));
+      const auto object = decoded(*made).at(static_cast<size_t>(made->kernels[0].scheduled[0].object));
       if (object.ptx.find("L2::cache_hint [place]") == std::string::npos) return;
       ++tried;
       EXPECT_GE(instructions(object.cubin, kCopy), 1) << object.ptx.substr(0, 200);
@@ -108,11 +108,11 @@ TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
   ASSERT_TRUE(made.ok()) << made.error().str();
   EXPECT_TRUE(made->warnings.empty()) << made->warnings[0];
   ASSERT_EQ(made->kernels.size(), 1u);
-  const auto& variants = made->kernels[0];
+  const auto& variants = made->kernels[0].scheduled;
   ASSERT_GE(variants.size(), 2u); // rows that fit in registers, and any
   auto objects = decoded(*made);
   EXPECT_EQ(objects.size(), variants.size());
-  const KernelReport& report = made->reports.at(0); // names each of them, the one for every size last
+  const KernelReport& report = made->kernels[0].report; // names each of them, the one for every size last
   ASSERT_EQ(report.alternatives.size() + 1, variants.size());
   for (size_t i = 0; i < report.alternatives.size(); ++i) {
     EXPECT_EQ(report.alternatives[i].why, variants[i].why);
@@ -135,12 +135,12 @@ TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
   }
   EXPECT_TRUE(variants.back().conditions.empty());
   EXPECT_FALSE(variants.front().conditions.empty());
-  EXPECT_GT(made->reports[0].registers, 0);
-  EXPECT_LE(made->reports[0].spill_bytes, kFewSpilled);
+  EXPECT_GT(made->kernels[0].report.registers, 0);
+  EXPECT_LE(made->kernels[0].report.spill_bytes, kFewSpilled);
 
   // The kernel as a launch names its values as arguments.
   std::vector<ValueId> requested;
-  auto launch = launch_of(made->kernels[0], "softmax", [&](ValueId v) {
+  auto launch = made->kernels[0].launch("softmax", [&](ValueId v) {
     requested.push_back(v);
     return static_cast<BufferId>(v.index);
   });
@@ -162,20 +162,20 @@ TEST_F(CompileGpuKernels, EqualTextsAreCompiledOnceAndKept) {
   Problem p = bias_gelu();
   auto made = compile(p, {"layer0", "layer1", "layer2"});
   ASSERT_TRUE(made.ok()) << made.error().str();
-  size_t variants = made->kernels[0].size();
+  size_t variants = made->kernels[0].scheduled.size();
   EXPECT_EQ(made->objects.size(), variants);
   EXPECT_EQ(made->misses, static_cast<int>(variants));
   EXPECT_EQ(made->hits, 0);
-  ASSERT_EQ(made->reports.size(), 3u);
-  EXPECT_EQ(made->reports[1].name, "layer1");
-  for (const auto& k : made->kernels) EXPECT_EQ(k[0].object, made->kernels[0][0].object);
+  ASSERT_EQ(made->kernels.size(), 3u);
+  EXPECT_EQ(made->kernels[1].report.name, "layer1");
+  for (const auto& k : made->kernels) EXPECT_EQ(k.scheduled[0].object, made->kernels[0].scheduled[0].object);
   EXPECT_EQ(entries(), static_cast<int>(variants));
 
   auto again = compile(p, {"another"});
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->hits, static_cast<int>(variants));
   EXPECT_EQ(again->misses, 0);
-  EXPECT_TRUE(again->reports[0].from_cache);
+  EXPECT_TRUE(again->kernels[0].report.from_cache);
   EXPECT_EQ(again->objects, made->objects); // byte for byte
 
   // A damaged entry is made anew.
@@ -202,7 +202,7 @@ TEST_F(CompileGpuKernels, TargetsAndAssemblersHaveEntriesOfTheirOwn) {
     EXPECT_EQ(o.registers, -1);
     EXPECT_GT(o.ptx.size(), 100u);
   }
-  EXPECT_EQ(ptx->reports[0].registers, -1);
+  EXPECT_EQ(ptx->kernels[0].report.registers, -1);
   gpu_.assembler = assembler;
   arch_ = "sm_90a";
   auto hopper = compile(p);
@@ -250,15 +250,15 @@ TEST_F(CompileGpuKernels, TextsAreThereWhenAskedFor) {
   Problem p = softmax();
   auto without = compile(p);
   ASSERT_TRUE(without.ok());
-  EXPECT_TRUE(without->reports[0].tile_text.empty());
-  EXPECT_TRUE(without->reports[0].ptx_text.empty());
+  EXPECT_TRUE(without->kernels[0].report.tile_text.empty());
+  EXPECT_TRUE(without->kernels[0].report.ptx_text.empty());
   options_.keep_texts = true;
   auto with = compile(p);
   ASSERT_TRUE(with.ok());
-  const auto& r = with->reports[0];
+  const auto& r = with->kernels[0].report;
   size_t kernels = 0;
   for (size_t at = 0; (at = r.tile_text.find("tile.kernel @", at)) != std::string::npos; ++at) ++kernels;
-  EXPECT_EQ(kernels, with->kernels[0].size());
+  EXPECT_EQ(kernels, with->kernels[0].scheduled.size());
   EXPECT_NE(r.tile_text.find("for every size"), std::string::npos);
   EXPECT_NE(r.tile_text.find(" if "), std::string::npos);
   EXPECT_NE(r.tile_text.find(" registers"), std::string::npos);
@@ -291,7 +291,7 @@ TEST_F(CompileGpuKernels, NamedNestsHaveTheRegistersAndBlocksTheyWerePlannedFor)
     ASSERT_TRUE(made.ok()) << made.error().str();
     auto objects = decoded(*made);
     bool waits = false;
-    for (const auto& v : made->kernels[0]) {
+    for (const auto& v : made->kernels[0].scheduled) {
       const auto& o = objects.at(static_cast<size_t>(v.object));
       const auto& config = v.kernel.config;
       auto planned = config.find("min_blocks"), least = config.find("least_blocks");

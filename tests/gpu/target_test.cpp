@@ -32,7 +32,7 @@ MadeFor compile_for(const Problem& p, const Target& device) {
   auto made = compile_gpu_kernels(p.graph, requests, device, *target, cache, {}, options);
   EXPECT_TRUE(made.ok()) << made.error().str();
   if (!made.ok()) return out;
-  for (const ScheduledKernel& v : made->kernels[0]) {
+  for (const ScheduledKernel& v : made->kernels[0].scheduled) {
     out.schedules.push_back(print(v.schedule));
     auto object = cuda::decode(made->objects[static_cast<size_t>(v.object)]);
     EXPECT_TRUE(object.ok());

@@ -117,16 +117,13 @@ Json to_json(const PassStats& s) {
 Result<std::string> kernel_texts(Compilation& c, const CompileOptions& options, bool llvm) {
   std::vector<KernelRequest> requests;
   const auto groups = flat_groups(c.plan());
-  for (const Group* g : groups) {
-    if (g->kind == Group::Kind::Kernel) requests.push_back({g->name, &g->nest});
-    if (g->kind == Group::Kind::Own && g->node.valid()) requests.push_back({g->name, nullptr, g->node});
-    if (g->kind == Group::Kind::Own && !g->node.valid())
-      requests.push_back({g->name, nullptr, {}, nullptr, &g->attention});
-  }
+  for (const Group* g : groups)
+    if (g->kind == Group::Kind::Kernel || g->kind == Group::Kind::Own) requests.push_back(request_for(*g));
   Cache none("", false);
   TESSERA_ASSIGN(DeviceCode code, c.backend().compile(c.graph(), requests, none, options));
   std::string out;
-  for (const KernelReport& k : code.reports) {
+  for (const GeneratedKernel& generated : code.kernels) {
+    const KernelReport& k = generated.report;
     if (!llvm && !k.tile_text.starts_with("//")) // a GPU's texts say when each is launched, and how it is scheduled
       out += "// " + std::string(name(k.schedule.kind)) + ": " + k.why + "\n";
     out += llvm ? k.llvm_text : k.tile_text + "\n";

@@ -30,20 +30,7 @@ public:
 
   Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, Cache& cache,
                              const CompileOptions& options) override {
-    TESSERA_ASSIGN(auto linked, compile_host_kernels(graph, requests, device_, target_, cache, options));
-    DeviceCode out;
-    out.contained = std::move(linked.contained);
-    out.failed = std::move(linked.failed);
-    if (!out.failed.empty()) return out;
-    for (const auto& o : linked.objects) out.objects.push_back(o.object);
-    out.code = linked.module;
-    out.reports = std::move(linked.reports);
-    out.hits = linked.hits;
-    out.misses = linked.misses;
-    out.codegen_ms = linked.codegen_ms;
-    out.link_ms = linked.link_ms;
-    for (ScheduledKernel& kernel : linked.kernels) out.kernels.emplace_back().push_back(std::move(kernel));
-    return out;
+    return compile_host_kernels(graph, requests, device_, target_, cache, options);
   }
 
 private:

@@ -22,7 +22,7 @@ using DistinctKernels = std::vector<DistinctKernel>;
 
 // If many kernels differ in constants only, compiling each (about 5 ms) costs more than constants gain: they become one
 // kernel with parameters.
-void share_code(std::vector<ScheduledKernel>& kernels, DistinctKernels& distinct, uint64_t seed) {
+void share_code(std::vector<GeneratedKernel>& kernels, DistinctKernels& distinct, uint64_t seed) {
   constexpr size_t kMany = 8;
   if (distinct.size() < kMany) return;
   struct Member {
@@ -43,7 +43,8 @@ void share_code(std::vector<ScheduledKernel>& kernels, DistinctKernels& distinct
     }
   std::vector<int> moved(distinct.size(), -1); // new index of each remaining object
   DistinctKernels left;
-  for (ScheduledKernel& k : kernels) {
+  for (GeneratedKernel& generated : kernels) {
+    ScheduledKernel& k = generated.scheduled.back();
     const auto old = static_cast<size_t>(k.object);
     const size_t first = shared[old];
     if (constants[old])
@@ -75,7 +76,7 @@ public:
       : graph_(graph), requests_(requests), device_(device), target_(target), cache_(cache), options_(options),
         seed_(hash128(host_compiler_version(target) + std::string(code_digest())).lo) {}
 
-  Result<LinkedKernels> run() {
+  Result<DeviceCode> run() {
     const Stopwatch watch;
     while (true) {
       begin();
@@ -94,10 +95,11 @@ public:
 private:
   // Forgets what is made anew in each attempt; objects, failed schedules and what is to be reported stay.
   void begin() {
-    LinkedKernels fresh;
+    DeviceCode fresh;
     fresh.contained = std::move(out_.contained);
     out_ = std::move(fresh);
     out_.kernels.reserve(requests_.size());
+    objects_.clear();
     same_.emplace(graph_);
     by_text_.clear();
     distinct_.clear();
@@ -112,8 +114,8 @@ private:
       TESSERA_TRY(schedule(i));
     }
     if (!out_.failed.empty()) return {};
-    for (const auto& k : out_.kernels)
-      if (auto& d = distinct_[static_cast<size_t>(k.object)]; !d.kernel) d.kernel = &k.kernel;
+    for (const GeneratedKernel& k : out_.kernels)
+      if (auto& d = distinct_[object_of(k)]; !d.kernel) d.kernel = &k.general().kernel;
     share_code(out_.kernels, distinct_, seed_);
     return {};
   }
@@ -151,7 +153,8 @@ private:
     if (!first || failed(*first)) return false;
     const FixedSchedules* before = requests_[*first].pinned;
     if (!request.pinned != !before || (before && request.pinned->list() != before->list())) return false;
-    ScheduledKernel& model = out_.kernels[*first];
+    ScheduledKernel& model = out_.kernels[*first].scheduled.back();
+    const KernelReport& told = out_.kernels[*first].report;
     tile::Kernel code = std::move(model.kernel); // owned by the first request
     ScheduledKernel linked = model;
     model.kernel = std::move(code);
@@ -161,11 +164,10 @@ private:
     report.schedule = linked.schedule;
     report.why = linked.why;
     report.predicted = linked.predicted;
-    report.tuned = out_.reports[*first].tuned;
-    report.extents = out_.reports[*first].extents;
-    report.unmet = out_.reports[*first].unmet;
-    out_.kernels.push_back(std::move(linked));
-    out_.reports.push_back(std::move(report));
+    report.tuned = told.tuned;
+    report.extents = told.extents;
+    report.unmet = told.unmet;
+    add(std::move(linked), std::move(report));
     return true;
   }
 
@@ -225,11 +227,10 @@ private:
     if (!scheduled.ok()) {
       if (!may_detour(scheduled.error())) return std::move(scheduled).failure();
       fail(index, scheduled.error());
-      out_.kernels.emplace_back(); // numbers of kernels are those of requests
-      out_.reports.push_back(std::move(report));
+      add({}, std::move(report)); // numbers of kernels are those of requests
       return {};
     }
-    ScheduledKernel& linked = out_.kernels.emplace_back(std::move(*scheduled));
+    ScheduledKernel linked = std::move(*scheduled);
     if (request.nest) check_pinned(graph_, request, device_, report);
     tile::Kernel& kernel = linked.kernel;
     if (dump_enabled()) write_dump(request.name + ".tile", tile::print(kernel));
@@ -239,9 +240,16 @@ private:
     if (fresh) distinct_.push_back({key, nullptr, request.name});
     linked.object = it->second;
     if (options_.keep_tiles || options_.keep_texts) report.tile_text = tile::print(kernel);
-    out_.reports.push_back(std::move(report));
+    add(std::move(linked), std::move(report));
     return {};
   }
+
+  void add(ScheduledKernel kernel, KernelReport report) {
+    GeneratedKernel& made = out_.kernels.emplace_back();
+    made.scheduled.push_back(std::move(kernel));
+    made.report = std::move(report);
+  }
+  [[nodiscard]] static size_t object_of(const GeneratedKernel& k) { return static_cast<size_t>(k.general().object); }
 
   Result<ScheduledKernel> lower_own(const KernelRequest& request, KernelReport& report) {
     return guarded({"scheduling kernel", request.name}, [&]() -> Result<ScheduledKernel> {
@@ -264,19 +272,19 @@ private:
       if (m.error && !may_detour(*m.error)) return std::move(*m.error);
       errors.push_back(std::move(m.error));
       (m.cached ? out_.hits : out_.misses)++;
-      out_.objects.push_back(std::move(m.object));
+      objects_.push_back(std::move(m.object));
     }
     if (without_code(errors)) return {};
     made_before_.clear();
     for (size_t i = 0; i < out_.kernels.size(); ++i) {
-      const auto object = static_cast<size_t>(out_.kernels[i].object);
-      KernelReport& report = out_.reports[i];
+      const size_t object = object_of(out_.kernels[i]);
+      KernelReport& report = out_.kernels[i].report;
       report.from_cache = made[object].cached;
       report.compile_ms = made[object].ms;
-      if (options_.keep_texts) report.llvm_text = out_.objects[object].llvm_ir;
-      if (dump_enabled()) write_dump(requests_[i].name + ".ll", out_.objects[object].llvm_ir);
+      if (options_.keep_texts) report.llvm_text = objects_[object].llvm_ir;
+      if (dump_enabled()) write_dump(requests_[i].name + ".ll", objects_[object].llvm_ir);
       TESSERA_LOGF(LogChannel::OutputCode, requests_[i].name + " (" + std::string(name(report.schedule.kind)) + ": " +
-                                               report.why + ")\n" + tile::print(out_.kernels[i].kernel));
+                                               report.why + ")\n" + tile::print(out_.kernels[i].general().kernel));
     }
     return {};
   }
@@ -286,14 +294,14 @@ private:
     bool any = false;
     for (size_t i = 0; i < errors.size(); ++i) {
       any = any || errors[i];
-      if (!errors[i]) made_before_[distinct_[i].key] = out_.objects[i]; // not once more
+      if (!errors[i]) made_before_[distinct_[i].key] = objects_[i]; // not once more
     }
     if (!any) return false;
     std::vector<bool> told(errors.size()); // kernels of one text fail together
     for (size_t i = 0; i < out_.kernels.size(); ++i) {
-      const auto object = static_cast<size_t>(out_.kernels[i].object);
+      const size_t object = object_of(out_.kernels[i]);
       if (!errors[object]) continue;
-      next_schedule(i, out_.kernels[i].schedule, *errors[object], !told[object]);
+      next_schedule(i, out_.kernels[i].general().schedule, *errors[object], !told[object]);
       told[object] = true;
     }
     return true;
@@ -353,29 +361,31 @@ private:
   }
 
   Status link() {
-    auto module = linked(out_.objects);
+    auto module = linked(objects_);
     if (!module && out_.hits > 0) {
       // A cached object with a valid checksum that does not link was made by another compiler: recompile everything,
       // once.
       for (size_t i = 0; i < distinct_.size(); ++i) {
-        TESSERA_ASSIGN(out_.objects[i], compile_host_kernel(*distinct_[i].kernel, target_, false));
-        store(distinct_[i], out_.objects[i]);
+        TESSERA_ASSIGN(objects_[i], compile_host_kernel(*distinct_[i].kernel, target_, false));
+        store(distinct_[i], objects_[i]);
       }
-      module = linked(out_.objects);
+      module = linked(objects_);
     }
     if (!module) {
       if (!may_detour(module.error())) return module.error();
       std::vector<std::optional<Diagnostic>> errors; // which ones do not link
-      for (const CompiledObject& object : out_.objects) errors.push_back(error_of(linked(std::span(&object, 1))));
+      for (const CompiledObject& object : objects_) errors.push_back(error_of(linked(std::span(&object, 1))));
       if (without_code(errors)) return {};
-      module = linked(out_.objects); // each of them does
+      module = linked(objects_); // each of them does
       if (!module) return module.error();
     }
-    out_.module = *module;
-    for (auto& k : out_.kernels) {
-      k.function = out_.module->find(k.symbol);
+    for (GeneratedKernel& generated : out_.kernels) {
+      ScheduledKernel& k = generated.scheduled.back();
+      k.function = (*module)->find(k.symbol);
       TESSERA_CHECK(k.function != nullptr, "kernel " + k.symbol + " was not linked");
     }
+    for (const CompiledObject& o : objects_) out_.objects.push_back(o.object);
+    out_.code = std::move(*module);
     return {};
   }
 
@@ -391,7 +401,8 @@ private:
   std::optional<SameNests> same_;
   std::map<Hash128, int> by_text_; // index into distinct_
   DistinctKernels distinct_;       // one for each object
-  LinkedKernels out_;
+  DeviceCode out_;                 // its objects when they are linked
+  std::vector<CompiledObject> objects_;
   std::map<size_t, std::vector<Schedule>> without_; // by request: schedules that gave no code
   std::map<Hash128, CompiledObject> made_before_;   // by earlier attempts
   bool again_ = false;                              // a request has another schedule now
@@ -399,9 +410,9 @@ private:
 
 } // namespace
 
-Result<LinkedKernels> compile_host_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                           const Target& device, const HostTarget& target, Cache& cache,
-                                           const CompileOptions& options) {
+Result<DeviceCode> compile_host_kernels(const Graph& graph, std::span<const KernelRequest> requests,
+                                        const Target& device, const HostTarget& target, Cache& cache,
+                                        const CompileOptions& options) {
   return HostKernels(graph, requests, device, target, cache, options).run();
 }
 

@@ -6,18 +6,9 @@
 
 namespace tessera {
 
-struct LinkedKernels {
-  std::vector<ScheduledKernel> kernels; // by request; the code of kernels of the same text is shared
-  std::vector<CompiledObject> objects;
-  std::shared_ptr<const HostCode> module;
-  std::vector<KernelReport> reports;       // by request
-  std::vector<FailedKernel> failed;        // if there are any, nothing else is valid
-  std::vector<ContainedFailure> contained; // schedules and code that others took the place of
-  int hits = 0, misses = 0;
-  double codegen_ms = 0, link_ms = 0;
-};
-[[nodiscard]] Result<LinkedKernels> compile_host_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                                         const Target& device, const HostTarget& target, Cache& cache,
-                                                         const CompileOptions& options);
+// Each request has one kernel, for every size, with its function.
+[[nodiscard]] Result<DeviceCode> compile_host_kernels(const Graph& graph, std::span<const KernelRequest> requests,
+                                                      const Target& device, const HostTarget& target, Cache& cache,
+                                                      const CompileOptions& options);
 
 } // namespace tessera

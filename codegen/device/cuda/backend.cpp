@@ -28,19 +28,8 @@ std::string CudaBackend::target() const {
 Result<DeviceCode> CudaBackend::compile(const Graph& graph, std::span<const KernelRequest> requests, Cache& cache,
                                         const CompileOptions& options) {
   TESSERA_ASSIGN(auto made, compile_gpu_kernels(graph, requests, device_, target_, cache, options, kernels_));
-  DeviceCode out;
-  out.contained = std::move(made.contained);
-  out.failed = std::move(made.failed);
-  if (!out.failed.empty()) return out;
-  out.objects = std::move(made.objects);
-  out.reports = std::move(made.reports);
-  out.warnings = warnings_;
-  out.warnings.insert(out.warnings.end(), made.warnings.begin(), made.warnings.end());
-  out.hits = made.hits;
-  out.misses = made.misses;
-  out.codegen_ms = made.codegen_ms;
-  out.kernels = std::move(made.kernels);
-  return out;
+  made.warnings.insert(made.warnings.begin(), warnings_.begin(), warnings_.end());
+  return made;
 }
 
 void CudaBackend::find_libraries(const Graph& graph) {

@@ -258,10 +258,10 @@ Result<std::vector<ScheduledKernel>> schedule(const Graph& graph, const KernelRe
 
 // Gives requests whose code failed another schedule, as long as there are some.
 void without_code(const Graph& graph, std::span<const KernelRequest> requests, const CompileOptions& options,
-                  const std::vector<Made>& made, GpuKernels& out, Attempts& attempts) {
+                  const std::vector<Made>& made, DeviceCode& out, Attempts& attempts) {
   std::vector<bool> told(made.size()); // kernels of one text fail together
   for (size_t i = 0; i < out.kernels.size(); ++i)
-    for (const ScheduledKernel& v : out.kernels[i]) {
+    for (const ScheduledKernel& v : out.kernels[i].scheduled) {
       const auto object = static_cast<size_t>(v.object);
       if (!made[object].error) continue;
       std::vector<Schedule>& without = attempts.without[i];
@@ -278,11 +278,11 @@ void without_code(const Graph& graph, std::span<const KernelRequest> requests, c
     }
 }
 
-Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
+Result<DeviceCode> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
                                const GpuTarget& target, Cache& cache, const CompileOptions& options,
                                const GpuKernelOptions& gpu, Attempts& attempts) {
   const Stopwatch watch;
-  GpuKernels out;
+  DeviceCode out;
   bool keep = options.keep_texts || dump_enabled();
   Compiler compiler{target,
                     gpu,
@@ -328,11 +328,11 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       }
       s.object = it->second;
     }
-    out.kernels.push_back(std::move(scheduled));
+    out.kernels.push_back({std::move(scheduled), {}});
   }
   if (!out.failed.empty()) return out;
-  for (const auto& k : out.kernels) // after the kernels are at their final addresses
-    for (const ScheduledKernel& v : k)
+  for (const GeneratedKernel& k : out.kernels)
+    for (const ScheduledKernel& v : k.scheduled)
       if (auto& m = made[static_cast<size_t>(v.object)]; !m.kernel) m.kernel = &v.kernel;
 
   compile_each(made.size(), options, [&](size_t i) {
@@ -370,16 +370,16 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     out.objects.push_back(cuda::encode(m.object));
   }
   for (size_t i = 0; i < out.kernels.size(); ++i) {
-    KernelReport report;
+    KernelReport& report = out.kernels[i].report;
     report.name = requests[i].name;
-    const ScheduledKernel& last = out.kernels[i].back();
+    const ScheduledKernel& last = out.kernels[i].general();
     report.schedule = last.schedule;
     report.why = last.why;
     report.predicted = last.predicted;
     report.extents = last.extents;
     report.from_cache = true;
     std::string tiles, llvm, ptx;
-    for (ScheduledKernel& v : out.kernels[i]) {
+    for (ScheduledKernel& v : out.kernels[i].scheduled) {
       const Made& m = made[static_cast<size_t>(v.object)];
       v.threads = m.object.threads;
       v.shared_bytes = m.object.shared_bytes;
@@ -409,7 +409,6 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       report.ptx_text = std::move(ptx);
     }
     check_pinned(graph, requests[i], device, report);
-    out.reports.push_back(std::move(report));
   }
   out.codegen_ms = watch.ms();
   return out;
@@ -417,7 +416,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
 
 } // namespace
 
-Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
+Result<DeviceCode> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
                                        const Target& device, const GpuTarget& target, Cache& cache,
                                        const CompileOptions& options, const GpuKernelOptions& gpu) {
   Attempts attempts;
