@@ -10,6 +10,7 @@
 #include "runtime/cuda/code_object.h"
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace tessera {
@@ -44,6 +45,7 @@ constexpr size_t kMaxSchedules = 4;  // of a kernel that are tried where code fo
 
 // Compilation of one distinct text.
 struct Made {
+  Hash128 key; // hash of the text and of the compiler's version
   const tile::Kernel* kernel = nullptr;
   std::string first_user; // a request's name, for errors and warnings
   cuda::CodeObject object;
@@ -62,38 +64,38 @@ struct Compiler {
   const std::function<bool()>& cancelled;
   int64_t registers, thread_registers; // of a multiprocessor; that a thread may have
 
-  void make(const Hash128& key, Made& m) const {
+  void make(Made& m) const {
     const Status done = guarded({"compiling kernel", m.first_user}, [&]() -> Status {
-      make_guarded(key, m);
+      make_guarded(m);
       return {};
     });
     if (!done.ok()) m.error = done.error();
   }
 
 private:
-  void make_guarded(const Hash128& key, Made& m) const {
+  void make_guarded(Made& m) const {
     const Stopwatch watch;
     if (cancelled && cancelled()) {
       m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
       return;
     }
-    if (!keep_ir && from_cache(key, m)) {
+    if (!keep_ir && from_cache(m)) {
       m.cached = true;
     } else {
       compile(m);
       // A failed assembly is not cached.
-      if (!m.error && !m.not_assembled) store(key, m);
+      if (!m.error && !m.not_assembled) store(m);
     }
     m.ms = watch.ms();
   }
 
-  void store(const Hash128& key, const Made& m) const {
+  void store(const Made& m) const {
     const std::vector<char> bytes = cuda::encode(m.object);
-    cache.store(EntryKind::Kernel, key, kernel_origin(gpu_compiler_version(target), m.first_user),
+    cache.store(EntryKind::Kernel, m.key, kernel_origin(gpu_compiler_version(target), m.first_user),
                 {bytes.data(), bytes.size()});
   }
-  bool from_cache(const Hash128& key, Made& m) const {
-    auto bytes = cache.find(EntryKind::Kernel, key);
+  bool from_cache(Made& m) const {
+    auto bytes = cache.find(EntryKind::Kernel, m.key);
     if (!bytes) return false;
     auto object = cuda::decode(*bytes);
     if (!object || object->symbol != m.kernel->name || object->cubin.empty() != !gpu.assembler) return false;
@@ -210,221 +212,259 @@ std::string heading(const ScheduledKernel& k, const cuda::CodeObject& o) {
   return text + "\n";
 }
 
-// The results of attempts to compile the same kernels.
-struct Attempts {
-  std::map<size_t, std::vector<Schedule>> without; // by request: schedules that gave no code
-  std::map<Hash128, Made> made;                    // good ones
-  std::vector<ContainedFailure> contained;
-  bool again = false; // a request has another schedule now
-};
+class GpuKernels {
+public:
+  GpuKernels(const Graph& graph, std::span<const KernelRequest> requests, const Target& device, const GpuTarget& target,
+             Cache& cache, const CompileOptions& options, const GpuKernelOptions& gpu)
+      : graph_(graph), requests_(requests), device_(device),
+        options_(options), compiler_{target,
+                                     gpu,
+                                     gpu.assemble_for.empty() ? target.arch : gpu.assemble_for,
+                                     cache,
+                                     options.keep_texts || dump_enabled(),
+                                     options.cancelled,
+                                     device.registers,
+                                     device.thread_registers},
+        seed_(hash128(gpu_compiler_version(target) + " " + std::string(code_digest()) + "; " +
+                      (gpu.assembler ? gpu.assembler->version() + " for " + compiler_.arch : "PTX alone"))
+                  .lo) {}
 
-// The kernels of one request; where a schedule fails, those of the next one.
-Result<std::vector<ScheduledKernel>> schedule(const Graph& graph, const KernelRequest& request, const Target& device,
-                                              const CompileOptions& options, std::vector<Schedule>& without,
-                                              std::vector<ContainedFailure>& contained) {
-  while (true) {
-    Schedule at;
-    auto lowered = [&]() -> Result<std::vector<ScheduledKernel>> {
-      failure_point(request.nest ? "schedule" : "own");
-      if (request.attention) return attention_by_blocks(graph, *request.attention, "kernel");
-      if (!request.nest) return lower_own_kernel(graph, graph.node(request.node), device, "kernel");
-      LoweringOptions lowering;
-      lowering.exact_division = options.strict_rounding;
-      lowering.records = options.records;
-      lowering.without = without;
-      lowering.lowering = &at;
-      auto list = lower_for_gpu(graph, *request.nest, device, "kernel", lowering, schedules_for(request, options));
-      failure_point("lower");
-      if (list.ok() && list->empty() && !without.empty())
-        return Diagnostic(ErrorCode::CodegenError, "no schedule is left");
-      return list;
-    };
-    auto made = guarded({"scheduling kernel", request.name}, [&] {
-      auto list = lowered();
-      if (list.ok()) // a launch of programs that wait, which nobody knows of, never ends where not all are resident
-        for (const ScheduledKernel& k : *list)
-          TESSERA_CHECK(tile::needs_cooperative_launch(k.kernel) == !k.cooperative_blocks.is_const(0),
-                        print(k.schedule));
-      return list;
+  Result<DeviceCode> run() {
+    const Stopwatch watch;
+    do {
+      begin();
+      TESSERA_TRY(schedule_all());
+      if (out_.failed.empty()) TESSERA_TRY(compile_all());
+    } while (again_ && out_.failed.empty());
+    if (out_.failed.empty()) {
+      for (const Made& m : made_) take(m);
+      for (size_t i = 0; i < requests_.size(); ++i) finish(requests_[i], out_.kernels[i]);
+    }
+    out_.codegen_ms = watch.ms();
+    return std::move(out_);
+  }
+
+private:
+  // Forgets what is made anew in each attempt; compiled texts, failed schedules and what is to be reported stay.
+  void begin() {
+    DeviceCode fresh;
+    fresh.contained = std::move(out_.contained);
+    out_ = std::move(fresh);
+    out_.kernels.reserve(requests_.size());
+    made_.clear();
+    by_text_.clear();
+    again_ = false;
+  }
+
+  Status schedule_all() {
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      const KernelRequest& request = requests_[i];
+      CheckContext context("kernel " + request.name);
+      auto list = schedule(request, without_[i]);
+      if (!list.ok()) {
+        if (!may_detour(list.error())) return std::move(list).failure();
+        out_.failed.push_back({i, list.error()});
+        continue;
+      }
+      TESSERA_CHECK(!list->empty() && list->back().conditions.empty() &&
+                        !tile::needs_cooperative_launch(list->back().kernel),
+                    "kernel " + request.name);
+      const std::string title = kernel_title(graph_, request);
+      for (ScheduledKernel& s : *list) give_object(s, title, request.name);
+      out_.kernels.push_back({std::move(*list), {}});
+    }
+    for (const GeneratedKernel& k : out_.kernels)
+      for (const ScheduledKernel& s : k.scheduled)
+        if (Made& m = made_of(s); !m.kernel) m.kernel = &s.kernel;
+    return {};
+  }
+
+  // The kernels of one request; where a schedule fails, those of the next one.
+  Result<std::vector<ScheduledKernel>> schedule(const KernelRequest& request, std::vector<Schedule>& without) {
+    while (true) {
+      Schedule at;
+      auto made = guarded({"scheduling kernel", request.name}, [&] {
+        auto list = lower(request, without, at);
+        if (list.ok()) // a launch of programs that wait, which nobody knows of, never ends where not all are resident
+          for (const ScheduledKernel& k : *list)
+            TESSERA_CHECK(tile::needs_cooperative_launch(k.kernel) == !k.cooperative_blocks.is_const(0),
+                          print(k.schedule));
+        return list;
+      });
+      if (made.ok() || !request.nest || !may_detour(made.error())) return made;
+      if (without.size() + 1 >= kMaxSchedules || std::find(without.begin(), without.end(), at) != without.end())
+        return made;
+      without.push_back(at);
+      next_schedule(request, at, made.error());
+    }
+  }
+
+  // `at`: takes the schedule that is lowered.
+  Result<std::vector<ScheduledKernel>> lower(const KernelRequest& request, std::span<const Schedule> without,
+                                             Schedule& at) const {
+    failure_point(request.nest ? "schedule" : "own");
+    if (request.attention) return attention_by_blocks(graph_, *request.attention, "kernel");
+    if (!request.nest) return lower_own_kernel(graph_, graph_.node(request.node), device_, "kernel");
+    LoweringOptions lowering;
+    lowering.exact_division = options_.strict_rounding;
+    lowering.records = options_.records;
+    lowering.without = without;
+    lowering.lowering = &at;
+    auto list = lower_for_gpu(graph_, *request.nest, device_, "kernel", lowering, schedules_for(request, options_));
+    failure_point("lower");
+    if (list.ok() && list->empty() && !without.empty())
+      return Diagnostic(ErrorCode::CodegenError, "no schedule is left");
+    return list;
+  }
+
+  void next_schedule(const KernelRequest& request, const Schedule& failed, const Diagnostic& error) {
+    contain(out_.contained, options_, "kernel " + request.name, error,
+            "it has the next schedule after '" + print(failed) + "'", print(graph_, *request.nest));
+  }
+
+  // Names the kernel by its text; kernels of one text have one object.
+  void give_object(ScheduledKernel& s, const std::string& title, const std::string& user) {
+    if (const int64_t least = least_blocks(s, device_); least > 1) s.kernel.config["least_blocks"] = least;
+    const Hash128 key = hash128(title + "\n" + anonymous_text(s.kernel), seed_);
+    s.kernel.name = s.symbol = "tessera_" + title + "_" + key.hex().substr(0, kSymbolDigits);
+    auto [it, fresh] = by_text_.try_emplace(key, static_cast<int>(made_.size()));
+    if (fresh) {
+      made_.emplace_back();
+      made_.back().key = key;
+      made_.back().first_user = user;
+    }
+    s.object = it->second;
+  }
+
+  Made& made_of(const ScheduledKernel& s) { return made_[static_cast<size_t>(s.object)]; }
+
+  // Each distinct text. Requests whose code fails are given other schedules.
+  Status compile_all() {
+    compile_each(made_.size(), options_, [&](size_t i) {
+      Made& m = made_[i];
+      if (auto before = earlier_.find(m.key); before != earlier_.end()) {
+        const tile::Kernel* kernel = m.kernel;
+        m = before->second;
+        m.kernel = kernel;
+        return;
+      }
+      compiler_.make(m);
     });
-    if (made.ok() || !request.nest || !may_detour(made.error())) return made;
-    if (without.size() + 1 >= kMaxSchedules || std::find(without.begin(), without.end(), at) != without.end())
-      return made;
-    without.push_back(at);
-    contain(contained, options, "kernel " + request.name, made.error(),
-            "it has the next schedule after '" + print(at) + "'", print(graph, *request.nest));
+    bool any = false;
+    for (const Made& m : made_) {
+      if (m.error && !may_detour(*m.error)) return *m.error;
+      any = any || m.error;
+    }
+    if (!any) return {};
+    for (const Made& m : made_)
+      if (!m.error) earlier_[m.key] = m;
+    without_code();
+    return {};
   }
-}
 
-// Gives requests whose code failed another schedule, as long as there are some.
-void without_code(const Graph& graph, std::span<const KernelRequest> requests, const CompileOptions& options,
-                  const std::vector<Made>& made, DeviceCode& out, Attempts& attempts) {
-  std::vector<bool> told(made.size()); // kernels of one text fail together
-  for (size_t i = 0; i < out.kernels.size(); ++i)
-    for (const ScheduledKernel& v : out.kernels[i].scheduled) {
-      const auto object = static_cast<size_t>(v.object);
-      if (!made[object].error) continue;
-      std::vector<Schedule>& without = attempts.without[i];
-      without.push_back(v.schedule);
-      if (requests[i].nest == nullptr || without.size() >= kMaxSchedules) {
-        out.failed.push_back({i, *made[object].error});
-        break;
+  // Gives requests whose code failed another schedule, as long as there are some.
+  void without_code() {
+    std::set<const Made*> told; // kernels of one text fail together
+    for (size_t i = 0; i < out_.kernels.size(); ++i)
+      for (const ScheduledKernel& s : out_.kernels[i].scheduled) {
+        const Made& m = made_of(s);
+        if (!m.error) continue;
+        std::vector<Schedule>& without = without_[i];
+        without.push_back(s.schedule);
+        if (requests_[i].nest == nullptr || without.size() >= kMaxSchedules) {
+          out_.failed.push_back({i, *m.error});
+          break;
+        }
+        again_ = true;
+        if (told.insert(&m).second) next_schedule(requests_[i], s.schedule, *m.error);
       }
-      attempts.again = true;
-      if (!told[object])
-        contain(attempts.contained, options, "kernel " + requests[i].name, *made[object].error,
-                "it has the next schedule after '" + print(v.schedule) + "'", print(graph, *requests[i].nest));
-      told[object] = true;
-    }
-}
-
-Result<DeviceCode> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
-                               const GpuTarget& target, Cache& cache, const CompileOptions& options,
-                               const GpuKernelOptions& gpu, Attempts& attempts) {
-  const Stopwatch watch;
-  DeviceCode out;
-  bool keep = options.keep_texts || dump_enabled();
-  Compiler compiler{target,
-                    gpu,
-                    gpu.assemble_for.empty() ? target.arch : gpu.assemble_for,
-                    cache,
-                    keep,
-                    options.cancelled,
-                    device.registers,
-                    device.thread_registers};
-  std::string version = gpu_compiler_version(target) + " " + std::string(code_digest()) + "; " +
-                        (gpu.assembler ? gpu.assembler->version() + " for " + compiler.arch : "PTX alone");
-  uint64_t seed = hash128(version).lo;
-
-  // Schedule everything; one object for each distinct text.
-  std::map<Hash128, int> by_text;
-  std::vector<Hash128> keys;
-  std::vector<Made> made;
-  out.kernels.reserve(requests.size());
-  attempts.again = false;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const KernelRequest& request = requests[i];
-    CheckContext context("kernel " + request.name);
-    auto list = schedule(graph, request, device, options, attempts.without[i], attempts.contained);
-    if (!list.ok()) {
-      if (!may_detour(list.error())) return std::move(list).failure();
-      out.failed.push_back({i, list.error()});
-      continue;
-    }
-    std::vector<ScheduledKernel> scheduled = std::move(*list);
-    TESSERA_CHECK(!scheduled.empty() && scheduled.back().conditions.empty() &&
-                      !tile::needs_cooperative_launch(scheduled.back().kernel),
-                  "kernel " + request.name);
-    const std::string title = kernel_title(graph, request);
-    for (ScheduledKernel& s : scheduled) {
-      if (const int64_t least = least_blocks(s, device); least > 1) s.kernel.config["least_blocks"] = least;
-      const Hash128 key = hash128(title + "\n" + anonymous_text(s.kernel), seed);
-      s.kernel.name = s.symbol = "tessera_" + title + "_" + key.hex().substr(0, kSymbolDigits);
-      auto [it, fresh] = by_text.try_emplace(key, static_cast<int>(keys.size()));
-      if (fresh) {
-        keys.push_back(key);
-        made.push_back({});
-        made.back().first_user = request.name;
-      }
-      s.object = it->second;
-    }
-    out.kernels.push_back({std::move(scheduled), {}});
   }
-  if (!out.failed.empty()) return out;
-  for (const GeneratedKernel& k : out.kernels)
-    for (const ScheduledKernel& v : k.scheduled)
-      if (auto& m = made[static_cast<size_t>(v.object)]; !m.kernel) m.kernel = &v.kernel;
 
-  compile_each(made.size(), options, [&](size_t i) {
-    if (auto before = attempts.made.find(keys[i]); before != attempts.made.end()) {
-      const tile::Kernel* kernel = made[i].kernel;
-      made[i] = before->second;
-      made[i].kernel = kernel;
-      return;
-    }
-    compiler.make(keys[i], made[i]);
-  });
-
-  bool any = false;
-  for (const Made& m : made) {
-    if (m.error && !may_detour(*m.error)) return *m.error;
-    any = any || m.error;
-  }
-  if (any) {
-    for (size_t i = 0; i < made.size(); ++i)
-      if (!made[i].error) attempts.made[keys[i]] = made[i];
-    without_code(graph, requests, options, made, out, attempts);
-    return out;
-  }
-  for (auto& m : made) {
-    (m.cached ? out.hits : out.misses)++;
-    if (m.not_assembled) {
-      auto text = m.not_assembled->message + "; the driver assembles kernel " + m.first_user + " when it is loaded";
-      out.warnings.push_back(std::move(text));
-    }
+  // The object of a text, and the warnings of it.
+  void take(const Made& m) {
     constexpr int kFew = 16; // bytes per thread that have no visible cost
+    (m.cached ? out_.hits : out_.misses)++;
+    if (m.not_assembled)
+      out_.warnings.push_back(m.not_assembled->message + "; the driver assembles kernel " + m.first_user +
+                              " when it is loaded");
     if (m.object.spill_bytes > kFew)
-      out.warnings.push_back("kernel " + m.first_user + " spills " + std::to_string(m.object.spill_bytes) +
-                             " bytes of registers to memory (" + std::to_string(m.object.registers) + " registers, " +
-                             std::to_string(m.object.threads) + " threads)");
-    out.objects.push_back(cuda::encode(m.object));
+      out_.warnings.push_back("kernel " + m.first_user + " spills " + std::to_string(m.object.spill_bytes) +
+                              " bytes of registers to memory (" + std::to_string(m.object.registers) + " registers, " +
+                              std::to_string(m.object.threads) + " threads)");
+    out_.objects.push_back(cuda::encode(m.object));
   }
-  for (size_t i = 0; i < out.kernels.size(); ++i) {
-    KernelReport& report = out.kernels[i].report;
-    report.name = requests[i].name;
-    const ScheduledKernel& last = out.kernels[i].general();
+
+  // Launches and the report of a request's kernels, from their objects.
+  void finish(const KernelRequest& request, GeneratedKernel& generated) {
+    KernelReport& report = generated.report;
+    const ScheduledKernel& last = generated.general();
+    report.name = request.name;
     report.schedule = last.schedule;
     report.why = last.why;
     report.predicted = last.predicted;
     report.extents = last.extents;
     report.from_cache = true;
-    std::string tiles, llvm, ptx;
-    for (ScheduledKernel& v : out.kernels[i].scheduled) {
-      const Made& m = made[static_cast<size_t>(v.object)];
-      v.threads = m.object.threads;
-      v.shared_bytes = m.object.shared_bytes;
-      v.dependent_launch = m.object.dependent_launch;
+    for (ScheduledKernel& s : generated.scheduled) {
+      const Made& m = made_of(s);
+      s.threads = m.object.threads;
+      s.shared_bytes = m.object.shared_bytes;
+      s.dependent_launch = m.object.dependent_launch;
       report.registers = std::max(report.registers, m.object.registers);
       report.spill_bytes = std::max(report.spill_bytes, m.object.spill_bytes);
       report.from_cache = report.from_cache && m.cached;
       report.compile_ms += m.ms;
-      if (&v != &last)
-        report.alternatives.push_back({when(v), v.schedule, v.why, v.predicted, m.object.registers, v.extents});
-      if (const std::string& measured = v.measured; !measured.empty()) report.tuned.push_back(measured);
-      if (!keep && !options.keep_tiles && !log_enabled(LogChannel::OutputCode)) continue;
-      auto head = heading(v, m.object);
-      tiles += head + tile::print(v.kernel);
+      if (&s != &last)
+        report.alternatives.push_back({when(s), s.schedule, s.why, s.predicted, m.object.registers, s.extents});
+      if (!s.measured.empty()) report.tuned.push_back(s.measured);
+    }
+    add_texts(generated);
+    check_pinned(graph_, request, device_, report);
+  }
+
+  void add_texts(GeneratedKernel& generated) {
+    const bool dumped = dump_enabled(), kept = options_.keep_tiles || options_.keep_texts;
+    if (!dumped && !kept && !log_enabled(LogChannel::OutputCode)) return;
+    KernelReport& report = generated.report;
+    std::string tiles, llvm, ptx;
+    for (const ScheduledKernel& s : generated.scheduled) {
+      const Made& m = made_of(s);
+      const std::string head = heading(s, m.object);
+      tiles += head + tile::print(s.kernel);
       llvm += m.llvm_ir;
       ptx += head + m.object.ptx;
     }
-    TESSERA_LOGF(LogChannel::OutputCode, requests[i].name + "\n" + tiles);
-    if (dump_enabled()) {
-      write_dump(requests[i].name + ".tile", tiles);
-      write_dump(requests[i].name + ".ll", llvm);
-      write_dump(requests[i].name + ".ptx", ptx);
+    TESSERA_LOGF(LogChannel::OutputCode, report.name + "\n" + tiles);
+    if (dumped) {
+      write_dump(report.name + ".tile", tiles);
+      write_dump(report.name + ".ll", llvm);
+      write_dump(report.name + ".ptx", ptx);
     }
-    if (options.keep_tiles || options.keep_texts) report.tile_text = std::move(tiles);
-    if (options.keep_texts) {
-      report.llvm_text = std::move(llvm);
-      report.ptx_text = std::move(ptx);
-    }
-    check_pinned(graph, requests[i], device, report);
+    if (kept) report.tile_text = std::move(tiles);
+    if (!options_.keep_texts) return;
+    report.llvm_text = std::move(llvm);
+    report.ptx_text = std::move(ptx);
   }
-  out.codegen_ms = watch.ms();
-  return out;
-}
+
+  const Graph& graph_;
+  std::span<const KernelRequest> requests_;
+  const Target& device_;
+  const CompileOptions& options_;
+  const Compiler compiler_;
+  const uint64_t seed_; // seed of hashes: the compiler's version
+  DeviceCode out_;
+  std::vector<Made> made_;                          // one for each object
+  std::map<Hash128, int> by_text_;                  // index into made_
+  std::map<Hash128, Made> earlier_;                 // by attempts before this one, without errors
+  std::map<size_t, std::vector<Schedule>> without_; // by request: schedules that gave no code
+  bool again_ = false;                              // a request has another schedule now
+};
 
 } // namespace
 
 Result<DeviceCode> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
                                        const Target& device, const GpuTarget& target, Cache& cache,
                                        const CompileOptions& options, const GpuKernelOptions& gpu) {
-  Attempts attempts;
-  auto out = compile_all(graph, requests, device, target, cache, options, gpu, attempts);
-  while (out.ok() && out->failed.empty() && attempts.again)
-    out = compile_all(graph, requests, device, target, cache, options, gpu, attempts);
-  if (out.ok()) out->contained = std::move(attempts.contained);
-  return out;
+  return GpuKernels(graph, requests, device, target, cache, options, gpu).run();
 }
 
 } // namespace tessera
