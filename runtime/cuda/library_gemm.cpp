@@ -25,9 +25,108 @@ std::optional<GemmMatrix> stored(const Matrix& x, bool may_transpose) {
   return std::nullopt;
 }
 
-struct Batch {
-  int64_t size, a, b, c;
+using Batch = ProductSizes::Batch;
+
+// A product of matrices for each index of the batch.
+struct Product {
+  Matrix a, b, c;
+  std::vector<Batch> batches;
 };
+
+Product product_of(const ProductSizes& sizes, const Operand& a, const Operand& b, const Operand& c) {
+  auto matrix = [](const Operand& o) {
+    const size_t r = o.shape.size();
+    return Matrix{o.shape[r - 2], o.shape[r - 1], o.strides[r - 2], o.strides[r - 1]};
+  };
+  Product out{matrix(a), matrix(b), matrix(c), sizes.batch};
+  std::erase_if(out.batches, [](const Batch& d) { return d.size == 1; });
+  return out;
+}
+
+// Rows that go on over the innermost batch dimensions.
+void fold_rows(Product& p) {
+  while (!p.batches.empty()) {
+    const Batch& last = p.batches.back();
+    if (last.b != 0) return;
+    if (p.a.rows == 1) {
+      p.a.rs = last.a;
+      p.c.rs = last.c;
+    } else if (last.a != p.a.rows * p.a.rs || last.c != p.c.rows * p.c.rs) {
+      return;
+    }
+    Matrix a = p.a, c = p.c;
+    a.rows *= last.size;
+    c.rows *= last.size;
+    if ((p.a.addressable() && !a.addressable()) || (p.c.addressable() && !c.addressable())) return;
+    p.a = a;
+    p.c = c;
+    p.batches.pop_back();
+  }
+}
+
+// Matrices that no leading dimension describes, row by row or column by column.
+void peel(Product& p) {
+  auto peel_rows = [&] {
+    p.batches.push_back({p.c.rows, p.a.rs, 0, p.c.rs});
+    p.a.rows = p.c.rows = 1;
+  };
+  auto peel_columns = [&] {
+    p.batches.push_back({p.c.cols, 0, p.b.cs, p.c.cs});
+    p.b.cols = p.c.cols = 1;
+  };
+  if (!p.a.addressable() && p.a.rows > 1) peel_rows();
+  if (!p.b.addressable() && p.b.cols > 1) peel_columns();
+  if (!p.c.addressable() && p.c.rows <= p.c.cols) peel_rows();
+  if (!p.c.addressable()) peel_columns();
+}
+
+// The matrices of a call, whose `swapped` is set: c as it is, or transposed (c' = b' a'). False: there is none that
+// cuBLAS can address.
+bool store_matrices(const Product& p, GemmProblem& out) {
+  const auto left = stored(out.swapped ? p.b.transposed() : p.a, true),
+             right = stored(out.swapped ? p.a.transposed() : p.b, true),
+             result = stored(out.swapped ? p.c.transposed() : p.c, false);
+  if (!left || !right || !result) return false;
+  out.a = *left;
+  out.b = *right;
+  out.c = *result;
+  out.m = out.swapped ? p.c.cols : p.c.rows;
+  out.n = out.swapped ? p.c.rows : p.c.cols;
+  return true;
+}
+
+// Dimensions along which all three go on at one distance.
+void merge(std::vector<Batch>& batches) {
+  for (size_t d = batches.size(); d-- > 1;) {
+    const Batch inner = batches[d];
+    Batch& outer = batches[d - 1];
+    if (outer.a != inner.size * inner.a || outer.b != inner.size * inner.b || outer.c != inner.size * inner.c) continue;
+    outer = {outer.size * inner.size, inner.a, inner.b, inner.c};
+    batches.erase(batches.begin() + static_cast<std::ptrdiff_t>(d));
+  }
+}
+
+// The largest dimension is the batch of a call, the others repeat it.
+void store_batches(std::vector<Batch> batches, GemmProblem& out) {
+  if (out.swapped)
+    for (Batch& d : batches) std::swap(d.a, d.b);
+  const auto largest =
+      std::max_element(batches.begin(), batches.end(), [](const Batch& x, const Batch& y) { return x.size < y.size; });
+  if (largest != batches.end()) {
+    out.batch = largest->size;
+    out.a.batch_stride = largest->a;
+    out.b.batch_stride = largest->b;
+    out.c.batch_stride = largest->c;
+    batches.erase(largest);
+  }
+  out.repeats = {{}};
+  for (const Batch& d : batches) {
+    std::vector<GemmOffsets> more;
+    for (const GemmOffsets& r : out.repeats)
+      for (int64_t i = 0; i < d.size; ++i) more.push_back({r.a + i * d.a, r.b + i * d.b, r.c + i * d.c});
+    out.repeats = std::move(more);
+  }
+}
 
 } // namespace
 
@@ -42,109 +141,25 @@ std::vector<GemmOffsets> GemmProblem::all() const {
 
 Result<GemmProblem> describe_gemm(const Operand& a, const Operand& b, const Operand& c, int bias_dim,
                                   const std::string& name) {
-  TESSERA_ASSIGN(const auto sizes, product_sizes(a, b, c, name));
-  const auto [m, n, k] = sizes;
-  const size_t rank = c.shape.size();
-  auto matrix = [](const Operand& o) {
-    size_t r = o.shape.size();
-    return Matrix{o.shape[r - 2], o.shape[r - 1], o.strides[r - 2], o.strides[r - 1]};
-  };
-  Matrix ma = matrix(a), mb = matrix(b), mc = matrix(c);
-
-  std::vector<Batch> batches;
-  bool empty = m == 0 || n == 0;
-  for (size_t d = 0; d + 2 < rank; ++d) {
-    auto stride = [&](const Operand& o) {
-      size_t missing = rank - o.shape.size();
-      if (d < missing || o.shape[d - missing] == 1) return int64_t{0};
-      return o.strides[d - missing];
-    };
-    empty = empty || c.shape[d] == 0;
-    if (c.shape[d] != 1) batches.push_back({c.shape[d], stride(a), stride(b), c.strides[d]});
-  }
+  TESSERA_ASSIGN(const ProductSizes sizes, product_sizes(a, b, c, name));
   GemmProblem out;
-  out.k = k;
-  if (empty) return out;
-
-  // Rows that go on over the innermost batch dimensions.
-  bool rows_biased = bias_dim >= 0 && bias_dim == static_cast<int>(rank) - 2;
-  while (!batches.empty() && !rows_biased) {
-    const Batch& last = batches.back();
-    if (last.b != 0) break;
-    if (ma.rows == 1) {
-      ma.rs = last.a;
-      mc.rs = last.c;
-    } else if (last.a != ma.rows * ma.rs || last.c != mc.rows * mc.rs) {
-      break;
-    }
-    Matrix longer_a = ma, longer_c = mc;
-    longer_a.rows *= last.size;
-    longer_c.rows *= last.size;
-    if ((ma.addressable() && !longer_a.addressable()) || (mc.addressable() && !longer_c.addressable())) break;
-    ma = longer_a;
-    mc = longer_c;
-    batches.pop_back();
-  }
-
-  // Matrices that no leading dimension describes, row by row or column by column.
-  auto peel_rows = [&] {
-    batches.push_back({mc.rows, ma.rs, 0, mc.rs});
-    ma.rows = mc.rows = 1;
-  };
-  auto peel_columns = [&] {
-    batches.push_back({mc.cols, 0, mb.cs, mc.cs});
-    mb.cols = mc.cols = 1;
-  };
-  if (!ma.addressable() && ma.rows > 1) peel_rows();
-  if (!mb.addressable() && mb.cols > 1) peel_columns();
-  if (!mc.addressable() && mc.rows <= mc.cols) peel_rows();
-  if (!mc.addressable()) peel_columns();
-
-  // c as it is, or transposed: c' = b' a'.
-  bool as_is = mc.column_major(), turned = mc.transposed().column_major();
-  bool columns_biased = bias_dim >= 0 && !rows_biased && mc.cols == n;
-  out.swapped = turned && !(as_is && rows_biased);
-  out.bias_along_rows = bias_dim >= 0 && (out.swapped ? columns_biased : rows_biased && mc.rows == m);
-  auto left = stored(out.swapped ? mb.transposed() : ma, true),
-       right = stored(out.swapped ? ma.transposed() : mb, true),
-       result = stored(out.swapped ? mc.transposed() : mc, false);
-  if (!left || !right || !result)
+  out.k = sizes.k;
+  if (sizes.empty()) return out;
+  Product p = product_of(sizes, a, b, c);
+  const bool biased = bias_dim >= 0, rows_biased = biased && bias_dim == static_cast<int>(c.shape.size()) - 2;
+  if (!rows_biased) fold_rows(p);
+  peel(p);
+  out.swapped = p.c.transposed().column_major() && !(p.c.column_major() && rows_biased);
+  out.bias_along_rows =
+      biased && (out.swapped ? !rows_biased && p.c.cols == sizes.n : rows_biased && p.c.rows == sizes.m);
+  if (!store_matrices(p, out))
     return Diagnostic(ErrorCode::UnsupportedFeature,
                       "product '" + name +
                           "': cuBLAS cannot address an operand whose elements repeat along the summed "
                           "dimension or whose result's elements overlap");
-  out.a = *left;
-  out.b = *right;
-  out.c = *result;
-  out.m = out.swapped ? mc.cols : mc.rows;
-  out.n = out.swapped ? mc.rows : mc.cols;
-
-  // Merge batch dimensions, then the largest is the batch of a call.
-  for (size_t d = batches.size(); d-- > 1;) {
-    const Batch inner = batches[d];
-    Batch& outer = batches[d - 1];
-    if (outer.a != inner.size * inner.a || outer.b != inner.size * inner.b || outer.c != inner.size * inner.c) continue;
-    outer = {outer.size * inner.size, inner.a, inner.b, inner.c};
-    batches.erase(batches.begin() + static_cast<std::ptrdiff_t>(d));
-  }
-  auto largest =
-      std::max_element(batches.begin(), batches.end(), [](const Batch& x, const Batch& y) { return x.size < y.size; });
-  if (largest != batches.end()) {
-    out.batch = largest->size;
-    out.a.batch_stride = out.swapped ? largest->b : largest->a;
-    out.b.batch_stride = out.swapped ? largest->a : largest->b;
-    out.c.batch_stride = largest->c;
-    batches.erase(largest);
-  }
+  merge(p.batches);
+  store_batches(std::move(p.batches), out);
   out.base = {out.swapped ? b.offset : a.offset, out.swapped ? a.offset : b.offset, c.offset};
-  out.repeats = {{}};
-  for (const auto& d : batches) {
-    std::vector<GemmOffsets> more;
-    for (const auto& r : out.repeats)
-      for (int64_t i = 0; i < d.size; ++i)
-        more.push_back({r.a + i * (out.swapped ? d.b : d.a), r.b + i * (out.swapped ? d.a : d.b), r.c + i * d.c});
-    out.repeats = std::move(more);
-  }
   return out;
 }
 

@@ -10,7 +10,12 @@ namespace tessera {
 
 // [..., m, k] times [..., k, n] is [..., m, n]. An internal error names the product whose operands contradict that.
 struct ProductSizes {
+  struct Batch {           // one dimension of the batch
+    int64_t size, a, b, c; // strides in elements; 0 where the operand has one index, as all have where size is 1
+  };
   int64_t m = 0, n = 0, k = 0;
+  std::vector<Batch> batch;         // outermost first
+  [[nodiscard]] bool empty() const; // of the result
 };
 [[nodiscard]] Result<ProductSizes> product_sizes(const Operand& a, const Operand& b, const Operand& c,
                                                  const std::string& name);

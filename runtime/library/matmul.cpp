@@ -24,15 +24,24 @@ constexpr int64_t kEpilogueBlock = 64 << 10; // elements: 256 KB
 constexpr int64_t kRowsWithoutEpilogue = 512;
 constexpr int64_t kWidened = 288 << 10; // elements of a half-precision panel that are f32 at a time: 1.1 MB
 
-// Widths of panels are whole units, as equal as can be; an even number of them, for two threads.
-struct Panels {
-  int64_t n = 0, units = 0, count = 0;
-  explicit Panels(int64_t columns) : n(columns), units((columns + kColumnUnit - 1) / kColumnUnit) {
-    count = std::max<int64_t>(1, (units + kPanelUnits - 1) / kPanelUnits);
-    if (count % 2 == 1 && units >= 4) ++count;
+int64_t column_units(int64_t columns) { return (columns + kColumnUnit - 1) / kColumnUnit; }
+
+// n columns in `count` pieces, whose widths are whole units, as equal as can be.
+struct Columns {
+  int64_t n = 0, count = 1;
+  [[nodiscard]] int64_t begin(int64_t p) const { return std::min(n, column_units(n) * p / count * kColumnUnit); }
+  [[nodiscard]] int64_t width(int64_t p) const { return begin(p + 1) - begin(p); }
+  [[nodiscard]] int64_t widest() const {
+    int64_t most = 1;
+    for (int64_t p = 0; p < count; ++p) most = std::max(most, width(p));
+    return most;
   }
-  [[nodiscard]] int64_t begin(int64_t p) const { return std::min(n, units * p / count * kColumnUnit); }
 };
+// The columns of packed weights: an even number of panels, for two threads.
+Columns panels_of(int64_t n) {
+  const int64_t units = column_units(n), count = std::max<int64_t>(1, (units + kPanelUnits - 1) / kPanelUnits);
+  return {n, count % 2 == 1 && units >= 4 ? count + 1 : count};
+}
 
 // A matrix somewhere: row stride, column stride.
 struct Matrix {
@@ -151,16 +160,12 @@ public:
   int64_t a_scratch = 0, b_scratch = 0; // floats
 };
 
-struct Batch {
-  int64_t size, a, b, c;
-};
-
 // A part of packing is a stretch of rows of one panel, so that several threads work on one big weight.
 constexpr int64_t kPartRows = 1024;
 
 Result<std::shared_ptr<const PackedWeight>> want_panels(PackRequests& packs, const Operand& b, int64_t k, int64_t n,
                                                         Matrix m) {
-  Panels panels(n);
+  const Columns panels = panels_of(n);
   bool half = b.constant->dtype() != DType::F32;
   PackRequests::Job job;
   job.key = "panels " + std::string(name(b.constant->dtype())) + " " + std::to_string(b.offset) + " " +
@@ -185,7 +190,7 @@ Result<std::shared_ptr<const PackedWeight>> want_panels(PackRequests& packs, con
   job.fill = [panels, k, m, place, half, offset = b.offset](std::byte* to, const std::byte* from, int part) {
     auto [p, stretch] = place(part);
     int64_t row = stretch * kPartRows;
-    int64_t begin = panels.begin(p), width = panels.begin(p + 1) - begin;
+    int64_t begin = panels.begin(p), width = panels.width(p);
     int64_t dims[] = {std::min(kPartRows, k - row), width}, target[] = {width, 1}, source[] = {m.rs, m.cs};
     int64_t at = begin * k + row * width, source_at = offset + begin * m.cs + row * m.rs;
     if (half)
@@ -222,8 +227,174 @@ Result<std::shared_ptr<const PackedWeight>> want_widened(PackRequests& packs, co
 }
 
 int64_t round64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+int64_t round_floats(int64_t count) { return round64(count * 4) / 4; }
+
+using Batch = ProductSizes::Batch;
+
+// A product of matrices for each index of the outer dimensions of the batch. The inner ones are rows.
+struct Product {
+  int64_t n = 0, k = 0, rows = 0;
+  Matrix a, b, c;
+  std::vector<Batch> outer;
+  std::vector<int64_t> row_dims; // of the result, that the rows are made of
+  [[nodiscard]] int64_t count() const {
+    int64_t all = 1;
+    for (const Batch& d : outer) all *= d.size;
+    return all;
+  }
+};
+
+// The innermost dimensions of the batch become rows where b stays the same and rows go on at the same distance.
+Product fold_rows(const ProductSizes& sizes, const Operand& a, const Operand& b, const Operand& c) {
+  auto matrix = [](const Operand& o) { return Matrix{o.strides[o.strides.size() - 2], o.strides.back()}; };
+  Product out{sizes.n, sizes.k, sizes.m, matrix(a), matrix(b), matrix(c), sizes.batch, {sizes.m}};
+  for (; !out.outer.empty(); out.outer.pop_back()) {
+    const Batch& d = out.outer.back();
+    if (d.size != 1) {
+      if (d.b != 0) break;
+      if (out.rows == 1) {
+        out.a.rs = d.a;
+        out.c.rs = d.c;
+      } else if (d.a != out.rows * out.a.rs || d.c != out.rows * out.c.rs) {
+        break;
+      }
+      out.rows *= d.size;
+    }
+    out.row_dims.insert(out.row_dims.begin(), d.size);
+  }
+  return out;
+}
+
+// Constant weights: as panels where one matrix serves the whole batch, else those of half precision in f32.
+Status pack_weights(MatmulPlan& plan, PackRequests& packs, const Operand& b, const Product& p) {
+  if (!b.constant || !b.constant->defined()) return {};
+  plan.b_type = b.constant->dtype();
+  const bool b_varies = std::any_of(p.outer.begin(), p.outer.end(), [](const Batch& d) { return d.b != 0; });
+  if (!b_varies && p.k > 0) {
+    TESSERA_ASSIGN(plan.packed, want_panels(packs, b, p.k, p.n, p.b));
+  } else if (plan.b_type != DType::F32 && b.constant->count() > 0) {
+    TESSERA_ASSIGN(plan.widened, want_widened(packs, *b.constant));
+  }
+  return {};
+}
+
+// The panels, or pieces of about 384 columns where there are many and an epilogue or idle threads want smaller blocks.
+Columns cut_columns(const Product& p, bool packed, const PlanContext& context) {
+  if (packed) return panels_of(p.n);
+  const int64_t units = column_units(p.n), blocks = p.count() * ((p.rows + 63) / 64);
+  int64_t pieces = context.has_epilogue ? (units + kPanelUnits - 1) / kPanelUnits : 1;
+  if (blocks < context.threads && units > 1) pieces = std::max(pieces, std::min<int64_t>(units, context.threads));
+  return {p.n, pieces};
+}
+
+// Blocks of rows; smaller ones where the tasks would not come out even, down to 32 rows.
+std::vector<Block> cut_rows(const Product& p, const Columns& columns, const PlanContext& context) {
+  int64_t target =
+      context.has_epilogue ? std::max<int64_t>(16, kEpilogueBlock / columns.widest()) : kRowsWithoutEpilogue;
+  if (target > 48) target = target / 16 * 16;
+  auto uneven = [&](const std::vector<Block>& blocks) {
+    const int64_t tasks = p.count() * columns.count * static_cast<int64_t>(blocks.size()),
+                  rounds = (tasks + context.threads - 1) / context.threads;
+    return static_cast<double>(rounds * context.threads) / static_cast<double>(tasks);
+  };
+  auto blocks = cut_into_blocks(p.row_dims, target, 1);
+  while (target > 32 && uneven(blocks) > 1.1) {
+    target /= 2;
+    auto finer = cut_into_blocks(p.row_dims, target, 1);
+    if (uneven(finer) < uneven(blocks)) blocks = std::move(finer);
+  }
+  return blocks;
+}
+
+int64_t most_rows(std::span<const Block> blocks) {
+  int64_t rows = 1;
+  for (const Block& block : blocks) rows = std::max(rows, block.flat_count);
+  return rows;
+}
+
+// Which operands sgemm cannot address as they are, and scratch for them. A last block of one row or column can be
+// addressed more freely than others; what any block needs, all do.
+void choose_packing(MatmulPlan& plan, const Product& p, const Columns& columns, std::span<const Block> blocks) {
+  const int64_t k = std::max<int64_t>(p.k, 1), width = columns.widest(), rows = most_rows(blocks);
+  for (const Block& block : blocks) plan.pack_a = plan.pack_a || !address(p.a, block.flat_count, k).op;
+  for (int64_t i = 0; i < columns.count; ++i) {
+    plan.pack_b = plan.pack_b || (!plan.packed && !address(p.b, k, columns.width(i)).op);
+    for (const Block& block : blocks)
+      plan.stage_c = plan.stage_c || !address(p.c, block.flat_count, columns.width(i)).op;
+  }
+  if (plan.pack_a) plan.a_scratch = round_floats(rows * p.k);
+  if (plan.pack_b) plan.b_scratch = round_floats(p.k * width);
+  if (plan.b_type != DType::F32 && plan.packed) {
+    constexpr int64_t kUnit = 16;
+    plan.half_rows = std::min(p.k, std::max<int64_t>(kUnit, kWidened / width / kUnit * kUnit));
+    plan.b_scratch = round_floats(plan.half_rows * width);
+  }
+  plan.worker_scratch = (plan.a_scratch + plan.b_scratch + (plan.stage_c ? round_floats(rows * width) : 0)) * 4;
+}
+
+// One task, and its box of the result: a block of rows and a piece of columns at an index of the outer dimensions.
+void add_task(MatmulPlan& plan, const Product& p, std::span<const int64_t> index, const Block& block, int64_t column,
+              int64_t width) {
+  Task t;
+  std::vector<int64_t> begin, count;
+  for (size_t d = 0; d < p.outer.size(); ++d) {
+    t.a += index[d] * p.outer[d].a;
+    t.b += index[d] * p.outer[d].b;
+    t.c += index[d] * p.outer[d].c;
+    begin.push_back(index[d]);
+    count.push_back(1);
+  }
+  t.a += block.flat_begin * p.a.rs;
+  t.c += block.flat_begin * p.c.rs + column * p.c.cs;
+  if (plan.packed) {
+    t.b = column * p.k;
+    t.b_stride = width;
+  } else {
+    t.b += column * p.b.cs;
+  }
+  t.m = block.flat_count;
+  t.n = width;
+  begin.insert(begin.end(), block.begin.begin(), block.begin.end());
+  count.insert(count.end(), block.count.begin(), block.count.end());
+  begin.push_back(column);
+  count.push_back(width);
+  plan.tasks.push_back(t);
+  plan.add_box(begin, count);
+}
+
+// Of panels and rows, those that are bigger change slowest, so that they are read once.
+void add_tasks(MatmulPlan& plan, const Product& p, const Columns& columns, std::span<const Block> blocks) {
+  std::vector<int64_t> index(p.outer.size(), 0);
+  auto add = [&](const Block& block, int64_t i) {
+    add_task(plan, p, index, block, columns.begin(i), columns.width(i));
+  };
+  for (int64_t o = p.count(); o > 0; --o) {
+    if (p.n > p.rows) {
+      for (int64_t i = 0; i < columns.count; ++i)
+        for (const Block& block : blocks) add(block, i);
+    } else {
+      for (const Block& block : blocks)
+        for (int64_t i = 0; i < columns.count; ++i) add(block, i);
+    }
+    for (size_t d = index.size(); d-- > 0;) {
+      if (++index[d] < p.outer[d].size) break;
+      index[d] = 0;
+    }
+  }
+}
+
+// Tasks that are worth handing to another core together: a few microseconds of 100 GFLOP/s, or 10 GB/s of weights.
+int64_t grain_of(const Product& p, int64_t rows, int64_t width) {
+  const auto k = static_cast<double>(std::max<int64_t>(p.k, 1)), columns = static_cast<double>(width);
+  const double us = std::max(2e-5 * static_cast<double>(rows) * columns * k, 4e-4 * columns * k);
+  return std::max<int64_t>(1, static_cast<int64_t>(3.0 / std::max(us, 1e-3)));
+}
 
 } // namespace
+
+bool ProductSizes::empty() const {
+  return m == 0 || n == 0 || std::any_of(batch.begin(), batch.end(), [](const Batch& d) { return d.size == 0; });
+}
 
 Result<ProductSizes> product_sizes(const Operand& a, const Operand& b, const Operand& c, const std::string& name) {
   auto contradiction = [&](const char* what) {
@@ -232,202 +403,47 @@ Result<ProductSizes> product_sizes(const Operand& a, const Operand& b, const Ope
   const size_t rank = c.shape.size();
   if (rank < 2 || a.shape.size() < 2 || b.shape.size() < 2 || a.shape.size() > rank || b.shape.size() > rank)
     return contradiction("ranks of the operands");
-  const int64_t m = c.shape[rank - 2], n = c.shape[rank - 1], k = a.shape.back();
-  if (a.shape[a.shape.size() - 2] != m || b.shape[b.shape.size() - 2] != k || b.shape.back() != n)
+  ProductSizes out{c.shape[rank - 2], c.shape[rank - 1], a.shape.back(), {}};
+  if (a.shape[a.shape.size() - 2] != out.m || b.shape[b.shape.size() - 2] != out.k || b.shape.back() != out.n)
     return contradiction("inner sizes of the operands");
-  for (size_t d = 0; d + 2 < rank; ++d)
+  for (size_t d = 0; d + 2 < rank; ++d) {
+    auto stride = [&](const Operand& o) {
+      const size_t missing = rank - o.shape.size();
+      return d < missing || o.shape[d - missing] == 1 ? 0 : o.strides[d - missing];
+    };
     for (const Operand* o : {&a, &b})
       if (const size_t missing = rank - o->shape.size();
           d >= missing && o->shape[d - missing] != c.shape[d] && o->shape[d - missing] != 1)
         return contradiction("batch sizes of the operands");
-  return ProductSizes{m, n, k};
+    out.batch.push_back({c.shape[d], stride(a), stride(b), stride(c)});
+  }
+  return out;
 }
 
 Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, const Operand& a, const Operand& b,
                                                  const Operand& c) {
-  TESSERA_ASSIGN(const auto sizes, product_sizes(a, b, c, context.name));
-  const auto [m, n, k] = sizes;
-  const size_t rank = c.shape.size();
-
+  TESSERA_ASSIGN(const ProductSizes sizes, product_sizes(a, b, c, context.name));
   auto plan = std::make_unique<MatmulPlan>();
-  plan->rank = static_cast<int>(rank);
-  plan->k = k;
+  plan->rank = static_cast<int>(c.shape.size());
+  plan->k = sizes.k;
   plan->a_buffer = a.buffer;
   plan->b_buffer = b.buffer;
   plan->c_buffer = c.buffer;
   plan->a_offset = a.offset;
   plan->b_offset = b.offset;
   plan->c_offset = c.offset;
-  auto matrix = [](const Operand& o) { return Matrix{o.strides[o.strides.size() - 2], o.strides.back()}; };
-  Matrix ma = matrix(a), mb = matrix(b), mc = matrix(c);
+  if (sizes.empty()) return std::unique_ptr<LibraryPlan>(std::move(plan));
 
-  std::vector<Batch> batch(rank - 2);
-  for (size_t d = 0; d + 2 < rank; ++d) {
-    auto stride = [&](const Operand& o) -> int64_t {
-      size_t missing = rank - o.shape.size();
-      if (d < missing) return 0;
-      return o.shape[d - missing] == 1 ? 0 : o.strides[d - missing];
-    };
-    batch[d] = {c.shape[d], stride(a), stride(b), c.shape[d] == 1 ? 0 : c.strides[d]};
-  }
-  if (m == 0 || n == 0 || std::any_of(batch.begin(), batch.end(), [](const Batch& d) { return d.size == 0; }))
-    return std::unique_ptr<LibraryPlan>(std::move(plan));
-
-  // Fold the innermost batch dimensions into the rows where b stays the same and rows go on at the same distance.
-  size_t outer = batch.size();
-  int64_t rows = m;
-  for (; outer > 0; --outer) {
-    const auto& d = batch[outer - 1];
-    if (d.size == 1) continue;
-    if (d.b != 0) break;
-    if (rows == 1) {
-      ma.rs = d.a;
-      mc.rs = d.c;
-    } else if (d.a != rows * ma.rs || d.c != rows * mc.rs) {
-      break;
-    }
-    rows *= d.size;
-  }
-  plan->a_matrix = ma;
-  plan->b_matrix = mb;
-  plan->c_matrix = mc;
-
-  bool b_varies = std::any_of(batch.begin(), batch.end(), [](const Batch& d) { return d.b != 0; });
-  bool panels_wanted = b.constant && b.constant->defined() && !b_varies && k > 0;
-  Panels panels(n);
-  if (panels_wanted) {
-    TESSERA_ASSIGN(plan->packed, want_panels(*context.packs, b, k, n, mb));
-  }
-  if (b.constant && b.constant->defined()) plan->b_type = b.constant->dtype();
-  bool half = plan->b_type != DType::F32;
-  if (half && !panels_wanted && b.constant->count() > 0) {
-    TESSERA_ASSIGN(plan->widened, want_widened(*context.packs, *b.constant));
-  }
-
-  // Columns: the panels, or pieces of about 384 when there are many columns and an epilogue or idle threads want
-  // smaller blocks.
-  int64_t outer_count = 1;
-  for (size_t d = 0; d < outer; ++d) outer_count *= batch[d].size;
-  std::vector<int64_t> column_cuts;
-  auto cut_columns = [&](int64_t pieces) {
-    column_cuts.clear();
-    int64_t units = (n + kColumnUnit - 1) / kColumnUnit;
-    for (int64_t p = 0; p <= pieces; ++p) column_cuts.push_back(std::min(n, units * p / pieces * kColumnUnit));
-  };
-  if (panels_wanted) {
-    for (int64_t p = 0; p <= panels.count; ++p) column_cuts.push_back(panels.begin(p));
-  } else {
-    int64_t units = (n + kColumnUnit - 1) / kColumnUnit,
-            pieces = context.has_epilogue ? (units + kPanelUnits - 1) / kPanelUnits : 1;
-    int64_t blocks = outer_count * ((rows + 63) / 64);
-    if (blocks < context.threads && units > 1)
-      pieces = std::max(pieces, std::min(units, static_cast<int64_t>(context.threads)));
-    cut_columns(pieces);
-  }
-  auto pieces = static_cast<int64_t>(column_cuts.size()) - 1;
-  int64_t width = 1;
-  for (int64_t p = 0; p < pieces; ++p)
-    width = std::max(width, column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)]);
-
-  // Rows of a block. Smaller blocks where the tasks would not come out even, down to 32 rows.
-  std::vector<int64_t> row_dims;
-  for (size_t d = outer; d < batch.size(); ++d) row_dims.push_back(batch[d].size);
-  row_dims.push_back(m);
-  int64_t target = context.has_epilogue ? std::max<int64_t>(16, kEpilogueBlock / width) : kRowsWithoutEpilogue;
-  if (target > 48) target = target / 16 * 16;
-  auto uneven = [&](int64_t blocks) {
-    int64_t tasks = outer_count * pieces * blocks, rounds = (tasks + context.threads - 1) / context.threads;
-    return static_cast<double>(rounds * context.threads) / static_cast<double>(tasks);
-  };
-  auto blocks = cut_into_blocks(row_dims, target, 1);
-  while (target > 32 && uneven(static_cast<int64_t>(blocks.size())) > 1.1) {
-    target /= 2;
-    auto finer = cut_into_blocks(row_dims, target, 1);
-    if (uneven(static_cast<int64_t>(finer.size())) < uneven(static_cast<int64_t>(blocks.size())))
-      blocks = std::move(finer);
-  }
-
-  int64_t block_rows = 1;
-  for (const auto& b1 : blocks) block_rows = std::max(block_rows, b1.flat_count);
-  bool a_addressable = true, b_addressable = true;
-  for (const auto& block : blocks) {
-    a_addressable = a_addressable && address(ma, block.flat_count, std::max<int64_t>(k, 1)).op;
-    plan->stage_c = plan->stage_c || !address(mc, block.flat_count, width).op;
-  }
-  for (int64_t p = 0; p < pieces && !plan->packed; ++p)
-    b_addressable =
-        b_addressable && address(mb, std::max<int64_t>(k, 1),
-                                 column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)])
-                             .op;
-  // A last block of one row or column can be addressed more freely than others; what any block needs, all do.
-  for (const auto& block : blocks)
-    for (int64_t p = 0; p < pieces; ++p)
-      plan->stage_c =
-          plan->stage_c ||
-          !address(mc, block.flat_count, column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)])
-               .op;
-  plan->pack_a = !a_addressable;
-  plan->pack_b = !b_addressable;
-  auto floats = [](int64_t count) { return round64(count * 4) / 4; };
-  if (plan->pack_a) plan->a_scratch = floats(block_rows * k);
-  if (plan->pack_b) plan->b_scratch = floats(k * width);
-  if (half && plan->packed) {
-    constexpr int64_t kUnit = 16;
-    plan->half_rows = std::min(k, std::max<int64_t>(kUnit, kWidened / width / kUnit * kUnit));
-    plan->b_scratch = floats(plan->half_rows * width);
-  }
-  plan->worker_scratch = (plan->a_scratch + plan->b_scratch + (plan->stage_c ? floats(block_rows * width) : 0)) * 4;
-
-  // Tasks: what is bigger, panels or rows, changes slowest, so that it is read once.
-  bool columns_first = n > rows;
-  std::vector<int64_t> index(outer, 0), begin(rank), count(rank);
-  auto emit = [&](const Block& block, int64_t p) {
-    int64_t c0 = column_cuts[static_cast<size_t>(p)], w = column_cuts[static_cast<size_t>(p) + 1] - c0;
-    Task t;
-    for (size_t d = 0; d < outer; ++d) {
-      t.a += index[d] * batch[d].a;
-      t.b += index[d] * batch[d].b;
-      t.c += index[d] * batch[d].c;
-      begin[d] = index[d];
-      count[d] = 1;
-    }
-    t.a += block.flat_begin * ma.rs;
-    t.c += block.flat_begin * mc.rs + c0 * mc.cs;
-    if (plan->packed) {
-      t.b = c0 * k;
-      t.b_stride = w;
-    } else {
-      t.b += c0 * mb.cs;
-    }
-    t.m = block.flat_count;
-    t.n = w;
-    for (size_t d = 0; d < row_dims.size(); ++d) {
-      begin[outer + d] = block.begin[d];
-      count[outer + d] = block.count[d];
-    }
-    begin[rank - 1] = c0;
-    count[rank - 1] = w;
-    plan->tasks.push_back(t);
-    plan->add_box(begin, count);
-  };
-  for (int64_t o = 0; o < outer_count; ++o) {
-    if (columns_first) {
-      for (int64_t p = 0; p < pieces; ++p)
-        for (const auto& block : blocks) emit(block, p);
-    } else {
-      for (const auto& block : blocks)
-        for (int64_t p = 0; p < pieces; ++p) emit(block, p);
-    }
-    for (size_t d = outer; d-- > 0;) {
-      if (++index[d] < batch[d].size) break;
-      index[d] = 0;
-    }
-  }
-  // A chunk is worth handing to another core from a few microseconds on: 100 GFLOP/s, or 10 GB/s of weights.
-  double us = std::max(2e-5 * static_cast<double>(block_rows) * static_cast<double>(width) *
-                           static_cast<double>(std::max<int64_t>(k, 1)),
-                       4e-4 * static_cast<double>(width) * static_cast<double>(std::max<int64_t>(k, 1)));
-  plan->grain = std::max<int64_t>(1, static_cast<int64_t>(3.0 / std::max(us, 1e-3)));
+  const Product product = fold_rows(sizes, a, b, c);
+  plan->a_matrix = product.a;
+  plan->b_matrix = product.b;
+  plan->c_matrix = product.c;
+  TESSERA_TRY(pack_weights(*plan, *context.packs, b, product));
+  const Columns columns = cut_columns(product, plan->packed != nullptr, context);
+  const std::vector<Block> blocks = cut_rows(product, columns, context);
+  choose_packing(*plan, product, columns, blocks);
+  add_tasks(*plan, product, columns, blocks);
+  plan->grain = grain_of(product, most_rows(blocks), columns.widest());
   return std::unique_ptr<LibraryPlan>(std::move(plan));
 }
 
