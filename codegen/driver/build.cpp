@@ -5,6 +5,7 @@
 #include "codegen/driver/host_payload.h"
 #include "fusion/cost.h"
 #include "graph/ir/sizes.h"
+#include "graph/ops/questions.h"
 #include "graph/ops/scatter.h"
 #include "graph/reference/evaluator.h"
 #include "runtime/variant.h"
@@ -105,19 +106,17 @@ std::vector<SymExpr> indexed_dimensions(const Graph& graph, ValueId input,
     todo.pop_back();
     for (NodeId id : users[static_cast<size_t>(v.index)]) {
       const Node& n = graph.node(id);
-      if (n.op->name.starts_with("gather") && n.operands[0].valid() && n.operands[0] != v) {
+      bool indexes = false;
+      for (size_t i = 1; i < n.operands.size(); ++i) {
+        if (n.operands[i] != v) continue;
         const SymShape& table = graph.type(n.operands[0]).shape;
-        int64_t axis = n.attributes.i("axis");
-        if (axis < 0) axis += static_cast<int64_t>(table.size());
-        const bool one = n.op->name != "gather_nd"; // its indices are tuples over several dimensions
-        for (size_t d = 0; d < table.size(); ++d) {
-          if (one && static_cast<int64_t>(d) != axis) continue;
+        for (const size_t d : ops::indexed_dimensions(n, i, table.size())) {
+          indexes = true;
           if (std::find(out.begin(), out.end(), table[d]) == out.end()) out.push_back(table[d]);
         }
-        continue;
       }
-      const bool moved = n.op->indexing() != nullptr || n.op->name == "cast";
-      if ((!moved && n.op->pointwise() == nullptr) || n.results.empty() || !n.results[0].valid() ||
+      const bool computes = n.op->indexing() != nullptr || n.op->pointwise() != nullptr;
+      if (!computes || (indexes && n.operands[0] != v) || n.results.empty() || !n.results[0].valid() ||
           !is_integer(graph.type(n.results[0]).dtype))
         continue;
       if (found.insert(n.results[0]).second) todo.push_back(n.results[0]);
@@ -375,7 +374,7 @@ private:
       c.pads_end = attributes.ints("pads_end");
       c.dilations = attributes.ints("dilations");
       c.groups = attributes.i("groups", 1);
-      c.transposed = graph_.node(call.node).op->name == std::string_view("conv_transpose");
+      c.transposed = ops::is_transposed(graph_.node(call.node));
       c.output_padding = attributes.ints("output_padding");
       c.epilogue = std::move(epilogue);
       c.fused = std::move(by_library);

@@ -1,4 +1,5 @@
 #include "graph/ops/questions.h"
+#include <numeric>
 
 namespace tessera::ops {
 
@@ -12,6 +13,24 @@ bool is(const Node& node, ScalarOp op) { return node.op->pointwise() && node.op-
 bool is_transposed(const Node& node) { return node.op->name == "conv_transpose"; }
 
 Ints permutation_of(const Node& node) { return node.op->name == "transpose" ? node.attributes.ints("perm") : Ints(); }
+
+Reshapes reshapes(const Node& node) {
+  if (node.op->name == "reshape") return Reshapes::InOrder;
+  return node.op->name == "expand" ? Reshapes::Repeated : Reshapes::No;
+}
+
+std::vector<size_t> indexed_dimensions(const Node& node, size_t operand, size_t rank) {
+  if (operand == 0) return {};
+  if (node.op->name == "gather_at") return {operand - 1};
+  if (node.op->name == "gather_nd") { // tuples of positions
+    std::vector<size_t> all(rank);
+    std::iota(all.begin(), all.end(), size_t{0});
+    return all;
+  }
+  if (node.op->name != "gather" && node.op->name != "gather_elements") return {};
+  const int64_t axis = node.attributes.i("axis");
+  return {static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis)};
+}
 
 Piece piece_of(const Node& node) {
   if (node.op->name == "sort_tiles") return Piece::Tiles;

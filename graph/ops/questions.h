@@ -13,6 +13,13 @@ namespace tessera::ops {
 // How a node permutes the dimensions of its operand; empty for one that does not.
 [[nodiscard]] Ints permutation_of(const Node& node);
 
+// A node may yield its first operand in another shape: the same elements in the same order, or repeated along dimensions.
+enum class Reshapes : uint8_t { No, InOrder, Repeated };
+[[nodiscard]] Reshapes reshapes(const Node& node);
+// The dimensions of the first operand, of this rank, at which operand `operand` gives positions; empty where it gives
+// none.
+[[nodiscard]] std::vector<size_t> indexed_dimensions(const Node& node, size_t operand, size_t rank);
+
 // A sort or scatter works on whole rows, or on the tiles and sorted runs into which passes of a device divide them.
 enum class Piece : uint8_t { Rows, Tiles, Runs };
 [[nodiscard]] Piece piece_of(const Node& node);

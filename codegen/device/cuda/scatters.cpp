@@ -77,8 +77,9 @@ private:
     const NodeId producer = b_.graph().value(v).producer;
     if (!producer.valid() || depth > kDeepest) return {};
     const Node node = b_.graph().node(producer);
-    if (node.op->name == "reshape") return one_column_of_reshape(node.operands[0], shape, depth);
-    const bool expands = node.op->name == "expand";
+    const Reshapes reshapes = ops::reshapes(node);
+    if (reshapes == Reshapes::InOrder) return one_column_of_reshape(node.operands[0], shape, depth);
+    const bool expands = reshapes == Reshapes::Repeated;
     if (!expands && !node.op->pointwise() && ops::checks_of(node) != ops::Checks::Index) return {};
     shape.back() = 1;
     std::vector<ValueId> operands;
