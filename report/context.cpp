@@ -107,15 +107,7 @@ Json Context::ids(const std::vector<NodeId>& nodes) {
   return out;
 }
 
-double Context::transfer_us(double bytes) const {
-  if (device.is_gpu())
-    return bytes /
-           (bytes <= static_cast<double>(device.l2_bytes) / 2 ? device.l2_bytes_per_us : reached_bandwidth(device));
-  const double cores = device.cores;
-  if (bytes <= static_cast<double>(device.l2_bytes) * cores) return bytes / (device.l2_bytes_per_us * cores);
-  if (bytes <= static_cast<double>(device.l3_bytes)) return bytes / (device.l3_bytes_per_us * cores);
-  return bytes / reached_bandwidth(device);
-}
+double Context::transfer_us(double bytes) const { return tessera::transfer_us(device, bytes); }
 
 std::vector<StepOf> steps_of(const Compiled& c) {
   std::vector<StepOf> out;

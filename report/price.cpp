@@ -14,15 +14,15 @@ namespace {
 // Results per microsecond of the whole device, for multiply-adds counted twice.
 double peak_flops(const Context& x, const Group* group) {
   const Target& d = x.device;
-  double each = d.fma_per_cycle;
-  if (d.is_gpu() && group && (group->kind == Group::Kind::Library || group->kind == Group::Kind::Attention)) {
+  double tensor = 0; // rate of tensor cores; 0: the group has no use of them, or the device has none
+  if (group && (group->kind == Group::Kind::Library || group->kind == Group::Kind::Attention)) {
     const bool library = group->kind == Group::Kind::Library;
     const DType dtype = x.graph.type(library ? group->call.operands[0].value : group->attention.q.value).dtype;
-    if (dtype == DType::F16 || dtype == DType::BF16) each = d.tensor_f16_per_cycle;
+    if (dtype == DType::F16 || dtype == DType::BF16) tensor = d.tensor_f16_per_cycle;
     if (library && dtype == DType::F32 && x.graph.node(group->call.node).attributes.i("tf32", 0) != 0)
-      each = d.tensor_tf32_per_cycle;
+      tensor = d.tensor_tf32_per_cycle;
   }
-  return 2 * each * processors(d) * d.clock_mhz;
+  return 2 * (tensor > 0 ? tensor : d.fma_per_cycle) * processors(d) * d.clock_mhz;
 }
 
 PredictedTime moved(const Context& x, double bytes) {
@@ -119,9 +119,8 @@ StepPrice price_of(const Context& x, const StepOf& step) {
   case Group::Kind::Attention: out.time = attention_price(x, g.attention); return out;
   case Group::Kind::Own:
     out.time = g.node.valid() ? std::optional(moved(x, *bytes)) : attention_price(x, g.attention);
-    if (g.node.valid() && x.device.is_gpu()) { // blocks read, combine and write in turn
-      constexpr double kTurns = 5;
-      const double latency = kTurns * x.device.memory_latency_us;
+    constexpr double kTurns = 5; // blocks read, combine and write in turn
+    if (const double latency = kTurns * phase_latency_us(x.device); g.node.valid() && latency > 0) {
       out.time->terms.emplace_back("latency", latency);
       out.time->us += latency;
     }

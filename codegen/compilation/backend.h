@@ -44,6 +44,8 @@ public:
   [[nodiscard]] virtual std::string target() const = 0;         // Executable::target
   [[nodiscard]] virtual const Target& device() const = 0;       // the device of the code
   [[nodiscard]] virtual const std::string& figures() const = 0; // source of its figures: "h200", "a100, scaled to ..."
+  // Names and values of what code depends on besides options and figures: compilers, an assembler, libraries.
+  [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> versions() const = 0;
   // The routes of each structured operator.
   [[nodiscard]] virtual std::shared_ptr<const DeviceRoutes> routes() const = 0;
   // Sets device-dependent planning options, except routes.

@@ -7,10 +7,23 @@
 namespace tessera {
 namespace {
 
-// Multiply-adds of one multiprocessor or core per microsecond.
-double rate(const ProductShape& s, const Target& device, const LibraryCost& cost) {
+// Rates that a library reaches.
+struct Rates {
+  double compute = 0;           // multiply-adds of one multiprocessor or core per microsecond
+  double cached_bytes = 0;      // that all stay in the level-2 cache
+  double cache = 0, memory = 0; // bytes per microsecond
+  double pooling = 1;           // of either, in pooling
+  [[nodiscard]] double memory_us(double bytes) const { return bytes / (bytes <= cached_bytes ? cache : memory); }
+};
+
+Rates host_rates(const ProductShape& s, const Target& device, const LibraryCost& cost) {
+  return {device.fma_per_cycle * device.clock_mhz * cost.vectors * 4 / std::max(4, info(s.dtype).bits / 8),
+          static_cast<double>(device.l2_bytes), device.l2_bytes_per_us * device.cores,
+          reached_bandwidth(device) * cost.bandwidth};
+}
+
+double gpu_compute(const ProductShape& s, const Target& device, const LibraryCost& cost) {
   const double per_us = device.clock_mhz;
-  if (!device.is_gpu()) return device.fma_per_cycle * per_us * cost.vectors * 4 / std::max(4, info(s.dtype).bits / 8);
   const int bits = info(s.dtype).bits;
   if (s.dtype == DType::F16 || s.dtype == DType::BF16) return device.tensor_f16_per_cycle * per_us * cost.tensor;
   if (s.dtype == DType::F32 && s.tf32) return device.tensor_tf32_per_cycle * per_us * cost.tensor;
@@ -18,14 +31,9 @@ double rate(const ProductShape& s, const Target& device, const LibraryCost& cost
   return device.fma_per_cycle * per_us * cost.vectors * (bits > 32 ? 0.5 : 1);
 }
 
-double memory_time(double bytes, const Target& device, const LibraryCost& cost) {
-  if (!device.is_gpu()) {
-    const double cached = device.l2_bytes_per_us * device.cores;
-    return bytes /
-           (bytes <= static_cast<double>(device.l2_bytes) ? cached : reached_bandwidth(device) * cost.bandwidth);
-  }
-  const bool fits = bytes <= static_cast<double>(device.l2_bytes) / 2;
-  return bytes / (fits ? device.l2_bytes_per_us * cost.cached : device.memory_bytes_per_us * cost.bandwidth);
+Rates gpu_rates(const ProductShape& s, const Target& device, const LibraryCost& cost) {
+  return {gpu_compute(s, device, cost), static_cast<double>(device.l2_bytes) / 2, device.l2_bytes_per_us * cost.cached,
+          device.memory_bytes_per_us * cost.bandwidth, cost.pooling};
 }
 
 PredictedTime put_together(double memory, double compute, double latency, const Target& device) {
@@ -73,12 +81,14 @@ SymExpr summed(const LibraryCall& call) {
 double flops(const ProductShape& s) { return 2 * s.batch * s.m * s.n * s.k; }
 
 PredictedTime product_time(const ProductShape& s, const Target& device, const LibraryCost& cost) {
-  const double memory = memory_time(s.bytes, device, cost);
+  const bool tiled = device.is_gpu(); // waves of tiles, of which a host's library has so many that all cores have work
+  const Rates rates = (tiled ? gpu_rates : host_rates)(s, device, cost);
+  const double memory = rates.memory_us(s.bytes);
   if (s.batch * s.m * s.n == 0) return put_together(memory, 0, 0, device);
-  if (s.k == 0) return put_together(device.is_gpu() ? memory / cost.pooling : memory, 0, 0, device);
-  const double each = rate(s, device, cost);
-  if (!device.is_gpu())
-    return put_together(memory, flops(s) / 2 / (each * device.cores), cost.host_start * device.launch_us, device);
+  if (s.k == 0) return put_together(memory / rates.pooling, 0, 0, device);
+  if (!tiled)
+    return put_together(memory, flops(s) / 2 / (rates.compute * device.cores), cost.host_start * device.launch_us,
+                        device);
   const std::array tiles_of = {Tile{128, 256, 1}, Tile{128, 128, 1}, Tile{64, 128, 1}, Tile{64, 64, cost.tile_small},
                                Tile{64, 32, cost.tile_least}};
   const double share = (s.windows ? cost.convolution : 1) * (s.padding > 1 ? cost.unaligned : 1);
@@ -89,7 +99,7 @@ PredictedTime product_time(const ProductShape& s, const Target& device, const Li
     const double tiles = s.batch * std::ceil(large / t.n) * std::ceil(small / t.m);
     for (double parts = 1; parts <= 16 && (parts == 1 || k / parts >= 256); parts *= 2) {
       const double waves = std::ceil(tiles * parts / device.multiprocessors);
-      const double time = waves * t.m * t.n * std::ceil(k / parts / 32) * 32 / (each * t.share * share);
+      const double time = waves * t.m * t.n * std::ceil(k / parts / 32) * 32 / (rates.compute * t.share * share);
       const double wait =
           device.kernel_us * (cost.start + cost.chain * std::ceil(k / parts / 64) + (parts > 1 ? cost.split : 0));
       if (std::max(time, memory) + wait < std::max(compute, memory) + latency) compute = time, latency = wait;
@@ -100,8 +110,9 @@ PredictedTime product_time(const ProductShape& s, const Target& device, const Li
 
 PredictedTime attention_time(const ProductShape& scores, const ProductShape& values, const Target& device,
                              const LibraryCost& cost) {
-  const double memory = memory_time(scores.bytes + values.bytes, device, cost);
-  const double each = rate(scores, device, cost) * cost.attention / cost.tensor;
+  const Rates rates = gpu_rates(scores, device, cost);
+  const double memory = rates.memory_us(scores.bytes + values.bytes);
+  const double each = rates.compute * cost.attention / cost.tensor;
   const double tiles = scores.batch * std::ceil(scores.m / cost.attention_rows);
   const double work = cost.attention_rows * scores.n * (scores.k + values.n); // multiply-adds of a block
   return put_together(memory, std::ceil(tiles / processors(device)) * work / each,

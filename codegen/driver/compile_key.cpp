@@ -2,12 +2,7 @@
 #include "base/file.h"
 #include "codegen/compilation/backend.h"
 #include "codegen/driver/devices.h"
-#include "codegen/llvm/gpu_compiler.h"
-#include "codegen/llvm/host_compiler.h"
 #include "graph/passes/runner.h"
-#include "runtime/cuda/assembler.h"
-#include "runtime/cuda/cublaslt.h"
-#include "runtime/cuda/cudnn.h"
 
 namespace tessera {
 
@@ -67,18 +62,7 @@ Status add_device(KeyText& key, const CompileOptions& options, std::string& devi
     TESSERA_ASSIGN(const std::string records, read_file(figures.records));
     key.add("records_of_target", records);
   }
-  if (!figures.is_gpu()) {
-    key.add("compiler", host_compiler_version(HostTarget::detect()));
-    return {};
-  }
-  TESSERA_ASSIGN(const GpuTarget target, GpuTarget::parse(options.arch.empty() ? "sm_90" : options.arch));
-  key.add("compiler", gpu_compiler_version(target));
-  const auto assembler = cuda::Assembler::find();
-  key.add("assembler", assembler.ok() ? (*assembler)->version() : "");
-  if (options.find_libraries) {
-    key.add("products", options.cublaslt && cuda::CublasLt::open().ok());
-    key.add("convolutions", options.cudnn && cuda::Cudnn::open().ok());
-  }
+  key.add("versions", backend->versions());
   return {};
 }
 

@@ -1,4 +1,5 @@
 #include "codegen/driver/group_iterations.h"
+#include "codegen/target/derived.h"
 #include "graph/ops/control.h"
 #include "graph/ops/formulas.h"
 #include "graph/ops/questions.h"
@@ -145,9 +146,7 @@ private:
       bytes += bytes_of(graph_.env(), graph_.type(v)).value_or(0);
     }
     const double rate = bytes <= device_.l2_bytes ? device_.l2_bytes_per_us : device_.memory_bytes_per_us;
-    // The least that one kernel takes; on a host about what starting a body does.
-    const double launch = device_.is_gpu() ? std::max(device_.host_launch_us, device_.kernel_us) : device_.iteration_us;
-    return static_cast<double>(kernels) * launch + static_cast<double>(bytes) / rate;
+    return static_cast<double>(kernels) * least_step_us(device_) + static_cast<double>(bytes) / rate;
   }
 
   // Iterations of a group, of a number of trips where it is known.

@@ -17,7 +17,7 @@ bool tile_text_takes(const Graph& graph, const Node& node, std::string_view devi
 Result<std::vector<ScheduledKernel>> lower_tile_text(const Graph& graph, const Node& node, const Target& device,
                                                      const std::string& name) {
   const std::string where = "the kernel of '" + std::string(node.op->name) + "'";
-  TESSERA_ASSIGN(auto text, (*tile_text_of(*node.op))(graph, node, device.is_gpu() ? "cuda" : "cpu"));
+  TESSERA_ASSIGN(auto text, (*tile_text_of(*node.op))(graph, node, tessera::name(device.kind)));
   TESSERA_CHECK(text.has_value(), "a route has accepted " + where);
   auto parsed = tile::parse(text->text, where);
   if (!parsed.ok()) return std::move(parsed).take_error();

@@ -98,8 +98,7 @@ private:
     auto list = candidates(graph_, nest, device_, sizes_,
                            {.most = options_.candidates, .samples = options_.samples, .seed = options_.seed});
     if (!list.ok()) return left(list.error().message);
-    if (list->empty() && !device_.is_gpu())
-      return left("its sizes are not fixed: a host has one kernel for all of them");
+    if (list->empty()) return left("one kernel serves all of its sizes, or its sizes are not fixed");
     if (list->size() < 2) return left("there is nothing to choose");
     if (options_.progress) options_.progress(out.name + ": " + std::to_string(list->size()) + " schedules");
     MeasuredNest what{out.name, graph_, nest, sizes_, *list};

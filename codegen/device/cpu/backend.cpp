@@ -20,6 +20,9 @@ public:
   }
   const Target& device() const override { return device_; }
   const std::string& figures() const override { return figures_; }
+  std::vector<std::pair<std::string, std::string>> versions() const override {
+    return {{"compiler", host_compiler_version(target_)}};
+  }
   std::shared_ptr<const DeviceRoutes> routes() const override { return routes_; }
   void configure(FusionOptions& fusion) const override {
     fusion.generated_epilogues = true;

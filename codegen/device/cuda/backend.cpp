@@ -25,6 +25,16 @@ std::string CudaBackend::target() const {
   return "cuda " + target_.arch + (kernels_.assemble_for.empty() ? "" : " for " + kernels_.assemble_for);
 }
 
+std::vector<std::pair<std::string, std::string>> CudaBackend::versions() const {
+  std::vector<std::pair<std::string, std::string>> out = {
+      {"compiler", gpu_compiler_version(target_)},
+      {"assembler", kernels_.assembler ? kernels_.assembler->version() : ""}};
+  if (!find_libraries_) return out;
+  out.emplace_back("products", libraries_->cublaslt && cuda::CublasLt::open().ok() ? "cuBLASLt" : "");
+  out.emplace_back("convolutions", libraries_->cudnn && cuda::Cudnn::open().ok() ? "cuDNN" : "");
+  return out;
+}
+
 Result<DeviceCode> CudaBackend::compile(const Graph& graph, std::span<const KernelRequest> requests, Cache& cache,
                                         const CompileOptions& options) {
   TESSERA_ASSIGN(auto made, compile_gpu_kernels(graph, requests, device_, target_, cache, options, kernels_));

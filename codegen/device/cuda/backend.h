@@ -13,6 +13,7 @@ public:
   [[nodiscard]] std::string target() const override;
   [[nodiscard]] const Target& device() const override { return device_; }
   [[nodiscard]] const std::string& figures() const override { return figures_; }
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> versions() const override;
   [[nodiscard]] std::shared_ptr<const DeviceRoutes> routes() const override { return routes_; }
   void configure(FusionOptions& fusion) const override { configure_for_cuda(fusion, device_); }
   [[nodiscard]] Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, Cache& cache,
