@@ -9,11 +9,14 @@ What counts, in code without its comments and in the comment beside it or on the
   large     a literal such as 4.4e6 (bytes in a microsecond, bytes of a cache), from 1e3 on, but for * 1e6 and / 1e3, which convert units
   unit      a named constant with a number whose comment gives it a device's unit (us, ns, cycles, MHz, GB/s), or names a device
   bytes     a named constant of codegen/schedule or fusion that is a number of bytes of 1 KB or more
+Questions whose answers are data elsewhere count, too:
+  kind      is_gpu(): a figure or a function of codegen/target, or a member of Backend or DeviceRoutes, says in what devices differ
+  operator  an operator's name compared with a text: its record or graph/ops/questions.h says in what operators differ
 A constant that is none of these by its nature stands in ALLOWED with the reason. An entry that nothing needs any more fails, too.
 """
 import os, re, sys
 
-FOLDERS = ["codegen", "measure", "fusion", "runtime", "api", "tools/command"]
+FOLDERS = ["codegen", "measure", "fusion", "runtime", "api", "report", "tools/command"]
 HOME = ("codegen/target/", "measure/calibrate/")  # figures, and what measures them
 
 LITERAL = re.compile(r"(?<![\w.])(132|108|(?:227|228|163|164|99|100) << 10|65536|232448|233472|166912|167936)(?![\w.])")
@@ -22,6 +25,8 @@ CONVERSION = re.compile(r"[*/]\s*1e[369](?!\w)")  # of units
 UNIT = re.compile(r"\b(us|ns|MHz|GHz|GB/s|TB/s|microseconds?|nanoseconds?|cycles?|[HAV]100|H200|A10G?|L40S?|RTX \d+)\b")
 CONSTANT = re.compile(r"\b(?:constexpr|const)\s+(?:static\s+)?(?:std::)?(?:u?int\d*_t|int|double|float|size_t|auto)\s+(k\w+)\s*(?:\[\])?\s*[={]")
 NUMBER = re.compile(r"(?<![\w.])\d")
+KIND = re.compile(r"\bis_gpu\(\)")
+OPERATOR = re.compile(r'\bop->name\s*(?:[!=]=\s*(?:std::string_view\()?"|\.(?:starts|ends)_with\()')
 DECLARED = re.compile(r"\b(k[A-Z]\w*)\s*(?:\[\])?\s*=\s*([^,;]*)")
 
 ALLOWED = {  # "path name": reason; name: of the constant, or the literal itself; "*": all of the file's
@@ -33,6 +38,18 @@ ALLOWED = {  # "path name": reason; name: of the constant, or the literal itself
     "fusion/attention_score.cpp kMasked": "a score that is as good as -inf",
     "fusion/cost.cpp 1e6": "a text says MB from here on",
     "fusion/cost.cpp 1e3": "and kB below",
+    "codegen/device/library_cost.cpp is_gpu": "the price of a call has a model for each kind of device, chosen once",
+    "codegen/schedule/candidates.cpp is_gpu": "the space of schedules, what is legal and their cost have a model for each kind of device, which begins here",
+    "codegen/schedule/cost.cpp is_gpu": "the same",
+    "codegen/schedule/legal.cpp is_gpu": "the same",
+    "codegen/schedule/predict.cpp is_gpu": "the same",
+    "codegen/schedule/space.cpp is_gpu": "the same",
+    "codegen/schedule/own_lowering.h is_gpu": "kernels of structured operators are written for lanes of a block or of a vector",
+    "codegen/schedule/own_runs.cpp is_gpu": "the same",
+    "codegen/schedule/own_sort.cpp is_gpu": "the same",
+    "codegen/schedule/own_tile.cpp is_gpu": "the same",
+    "tools/command/calibrate.cpp is_gpu": "says which device was measured",
+    "tools/command/command.cpp is_gpu": "--target names a kind of device where --device does not",
     "runtime/cpu/device.cpp kElementsPerChunk": "what one task of a pool takes of a pointwise kernel",
     "runtime/library/conv.cpp 1.5e5": "a core's share of work, roughly: tasks are not made smaller than some microseconds",
     "runtime/library/conv.cpp 1e4": "the same, of memory",
@@ -55,6 +72,8 @@ def found(path, lines):
         if not code.strip():
             comment += " " + beside
             continue
+        if KIND.search(code): yield number, "kind", "is_gpu"
+        if OPERATOR.search(code): yield number, "operator", "op->name"
         names = DECLARED.findall(code) if CONSTANT.search(code) else []
         for name, text in names:
             if not NUMBER.search(text): continue
@@ -68,12 +87,18 @@ def found(path, lines):
             for m in LARGE.findall(code): yield number, "large", m
         comment = ""
 
+WHERE_FIGURES = "looks like a figure of a device: it belongs to codegen/target"
+WHERE = {"kind": "asks what a device is: that belongs to codegen/target or to an interface of devices",
+         "operator": "asks what an operator is: that belongs to its record or to graph/ops/questions.h"}
+
 # Lines that are found and lines that are not, checked before anything else is.
 EXAMPLES = [
     ("constexpr double kLaunch = 3.4; // us", "unit"), ("// Of an H200.\nconstexpr double kBusy = 0.9;", "unit"),
     ("constexpr double kBytesPerUs = 4.4e6;", "large"), ("const auto all = 132 * blocks;", "literal"),
     ("if (shared > 227 << 10) return;", "literal"), ("constexpr int64_t kRowBytes = 32 << 10;", "bytes"),
     ("constexpr double kMargin = 1.1;", None), ("double ms = us / 1e3;", None), ("return n * 1e6;", None), ("// takes 3 us", None),
+    ("if (device.is_gpu()) return 2;", "kind"), ('if (node.op->name == "cast") return;', "operator"),
+    ('if (n.op->name.starts_with("gather")) return;', "operator"), ("if (node.op->name == step.op) return;", None),
     ('log("132 multiprocessors");', None), ("constexpr int64_t kFewRows = 8;", None), ("constexpr int kBytes = 2;", None),
 ]
 
@@ -92,7 +117,7 @@ def main():
                 for line, kind, name in found(path, open(os.path.join(root, path), encoding="utf-8").read().splitlines()):
                     keys = {f"{path} {name}", f"{path} *"} & ALLOWED.keys()
                     if keys: used |= keys
-                    else: problems.append(f"{path}:{line}: {name} ({kind}) looks like a figure of a device: it belongs to codegen/target, or to ALLOWED with a reason")
+                    else: problems.append(f"{path}:{line}: {name} ({kind}) {WHERE.get(kind, WHERE_FIGURES)}, or to ALLOWED with a reason")
     problems += [f"ALLOWED: nothing needs '{key}' any more" for key in sorted(ALLOWED.keys() - used)]
     print("\n".join(problems) or f"{files} files, figures of devices in codegen/target alone")
     sys.exit(1 if problems else 0)
