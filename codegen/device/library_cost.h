@@ -50,7 +50,7 @@ struct LibraryCost {
 };
 // Terms "memory", "compute", "latency" and "launch".
 [[nodiscard]] PredictedTime product_time(const ProductShape& shape, const Target& device, const LibraryCost& cost = {});
-// Of a GPU, the only device that has it.
+// An attention, which only a GPU computes at once.
 [[nodiscard]] PredictedTime attention_time(const ProductShape& scores, const ProductShape& values, const Target& device,
                                            const LibraryCost& cost = {});
 

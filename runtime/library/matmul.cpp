@@ -362,7 +362,7 @@ void add_task(MatmulPlan& plan, const Product& p, std::span<const int64_t> index
   plan.add_box(begin, count);
 }
 
-// Of panels and rows, those that are bigger change slowest, so that they are read once.
+// Panels or rows change slowest, whichever are bigger, so that they are read once.
 void add_tasks(MatmulPlan& plan, const Product& p, const Columns& columns, std::span<const Block> blocks) {
   std::vector<int64_t> index(p.outer.size(), 0);
   auto add = [&](const Block& block, int64_t i) {
