@@ -2,6 +2,7 @@
 #include "graph/ir/operator.h"
 #include "graph/ir/sizes.h"
 #include <algorithm>
+#include <new>
 #include <unordered_set>
 
 namespace tessera {
@@ -55,9 +56,10 @@ Result<Graph> alone(const Graph& graph, const Node& node) {
 
 std::string host_payload(const Graph& graph, const Node& node) {
   auto one = alone(graph, node);
-  if (!one.ok()) return "";
-  std::string text = print(*one, true);
-  return parse_graph(text).ok() ? text : "";
+  std::string text = one.ok() ? print(*one, true) : "";
+  auto read = one.ok() ? parse_graph(text) : std::move(one);
+  if (!read.ok() && read.error().code == ErrorCode::OutOfMemory) throw std::bad_alloc(); // it says nothing of the node
+  return read.ok() ? text : "";
 }
 
 } // namespace tessera

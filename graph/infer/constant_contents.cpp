@@ -73,14 +73,14 @@ private:
   static std::optional<Tensor> of_contents(const Value& v) {
     Dims dims;
     for (const SymExpr& d : v.type.shape) dims.push_back(d.const_value());
-    auto t = Tensor::create(v.type.dtype, dims);
-    if (!t.ok() || t->count() != static_cast<int64_t>(v.contents->size())) return std::nullopt;
+    Tensor t = Tensor::create(v.type.dtype, dims).value(); // few elements: only memory can be missing
+    if (t.count() != static_cast<int64_t>(v.contents->size())) return std::nullopt;
     for (size_t i = 0; i < v.contents->size(); ++i) {
       auto n = (*v.contents)[i].as_const();
       if (!n) return std::nullopt;
-      t->set_i64(static_cast<int64_t>(i), *n);
+      t.set_i64(static_cast<int64_t>(i), *n);
     }
-    return std::move(*t);
+    return t;
   }
 
   const Graph& graph_;

@@ -36,15 +36,15 @@ std::string literal(const Tensor& t, int64_t limit) {
   DTypeKind kind = info(t.dtype()).kind;
   if (kind == DTypeKind::Complex) return "";
   std::string out = "{";
-  auto again = kind == DTypeKind::Held ? Result<Tensor>(Tensor()) : Tensor::create(t.dtype(), t.dims(), true);
-  if (!again.ok()) return "";
+  // Without memory there is no text: another form of it would be the text of another graph.
+  Tensor again = kind == DTypeKind::Held ? Tensor() : Tensor::create(t.dtype(), t.dims(), true).value();
   for (int64_t i = 0; i < t.count(); ++i) {
     if (i > 0) out += ", ";
     switch (kind) {
     case DTypeKind::Held: out += quote(t.string_values()[static_cast<size_t>(i)]); break;
     case DTypeKind::Float: {
       double v = t.get_f64(i);
-      again->set_f64(i, std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v); // what the parser makes of nan
+      again.set_f64(i, std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v); // what the parser makes of nan
       if (t.dtype() == DType::F32 && std::isfinite(v)) { // fewer digits: the shortest that give this f32
         char buffer[40];
         out += real(std::strtod(
@@ -56,17 +56,17 @@ std::string literal(const Tensor& t, int64_t limit) {
       break;
     }
     case DTypeKind::Bool:
-      again->set_i64(i, t.get_i64(i));
+      again.set_i64(i, t.get_i64(i));
       out += t.get_i64(i) ? "true" : "false";
       break;
     default:
-      again->set_i64(i, t.get_i64(i));
+      again.set_i64(i, t.get_i64(i));
       out +=
           t.dtype() == DType::U64 ? std::to_string(static_cast<uint64_t>(t.get_i64(i))) : std::to_string(t.get_i64(i));
     }
   }
   // NaNs with a payload, bools that are neither 0 nor 1: only hexadecimal digits keep them.
-  if (kind != DTypeKind::Held && t.bytes() > 0 && std::memcmp(again->data(), t.data(), t.bytes()) != 0) return "";
+  if (kind != DTypeKind::Held && t.bytes() > 0 && std::memcmp(again.data(), t.data(), t.bytes()) != 0) return "";
   return out + "}";
 }
 

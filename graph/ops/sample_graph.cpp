@@ -26,16 +26,15 @@ bool is_free(const Sample& sample, const Tensor& t, size_t d, Sizes sizes) {
 // True if elements of the type are single real numbers.
 bool is_number(DType dtype) { return has_bytes(dtype) && info(dtype).kind != DTypeKind::Complex; }
 
-std::optional<Tensor> converted(const Tensor& t, DType dtype) {
-  auto made = Tensor::create(dtype, t.dims());
-  if (!made.ok()) return std::nullopt;
+Tensor converted(const Tensor& t, DType dtype) {
+  Tensor made = Tensor::create(dtype, t.dims()).value();
   const bool floats = is_float(t.dtype()) || is_float(dtype);
   for (int64_t i = 0; i < t.count(); ++i)
     if (floats && is_float(dtype))
-      made->set_f64(i, t.get_f64(i));
+      made.set_f64(i, t.get_f64(i));
     else
-      made->set_i64(i, floats ? static_cast<int64_t>(t.get_f64(i)) : t.get_i64(i));
-  return std::move(*made);
+      made.set_i64(i, floats ? static_cast<int64_t>(t.get_f64(i)) : t.get_i64(i));
+  return made;
 }
 
 } // namespace
@@ -107,9 +106,7 @@ std::optional<Sample> with_element_type(const Sample& sample, DType dtype) {
   Sample out = sample;
   for (Tensor& t : out.operands) {
     if (!t.defined() || t.dtype() != *from || *from == dtype) continue;
-    auto other = converted(t, dtype);
-    if (!other) return std::nullopt;
-    t = std::move(*other);
+    t = converted(t, dtype);
   }
   return out;
 }

@@ -20,10 +20,6 @@ namespace {
 using api_test::Inputs;
 using onnx_test::Maker;
 
-// Texts of graphs are not compared behind passes here: an allocation that fails in the printer can change the text (of two
-// comparisons in a row the first was equal and the second was not).
-[[maybe_unused]] const int kChecks = ::setenv("TESSERA_CHECKS", "abort", 1);
-
 // Ends the program where an attempt does not end, and says which.
 class Watchdog {
 public:
