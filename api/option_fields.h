@@ -1,9 +1,7 @@
-// The options of an opening as a table. What reads them by name derives from it: the flags of the command, the keyword
-// arguments of Python, the options of torch.compile, the parameters of Triton's backend, their checks and docs/options.md.
+// The options of an opening (options.def) as a table, for what reads them by name.
 #pragma once
 #include "api/tessera.hpp"
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <variant>
 
@@ -36,59 +34,11 @@ struct OptionField {
 };
 
 // All but struct_size and allocator, which is no text.
-inline constexpr auto kOptionFields = [] {
-  using O = stable::Options;
-  using C = tessera_options;
-  using K = OptionField::Kind;
-  constexpr auto device = "Device", precision = "Fusion and precision", tuning = "Cache and tuning",
-                 variants = "Variants";
-  constexpr auto by_dynamo = "Dynamo's guards decide which sizes are compiled";
-  return std::array{
-      OptionField{"device", &O::device, &C::device, K::Text, "", "auto", true, false, device,
-                  "where to run: cpu, cuda (the first GPU), cuda:N, or auto: the first GPU where there is one that can "
-                  "be used, else the CPU",
-                  ""},
-      OptionField{"threads", &O::threads, &C::threads, K::Count, "", "0", true, false, device,
-                  "threads of the host; 0: as many as affinity and quota allow", ""},
-      OptionField{"tune_share", &O::tune_share, &C::tune_share, K::Share, "", "", false, true, tuning,
-                  "tune kernels during the calls, in at most this share of the time, from 0 to 1 (default: "
-                  "$TESSERA_TUNE_SHARE, else 0)",
-                  ""},
-      OptionField{"tf32", &O::tf32, &C::tf32, K::Choice, "off, conv, matmul, all", "conv", true, true, precision,
-                  "f32 operations on a GPU that may round their operands to TF32: convolutions, products, or both", ""},
-      OptionField{"plan", &O::plan, &C::plan, K::File, "", "", true, true, precision,
-                  "fusion, schedules and routes of this file, which 'tessera compile --save-plan' wrote; what does not "
-                  "fit is decided anew",
-                  "a plan is of one graph, and a module may have several"},
-      OptionField{"memory_limit", &O::memory_limit, &C::memory_limit, K::Bytes, "", "0", false, false, device,
-                  "bytes that intermediate results, outputs that the library allocates, plans of sizes and packed "
-                  "weights may have together: a call that needs more is an error before it begins; 0: any number",
-                  "PyTorch's allocator holds the memory"},
-      OptionField{"policy", &O::policy, &C::policy, K::Choice, "generic, adaptive, exact", "generic", false, true,
-                  variants,
-                  "variants for the sizes of calls: none; of sizes that recur, compiled in the background; of all "
-                  "sizes, compiled in the call",
-                  by_dynamo},
-      OptionField{"max_variants", &O::max_variants, &C::max_variants, K::Count, "", "8", false, true, variants,
-                  "variants made for sizes, at most; those used least recently go", by_dynamo},
-      OptionField{"deterministic", &O::deterministic, &C::deterministic, K::Flag, "", "", true, false, precision,
-                  "equal inputs have bit-identical results from call to call: no code is replaced", ""},
-      OptionField{"specialize", &O::specialize, &C::specialize, K::Sizes, "", "", false, true, variants,
-                  "make variants for sizes, in the calls that have them: DIM=exact,DIM=div:8", by_dynamo},
-      // `ranges` in tessera_options and its older name in stable::Options.
-      OptionField{"warm_up", &O::warm_up, &C::ranges, K::Sizes, "", "", false, false, variants,
-                  "make ready for sizes DIM=MIN..OPT..MAX of all dimensions, before any call: variants that they need, "
-                  "memory for the largest, plans of OPT; DIM=only:MIN..MAX: other sizes are errors",
-                  by_dynamo},
-      OptionField{"max_variant_bytes", &O::max_variant_bytes, &C::max_variant_bytes, K::Bytes, "", "268435456", false,
-                  true, variants,
-                  "bytes of machine code, and of constants of their own, of variants made for sizes; those used least "
-                  "recently go",
-                  by_dynamo},
-      OptionField{"strict_rounding", &O::strict_rounding, &C::strict_rounding, K::Flag, "", "", true, true, precision,
-                  "round f16 and bf16 after every operator; nothing is computed in TF32", ""},
-  };
-}();
+inline constexpr OptionField kOptionFields[] = {
+#define TESSERA_OPTION(type, name, initial, field, kind, ...)                                                          \
+  {#name, &stable::Options::name, &tessera_options::field, OptionField::Kind::kind, __VA_ARGS__},
+#include "api/options.def"
+};
 
 [[nodiscard]] inline std::vector<std::string> values_of(const OptionField& choice) {
   std::vector<std::string> out;
@@ -101,9 +51,9 @@ inline constexpr auto kOptionFields = [] {
 }
 // Null for another name.
 [[nodiscard]] inline const OptionField* find_option(std::string_view name) {
-  const auto* it =
-      std::find_if(kOptionFields.begin(), kOptionFields.end(), [&](const auto& f) { return f.name == name; });
-  return it == kOptionFields.end() ? nullptr : it;
+  const auto* it = std::find_if(std::begin(kOptionFields), std::end(kOptionFields),
+                                [&](const OptionField& f) { return f.name == name; });
+  return it == std::end(kOptionFields) ? nullptr : it;
 }
 [[nodiscard]] inline std::string option_names() {
   std::string all;

@@ -110,41 +110,26 @@ template <class T>
   return {static_cast<const T*>(t.data), count};
 }
 
+// The options of an opening: fields of the types and names in options.def. Empty and 0 are the defaults.
+//   tessera::stable::Options{.device = "cuda:1", .memory_limit = 1 << 30, .warm_up = "batch=1..8..32"}
 struct Options { // tessera_options
-  std::string device = "auto";
-  int threads = 0;
-  double tune_share = 0;
-  std::string tf32;
-  std::string plan;
-  uint64_t memory_limit = 0;
-  const tessera_allocator* allocator = nullptr;
-  std::string policy;
-  int max_variants = 0;
-  bool deterministic = false;
-  std::string specialize; // "batch=exact,seq=div:8"
-  std::string warm_up;    // "batch=1..8..32"
-  std::string ranges;     // its older name: used where warm_up is empty
-  uint64_t max_variant_bytes = 0;
-  bool strict_rounding = false;
+#define TESSERA_OPTION(type, name, initial, ...) type name initial;
+#define TESSERA_OTHER_FIELD(type, name) type name{};
+#include "api/options.def"
 
   [[nodiscard]] tessera_options c() const {
     tessera_options o{};
     o.struct_size = sizeof o;
-    o.device = device.c_str();
-    o.threads = threads;
-    o.tune_share = tune_share;
-    o.tf32 = tf32.empty() ? nullptr : tf32.c_str();
-    o.plan = plan.empty() ? nullptr : plan.c_str();
-    o.memory_limit = memory_limit;
-    o.allocator = allocator;
-    o.policy = policy.empty() ? nullptr : policy.c_str();
-    o.max_variants = max_variants;
-    o.deterministic = deterministic ? 1 : 0;
-    o.specialize = specialize.empty() ? nullptr : specialize.c_str();
-    const std::string& warm = warm_up.empty() ? ranges : warm_up;
-    o.ranges = warm.empty() ? nullptr : warm.c_str();
-    o.max_variant_bytes = max_variant_bytes;
-    o.strict_rounding = strict_rounding ? 1 : 0;
+    // The first that is given counts of two fields that are one of C.
+    const auto give = [](const auto& from, auto& to) {
+      if constexpr (std::is_same_v<decltype(from), const std::string&>)
+        to = to == nullptr && !from.empty() ? from.c_str() : to;
+      else
+        to = from;
+    };
+#define TESSERA_OPTION(type, name, initial, field, ...) give(name, o.field);
+#define TESSERA_OTHER_FIELD(type, name) give(name, o.name);
+#include "api/options.def"
     return o;
   }
 };

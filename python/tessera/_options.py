@@ -1,4 +1,4 @@
-"""Options of opened models and of the PyTorch backend, from the library's table (api/option_fields.h), and what the backend counts."""
+"""Options of opened models and of the PyTorch backend, from the library's table (api/options.def), and what the backend counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class OpenOptions(TypedDict, total=False):
-    """Keyword arguments of tessera.load(); None is the default."""
+    """Keyword arguments of tessera.load(), from the table; None is the default."""
 
     threads: int | None
     tune_share: float | None
@@ -25,7 +25,7 @@ class OpenOptions(TypedDict, total=False):
     policy: str | None
     max_variants: int | None
     deterministic: bool | None
-    specialize: str | Mapping[str, str] | None
+    specialize: str | Mapping[str, Sizes] | None
     warm_up: str | Mapping[str, Sizes] | None
     max_variant_bytes: int | None
     strict_rounding: bool | None

@@ -15,6 +15,7 @@ import tessera.serve
 from tessera._options import TABLE, OpenOptions, Options
 
 PAGE = ROOT / "docs" / "options.md"
+TYPES = ROOT / "python" / "tessera" / "_options.py"
 GRAPH = "(float[n] x) => (float[n] y) { y = Relu(x) }"
 
 
@@ -24,7 +25,7 @@ def page() -> str:
         "<!-- generated: TESSERA_BLESS=1 python3 tests/python/options_test.py -->",
         "# Options",
         "",
-        "One table, `api/option_fields.h`, has the options of an opened model. They have the same names everywhere: fields of `tessera_options` and",
+        "One table, `api/options.def`, has the options of an opened model. They have the same names everywhere: fields of `tessera_options` and",
         "`tessera::stable::Options`, keyword arguments of `tessera.load` and `tessera.serve.deployment`, parameters of the",
         "[backend of Triton](../serving/triton/README.md), and flags of the command, which have hyphens: `--max-variants`.",
         "`torch.compile` takes some ([pytorch.md](pytorch.md)). In C zero or null is the default, and `warm_up` is the field `ranges`.",
@@ -52,12 +53,16 @@ class Table(unittest.TestCase):
 
     def test_types(self) -> None:
         """The arguments' types, as mypy knows them, are those of the table."""
-        kinds = {"file": "str | bytes | os.PathLike[str] | None", "flag": "bool | None", "count": "int | None", "bytes": "int | None", "share": "float | None"}
-        written = {name: kind.__forward_arg__ for name, kind in OpenOptions.__annotations__.items()}
-        self.assertEqual([*written], [name for name in TABLE if name != "device"])
-        for name, text in written.items():
-            if TABLE[name].kind != "sizes":
-                self.assertEqual(text, kinds.get(TABLE[name].kind, "str | None"), name)
+        kinds = {"file": "str | bytes | os.PathLike[str]", "flag": "bool", "count": "int", "bytes": "int", "share": "float", "sizes": "str | Mapping[str, Sizes]"}
+        wanted = "".join(f"    {o.name}: {kinds.get(o.kind, 'str')} | None\n" for o in TABLE.values() if o.name != "device")
+        text = TYPES.read_text(encoding="utf-8")
+        begin = text.index('from the table; None is the default."""\n\n')
+        begin = text.index("    ", begin)
+        end = text.index("\n\n", begin) + 1
+        if os.environ.get("TESSERA_BLESS"):
+            TYPES.write_text(text[:begin] + wanted + text[end:], encoding="utf-8")
+            return
+        self.assertEqual(text[begin:end], wanted)
         self.assertTrue(typing.get_type_hints(OpenOptions) if hasattr(typing, "NotRequired") else True)
 
     def test_page(self) -> None:
