@@ -137,10 +137,12 @@ typedef struct {
   uint64_t max_variant_bytes;
   /* 1: round f16 and bf16 after every operator, as one operator after another would; nothing is computed in TF32. */
   int32_t strict_rounding;
+  /* Folder of compiled plans and kernels and of tuned schedules; it is made where there is none, and must be the user's own
+   * (docs/trust.md). Null: the variable TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera. */
+  const char* cache_dir;
 } tessera_options;
 
-/* `options` may be null. A variable of the environment, TESSERA_CACHE_DIR, names the folder of compiled kernels and of
- * tuned schedules. */
+/* `options` may be null. */
 const char* tessera_open_with(const char* model, const tessera_options* options, tessera_session** session);
 const char* tessera_open(const char* model, const char* device, int32_t threads, tessera_session** session);
 

@@ -13,6 +13,7 @@ struct OptionField {
     Choice, // one of `values`
     Sizes,  // "DIM=VALUE,DIM=VALUE"; a mapping in Python, repeatable on the command line
     File,
+    Folder,
     Flag,
     Count, // from 0 to INT32_MAX
     Bytes, // from 0 to INT64_MAX
@@ -59,6 +60,9 @@ inline constexpr OptionField kOptionFields[] = {
   std::string all;
   for (const OptionField& f : kOptionFields) all += (all.empty() ? "" : ", ") + std::string(f.name);
   return all;
+}
+[[nodiscard]] constexpr bool is_path(OptionField::Kind kind) {
+  return kind == OptionField::Kind::File || kind == OptionField::Kind::Folder;
 }
 [[nodiscard]] constexpr int64_t largest(OptionField::Kind kind) {
   return kind == OptionField::Kind::Count ? INT32_MAX : INT64_MAX;

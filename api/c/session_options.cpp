@@ -58,6 +58,7 @@ Status take_options(const tessera_options& given, Spelling spelled, SessionOptio
   if (given.max_variants > 0) out.max_variants = given.max_variants;
   if (given.max_variant_bytes > 0) out.max_variant_bytes = static_cast<int64_t>(given.max_variant_bytes);
   out.deterministic = given.deterministic != 0;
+  if (given.cache_dir != nullptr) out.compile.cache_dir = given.cache_dir;
   TESSERA_TRY(take_text(given.specialize, spelled("specialize"), out.specialize, parse_specializations));
   return take_text(given.ranges, spelled("warm_up"), out.warm_up, parse_size_ranges);
 }

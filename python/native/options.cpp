@@ -31,7 +31,7 @@ bool take_option(const OptionField& f, PyObject* value, stable::Options& options
     auto& to = options.*member;
     using T = std::remove_reference_t<decltype(to)>;
     if constexpr (std::is_same_v<T, std::string>) {
-      if (f.kind != OptionField::Kind::File) {
+      if (!is_path(f.kind)) {
         if (PyUnicode_Check(value)) return text_of(value, to);
         PyErr_Format(PyExc_TypeError, "%s is %R; it must be a str", f.name.data(), value);
         return false;
@@ -78,7 +78,8 @@ bool take_options(PyObject* given, stable::Options& options) {
 
 PyObject* option_table(PyObject*, PyObject*) {
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
-    static constexpr const char* kinds[] = {"text", "choice", "sizes", "file", "flag", "count", "bytes", "share"};
+    static constexpr const char* kinds[] = {"text", "choice", "sizes", "file", "folder",
+                                            "flag", "count",  "bytes", "share"};
     Ref all(PyList_New(0));
     for (const OptionField& f : kOptionFields) { // texts of literals, which end with a zero
       Ref row(all ? Py_BuildValue("(ssssss)", f.name.data(), kinds[static_cast<size_t>(f.kind)], f.values.data(),

@@ -29,13 +29,14 @@ class OpenOptions(TypedDict, total=False):
     warm_up: str | Mapping[str, Sizes] | None
     max_variant_bytes: int | None
     strict_rounding: bool | None
+    cache_dir: str | bytes | os.PathLike[str] | None
 
 
 class Option(NamedTuple):
     """A row of the table."""
 
     name: str
-    kind: str  # "text", "choice", "sizes", "file", "flag", "count", "bytes" or "share"
+    kind: str  # "text", "choice", "sizes", "file", "folder", "flag", "count", "bytes" or "share"
     choices: str  # "off, conv, matmul, all"
     standard: str  # the default; empty: none
     help: str

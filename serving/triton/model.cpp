@@ -134,7 +134,7 @@ Error Model::session_on(const std::string& device, tessera_session*& session) {
   for (const OptionField& f : kOptionFields) {
     std::string text = parameter(std::string(f.name));
     if (text.empty()) continue;
-    if (f.kind == OptionField::Kind::File) {
+    if (is_path(f.kind)) {
       const std::string what = "the parameter '" + std::string(f.name) + "'";
       TESSERA_TRITON_TRY(check_inside(what, text));
       text = folder_ + "/" + text;

@@ -4,6 +4,7 @@
 #include "c_harness.h"
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -283,6 +284,23 @@ TEST(CServing, SizesThatVariantsAreMadeFor) {
   options = on_cpu();
   options.max_variant_bytes = UINT64_MAX;
   says(tessera_open_with(write(product()).c_str(), &options, &session), "max_variant_bytes is 18446744073709551615");
+}
+
+TEST(CServing, TheFolderOfTheCacheIsAnOption) {
+  const std::string own = folder().path() + "/own cache", other = folder().path() + "/other cache";
+  tessera_options options = on_cpu();
+  const auto cached = [&](const std::string& cache) {
+    options.cache_dir = cache.c_str();
+    Opened s(product(), options);
+    int32_t needed = 0, had = 0;
+    tessera_kernels(s.session, &needed, &had);
+    EXPECT_GT(needed, 0);
+    EXPECT_TRUE(std::filesystem::is_directory(cache)) << cache;
+    return had;
+  };
+  EXPECT_EQ(cached(own), 0);
+  EXPECT_GT(cached(own), 0);
+  EXPECT_EQ(cached(other), 0);
 }
 
 TEST(CServing, AWarmUpTakesValuesWhereTheyHaveToBeValid) {

@@ -88,6 +88,9 @@ TEST_F(PolicyOptions, LimitsOfMemory) {
   expect(5, "run rows.onnx --shape batch=4096,seq=4096 --memory-limit 1000000", {"the limit is 1000000"});
   expect(0, "run rows.onnx --shape batch=4,seq=8 --policy exact --max-variant-bytes 1");
   expect(0, "triton rows.onnx -o r3 --memory-limit 1000000 --max-variant-bytes 5 --tune-share 0.1");
+  // A folder of this machine is no parameter of a server's model.
+  expect(0, "triton rows.onnx -o r4 --cache-dir here");
+  EXPECT_EQ(read_text(path("r4/rows/config.pbtxt")).find("cache_dir"), std::string::npos);
   const std::string text = read_text(path("r3/rows/config.pbtxt"));
   for (const char* part : {"key: \"memory_limit\"\n  value {\n    string_value: \"1000000\"", "max_variant_bytes",
                            "string_value: \"0.1\""})

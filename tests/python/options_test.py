@@ -8,7 +8,7 @@ import typing
 import unittest
 
 import numpy
-from support import ROOT, load, save
+from support import FOLDER, ROOT, load, save
 
 import tessera
 import tessera.serve
@@ -34,7 +34,7 @@ def page() -> str:
         "|---|---|---|---|---|",
     ]
     values = {
-        "text": "text", "sizes": "`DIM=VALUE,DIM=VALUE`", "file": "path", "flag": "true or false", "count": "from 0", "bytes": "from 0", "share": "0 to 1",
+        "text": "text", "sizes": "`DIM=VALUE,DIM=VALUE`", "file": "path", "folder": "path", "flag": "true or false", "count": "from 0", "bytes": "from 0", "share": "0 to 1",
     }  # fmt: skip
     for o in TABLE.values():
         shown = ", ".join(f"`{v}`" for v in o.choices.split(", ")) if o.choices else values[o.kind]
@@ -53,7 +53,8 @@ class Table(unittest.TestCase):
 
     def test_types(self) -> None:
         """The arguments' types, as mypy knows them, are those of the table."""
-        kinds = {"file": "str | bytes | os.PathLike[str]", "flag": "bool", "count": "int", "bytes": "int", "share": "float", "sizes": "str | Mapping[str, Sizes]"}
+        path = "str | bytes | os.PathLike[str]"
+        kinds = {"file": path, "folder": path, "flag": "bool", "count": "int", "bytes": "int", "share": "float", "sizes": "str | Mapping[str, Sizes]"}
         wanted = "".join(f"    {o.name}: {kinds.get(o.kind, 'str')} | None\n" for o in TABLE.values() if o.name != "device")
         text = TYPES.read_text(encoding="utf-8")
         begin = text.index('from the table; None is the default."""\n\n')
@@ -112,6 +113,15 @@ class Added(unittest.TestCase):
         for n in (1, 2, 3):
             model(numpy.ones((n, 64), numpy.float32))
         self.assertEqual(model.metrics()["evictions"], 2)  # the last one stays
+
+    def test_cache_dir(self) -> None:
+        graph = "(float[n, 33] x) => (float[n, 33] y) { y = Softmax <axis = -1> (x) }"
+        own, other = FOLDER / "own cache", FOLDER / "other cache"
+        cached = [load(graph, cache_dir=folder).metrics()["cached_kernels"] for folder in (own, str(own), os.fsencode(other))]
+        self.assertEqual(cached[0::2], [0, 0])
+        self.assertGreater(cached[1], 0)
+        self.assertTrue(own.is_dir() and other.is_dir())
+        self.assertEqual(Options.of({"cache_dir": str(own)}).further, (("cache_dir", str(own)),))
 
     def test_tune_share(self) -> None:
         self.assertEqual(load(GRAPH, tune_share=0.1)(numpy.float32([-1, 2])).tolist(), [0, 2])

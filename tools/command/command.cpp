@@ -152,8 +152,6 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
       .only_compiles(o.compiles);
   sub.group("Cache and tuning");
   sub.flag("--no-cache", o.no_cache, "neither read nor write compiled kernels on disk");
-  sub.option("--cache-dir", o.cache_dir,
-             "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
   sub.flag("--no-tuned", o.no_tuned, "default schedules, even if 'tessera tune' found better ones")
       .only_compiles(o.compiles);
   sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")")
@@ -340,7 +338,6 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   out.compile.target = o.target;
   out.compile.fusion = !o.no_fusion;
   out.compile.cache = !o.no_cache;
-  out.compile.cache_dir = o.cache_dir;
   for (const auto& pass : o.disabled_passes)
     if (find_compile_pass(pass) == nullptr) return unknown_pass(pass);
   out.compile.disabled_passes = o.disabled_passes;

@@ -43,7 +43,6 @@ struct ModelOptions {
   std::string arch;
   bool no_fusion = false, no_cache = false, no_tuned = false;
   std::string tuned_for, target;
-  std::string cache_dir;
   std::vector<std::string> disabled_passes;
   std::vector<std::string> no_fuse; // two for each pair
   std::vector<std::string> break_at;

@@ -45,7 +45,7 @@ std::vector<std::string> options_of(const ReduceOptions& o) {
   for (const auto& [name, value] : given_texts(m))
     if (find_option(name)->plans && name != "plan") out.push_back(flag_of(name) + "=" + value);
   add("--target", m.target);
-  add("--cache-dir", m.cache_dir);
+  add("--cache-dir", m.options.cache_dir);
   for (const auto& pass : m.disabled_passes) add("--disable-pass", pass);
   for (const auto& library : m.operators) add("--operators", library);
   for (const auto& [given, name] :

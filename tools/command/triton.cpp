@@ -143,6 +143,7 @@ std::map<std::string, std::string> parameters_of(const TritonCommand& o) {
   for (const auto& [name, text] : given_texts(o.model)) {
     const OptionField& f = *find_option(name);
     if (name == "device" || (f.compiles && o.compile)) continue; // the device is the instances'
+    if (f.kind == OptionField::Kind::Folder) continue;           // of this machine
     out.emplace(name, f.kind == OptionField::Kind::File ? name : text);
   }
   return out;

@@ -152,7 +152,7 @@ std::string sizes_text(const TunedRecord& r) {
 }
 
 Result<Json> records(const TuneCommand& o) {
-  TunedRecords all(o.model.cache_dir, {});
+  TunedRecords all(o.model.options.cache_dir, {});
   for (const auto& w : all.warnings()) say_warning(w);
   Json j{{"records", all.file()}};
   std::vector<TunedRecord> more;
@@ -207,7 +207,7 @@ Result<Json> corpus(const TuneCommand& o) {
   return tune_corpus(corpus, [&](const std::string& model, const std::string& log) {
     TuneCommand one = o;
     one.model.model = model;
-    one.model.cache_dir = folder.path();
+    one.model.options.cache_dir = folder.path();
     one.log = log;
     return tune(one);
   });
