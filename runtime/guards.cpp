@@ -29,6 +29,12 @@ std::string readable(const SymExpr& e) {
   return text;
 }
 
+std::string sizes_text(const std::map<std::string, int64_t>& sizes) {
+  std::string text;
+  for (const auto& [name, size] : sizes) text += (text.empty() ? "" : ", ") + name + "=" + std::to_string(size);
+  return text;
+}
+
 std::vector<Guard> facts_as_guards(const ShapeEnv& env, const SymExpr& symbol) {
   const SymRange range = env.range(symbol);
   const GuardClass cls = env.fact_class(symbol);

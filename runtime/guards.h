@@ -10,6 +10,9 @@ namespace tessera {
 // A condition on sizes as people write it: "s <= 512", "b == 4 or b == 8". SymExpr::str() is what is read back.
 [[nodiscard]] std::string readable(const SymExpr& condition);
 
+// Sizes of a call as people write them: "b=4, s=128".
+[[nodiscard]] std::string sizes_text(const std::map<std::string, int64_t>& sizes);
+
 // The facts of an environment about a symbol, apart from its guards: range and divisor.
 [[nodiscard]] std::vector<Guard> facts_as_guards(const ShapeEnv& env, const SymExpr& symbol);
 

@@ -37,12 +37,6 @@ Status LoadedExecutable::unchanged_files() const {
   return {};
 }
 
-std::string sizes_text(const std::map<std::string, int64_t>& sizes) {
-  std::string text;
-  for (const auto& [name, value] : sizes) text += (text.empty() ? "" : ", ") + name + " = " + std::to_string(value);
-  return text;
-}
-
 std::optional<Refusal> LoadedExecutable::refusal(std::span<const Tensor* const> inputs,
                                                  std::vector<HostPhase>* phases) {
   {

@@ -8,8 +8,6 @@ namespace tessera {
 
 class LoadedExecutable;
 
-[[nodiscard]] std::string sizes_text(const std::map<std::string, int64_t>& sizes); // "b = 4, s = 128"
-
 // Why a variant did not answer a call. Where library calls are refused, nothing has run yet in their segment.
 struct Refusal {
   std::optional<GuardMiss> miss; // nothing: another variant would not answer the call either

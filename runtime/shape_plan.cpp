@@ -14,10 +14,10 @@ namespace {
 constexpr int64_t kMaxScratch = int64_t{1} << 40;
 
 std::string sizes_text(const Variant& v, const Variant::CallState& call) {
-  std::string s;
+  std::map<std::string, int64_t> sizes;
   for (size_t i = 0; i < v.slots.size(); ++i)
-    if (call.bound[i]) s += (s.empty() ? "" : ", ") + v.slots[i].symbol_name() + " = " + std::to_string(call.values[i]);
-  return s.empty() ? "constant sizes" : s;
+    if (call.bound[i]) sizes.emplace(v.slots[i].symbol_name(), call.values[i]);
+  return sizes.empty() ? "constant sizes" : tessera::sizes_text(sizes);
 }
 
 [[gnu::noinline, gnu::cold]] Diagnostic no_number(const Variant& v, const Variant::CallState& call, SymFault fault,

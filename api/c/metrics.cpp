@@ -2,17 +2,12 @@
 #include "api/c/context.h"
 #include "api/c/struct.h"
 #include "api/metric_fields.h"
+#include "runtime/guards.h"
 #include <bit>
 #include <charconv>
 
 namespace tessera {
 namespace {
-
-std::string sizes_text(const std::map<std::string, int64_t>& sizes) {
-  std::string text;
-  for (const auto& [name, value] : sizes) text += (text.empty() ? "" : ", ") + name + " = " + std::to_string(value);
-  return text;
-}
 
 std::string explained(const RunStats& stats) {
   const GuardMiss& miss = stats.misses.back();

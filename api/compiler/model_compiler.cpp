@@ -12,7 +12,7 @@ namespace tessera {
 
 SessionVariant described(const CompileRequest& request, const CompileOptions& options) {
   SessionVariant v;
-  v.label = request.sizes.empty() ? "generic" : "for " + text_of(request.sizes);
+  v.label = request.sizes.empty() ? "generic" : "for " + sizes_text(request.sizes);
   v.as_loops = options.as_loops;
   if (!v.as_loops.empty()) v.label += ", " + std::to_string(v.as_loops.size()) + " nodes as loops";
   if (!request.specialization) return v;

@@ -1,13 +1,8 @@
 #include "api/session/file_variants.h"
 #include "codegen/load/load.h"
+#include "runtime/guards.h"
 
 namespace tessera {
-
-std::string text_of(const Sizes& sizes) {
-  std::string text;
-  for (const auto& [symbol, size] : sizes) text += (text.empty() ? "" : ", ") + symbol + "=" + std::to_string(size);
-  return text;
-}
 
 Result<std::vector<std::shared_ptr<SessionVariant>>> open_file_variants(const std::string& path,
                                                                         const SessionOptions& options) {
@@ -37,7 +32,7 @@ Result<std::vector<std::shared_ptr<SessionVariant>>> open_file_variants(const st
 
 Diagnostic no_file_variant(const std::string& path, const Sizes& sizes) {
   return Diagnostic(ErrorCode::UnsupportedFeature,
-                    path + " holds no compiled variant that fits these sizes: " + text_of(sizes))
+                    path + " holds no compiled variant that fits these sizes: " + sizes_text(sizes))
       .note("open the model itself, so that another variant can be compiled");
 }
 

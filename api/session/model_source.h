@@ -10,8 +10,6 @@ namespace tessera {
 
 using Sizes = std::map<std::string, int64_t>; // of a call, by symbol
 
-[[nodiscard]] std::string text_of(const Sizes& sizes); // "b=4, s=128"
-
 // Conditions that specialized code may assume, by symbol.
 struct Conditions {
   std::string label; // "batch=4, seq%8=0"

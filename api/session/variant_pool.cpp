@@ -259,7 +259,7 @@ void VariantPool::evict() {
 
 Result<std::shared_ptr<const Executable>> VariantPool::cover(const Sizes& sizes) {
   Lock lock(mutex_);
-  const std::string key = "guard for " + text_of(sizes);
+  const std::string key = "guard for " + sizes_text(sizes);
   while (compiling_.contains(key)) compiled_.wait(lock);
   int generic = 0;
   for (const auto& v : variants_) {
@@ -382,7 +382,7 @@ Status VariantPool::specialize(const Sizes& sizes, RunStats& stats) {
   }
   stats.recompiles = 1;
   TESSERA_LOGF(LogChannel::Recompiles, "variant " + want.label + " took " + std::to_string(stats.recompile_ms) +
-                                           " ms: " + why + " for " + text_of(sizes));
+                                           " ms: " + why + " for " + sizes_text(sizes));
   return {};
 }
 

@@ -125,7 +125,7 @@ private:
     auto made = pool_.cover(sizes);
     if (!made.ok()) {
       ++refused_;
-      TESSERA_LOGF(LogChannel::Recompiles, "no variant for " + text_of(sizes) + ": " + made.error().str());
+      TESSERA_LOGF(LogChannel::Recompiles, "no variant for " + sizes_text(sizes) + ": " + made.error().str());
     } else if (*made) {
       made_for_.emplace(made->get(), sizes);
     }
@@ -139,7 +139,7 @@ private:
 };
 
 Diagnostic at_sizes(Diagnostic error, const char* which, const Sizes& sizes) {
-  error.note("at the " + std::string(which) + " sizes of the ranges: " + text_of(sizes));
+  error.note("at the " + std::string(which) + " sizes of the ranges: " + sizes_text(sizes));
   if (error.code == ErrorCode::OutOfMemory) error.note("raise the memory limit, or lower the ranges");
   if (error.code == ErrorCode::BadInput) error.note("where inputs of zeros are not valid, give values");
   return error;

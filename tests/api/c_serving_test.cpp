@@ -327,7 +327,7 @@ TEST(CServing, MetricsCountWhatHappens) {
   ASSERT_EQ(other.run(s.session), nullptr);
   ASSERT_EQ(tessera_last_miss(s.session, &text), nullptr);
   ASSERT_NE(text, nullptr);
-  for (const char* part : {"k = 1", "n = 4", "broadcast", "another variant was ready"})
+  for (const char* part : {"k=1", "n=4", "broadcast", "another variant was ready"})
     EXPECT_NE(std::string(text).find(part), std::string::npos) << text;
   const std::string first = text;
   ASSERT_EQ(equal.run(s.session), nullptr);
@@ -335,7 +335,7 @@ TEST(CServing, MetricsCountWhatHappens) {
   EXPECT_EQ(text, first);
   EXPECT_NE(wrong.run(s.session), nullptr);
   ASSERT_EQ(tessera_last_miss(s.session, &text), nullptr);
-  for (const char* part : {"k = 3", "no variant that fits"})
+  for (const char* part : {"k=3", "no variant that fits"})
     EXPECT_NE(std::string(text).find(part), std::string::npos) << text;
   auto m = metrics_of(s.session);
   EXPECT_EQ(m.calls, 6u);

@@ -53,7 +53,7 @@ TEST(Assumptions, SizesThatCannotMeetAreAnErrorWithTheReason) {
   ASSERT_TRUE(session);
   for (int i = 0; i < 2; ++i)
     expect_error(session->run(meet(4, 3)), ErrorCode::GuardFailed,
-                 {"n = 4", "k = 3", "k is dimension 0 of input 'm'", "n_t", "cannot broadcast"});
+                 {"n=4", "k=3", "k is dimension 0 of input 'm'", "n_t", "cannot broadcast"});
   auto in = meet(4, 1); // the failure did not end recompiling
   expect_right(model, in, session->run(in));
 }
@@ -92,7 +92,7 @@ TEST(Assumptions, OfSizesThatAreDataAreCheckedOnTheWay) {
   fewer["x"].set_f64(1, 1);
   fewer["x"].set_f64(2, 0);
   fewer["x"].set_f64(3, 1);
-  expect_error(session->run(fewer), ErrorCode::GuardFailed, {"r = 4", "n_y"});
+  expect_error(session->run(fewer), ErrorCode::GuardFailed, {"r=4", "n_y"});
   EXPECT_TRUE(session->run(in).ok());
 }
 
@@ -104,7 +104,7 @@ TEST(Contracts, AViolatedOneIsAnErrorThatNamesDimensionLimitAndNode) {
   Inputs good{{"x", numbers({3, 5})}, {"w", numbers({5, 2})}};
   expect_right(model, good, session->run(good));
   expect_error(session->run({{"x", numbers({3, 5})}, {"w", numbers({4, 2})}}), ErrorCode::GuardFailed,
-               {"k = 5", "j = 4", "j is dimension 0 of input 'w'", "k is dimension 1 of input 'x'", "n_y"});
+               {"k=5", "j=4", "j is dimension 0 of input 'w'", "k is dimension 1 of input 'x'", "n_y"});
   EXPECT_EQ(session->variants().size(), 1u) << "no other variant could help";
   expect_right(model, good, session->run(good));
 }
@@ -131,7 +131,7 @@ TEST(Contracts, ATableOfPositionsLimitsTheSequence) {
     expect_right(model, in, session->run(in));
   }
   expect_error(session->run({{"x", numbers({2, 9, 2})}}), ErrorCode::GuardFailed,
-               {"s = 9", "8", "s is dimension 1 of input 'x'", "n_y"});
+               {"s=9", "8", "s is dimension 1 of input 'x'", "n_y"});
   Inputs in{{"x", numbers({2, 8, 2})}};
   expect_right(model, in, session->run(in));
 }
@@ -294,7 +294,7 @@ TEST(Log, SaysWhichGuardMissedForWhichSizesAndWhatItCost) {
   ASSERT_NE(guards, std::string::npos) << text;
   ASSERT_NE(recompiles, std::string::npos) << text;
   std::string line = text.substr(recompiles);
-  for (const char* part : {"did not hold (broadcast of", "k = 1", "n = 4", " ms"})
+  for (const char* part : {"did not hold (broadcast of", "k=1", "n=4", " ms"})
     EXPECT_NE(line.find(part), std::string::npos) << part << " in " << line;
 }
 

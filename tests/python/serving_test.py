@@ -23,7 +23,7 @@ class Serving(unittest.TestCase):
         model = load(BROADCASTING)
         self.assertIsNone(model.last_miss())
         model.warmup((5, 4), (1, 4))
-        self.assertIn("k = 1", model.last_miss() or "")
+        self.assertIn("k=1", model.last_miss() or "")
         model.warmup(y=(3, 4), x=(3, 4))
         warm = model.metrics()
         self.assertEqual((warm["warmups"], warm["calls"], warm["variants"]), (2, 0, 2))
