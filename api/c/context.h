@@ -4,7 +4,6 @@
 #include "api/c/metrics.h"
 #include "api/session.h"
 #include "base/fork.h"
-#include "base/guarded.h"
 #include "base/in_use.h"
 #include "base/stopwatch.h"
 #include <deque>
@@ -29,8 +28,8 @@ struct tessera_session {
   };
   std::optional<Bound> bound; // by tessera_bind()
   // These are shown by tessera_output_sizes() and tessera_run_fresh().
-  std::vector<tessera::Dims> dims;
-  std::vector<tessera_tensor> sizes;
+  std::vector<tessera::DeviceTensor> yields;
+  std::vector<tessera_tensor> sizes; // of them
   // This is shown by tessera_inputs(), tessera_outputs() and tessera_states().
   struct Shown {
     std::vector<std::vector<std::string>> dims;
@@ -53,12 +52,11 @@ namespace tessera {
 // Runs body(session) as the only one in it; the error's text, or null.
 template <class Body>
 const char* call(tessera_session* session, const Doing& doing, const Body& body) {
-  auto outcome = guarded(doing, [&]() -> Status {
+  return recorded(doing, [&]() -> Status {
     if (session == nullptr) return usage("the session is null");
     TESSERA_ASSIGN(auto alone, session->in_use.begin("the session", "open a session for each thread"));
     return body(*session);
   });
-  return outcome.ok() ? nullptr : record_error(outcome.error());
 }
 
 // The same of a call that runs the model, or would: body(session, stats), which is counted.
@@ -75,6 +73,13 @@ const char* counted_call(tessera_session* session, ContextMetrics::Kind kind, co
 template <class Body>
 const char* run_call(tessera_session* session, const Body& body) {
   return counted_call(session, ContextMetrics::Kind::Call, "running the model", body);
+}
+
+// Shows an array that the session keeps.
+template <class T>
+void show(const std::vector<T>& all, const T** to, int32_t* count) {
+  *to = all.data();
+  *count = static_cast<int32_t>(all.size());
 }
 
 // Does the same by the context's executor: the session's own, or that of a clone.

@@ -31,39 +31,23 @@ const char* name_of(int32_t kind) {
 }
 
 // ---- in
-Result<Tensor> strings_of(const tessera_item& item, Dims dims, int64_t count, const std::string& what) {
-  if (count > 0 && item.strings == nullptr) return usage(what + " has no strings");
+// Numbers are used where they lie.
+Result<Tensor> tensor_of(const tessera_item& item, const std::string& what) {
+  if (dtype_from_onnx(item.tensor.dtype) != DType::String) {
+    TESSERA_ASSIGN(Checked checked, check(item.tensor, any_rank(), what, DataUse::Needed));
+    return view(checked);
+  }
+  TESSERA_ASSIGN(auto sizes, check_sizes(item.tensor, any_rank(), what));
+  if (sizes.count > 0 && item.strings == nullptr) return usage(what + " has no strings");
   std::vector<std::string> out;
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < sizes.count; ++i) {
     if (item.strings[i] == nullptr) return usage(what + ": string " + std::to_string(i) + " is null");
     if (item.string_bytes != nullptr)
       out.emplace_back(item.strings[i], item.string_bytes[i]);
     else
       out.emplace_back(item.strings[i]);
   }
-  return Tensor::strings(std::move(dims), std::move(out));
-}
-
-// Numbers are used where they lie.
-Result<Tensor> tensor_of(const tessera_item& item, const std::string& what) {
-  const tessera_tensor& t = item.tensor;
-  const auto dtype = dtype_from_onnx(t.dtype);
-  if (!dtype || *dtype == DType::List) return usage(what + " has the element type " + std::to_string(t.dtype));
-  if (t.rank < 0 || t.rank > kMaxDimensions)
-    return Diagnostic(ErrorCode::BadInput, what + " has rank " + std::to_string(t.rank) + "; 0 to " +
-                                               std::to_string(kMaxDimensions) + " are possible");
-  if (t.rank > 0 && t.dims == nullptr) return usage(what + " has no dimensions");
-  Dims dims(t.dims, t.dims + t.rank);
-  TESSERA_ASSIGN(const int64_t count, element_count(dims));
-  if (*dtype == DType::String) return strings_of(item, std::move(dims), count, what);
-  const auto bytes = static_cast<size_t>(byte_size(*dtype, count));
-  static const std::byte nothing{};
-  if (bytes > 0 && t.data == nullptr) return usage(what + " has no memory");
-  const auto alignment = static_cast<uintptr_t>(std::clamp(info(*dtype).bits / 8, 1, 8));
-  if (reinterpret_cast<uintptr_t>(t.data) % alignment != 0)
-    return usage(what + " lies at an address that is no multiple of " + std::to_string(alignment));
-  const auto* data = t.data ? static_cast<const std::byte*>(t.data) : &nothing;
-  return Tensor::view(*dtype, std::move(dims), {nullptr, data, bytes});
+  return Tensor::strings(std::move(sizes.dims), std::move(out));
 }
 
 // `kinds`: of the value and of what is in it; empty: a tensor.
@@ -145,10 +129,7 @@ Status run_items(tessera_session& s, const tessera_item* inputs, int32_t input_c
   for (int32_t i = 0; i < input_count; ++i) {
     auto index = static_cast<size_t>(i);
     if (const char* name = inputs[i].struct_size == sizeof(tessera_item) ? inputs[i].tensor.name : nullptr) {
-      auto it = s.input_named.find(std::string_view(name));
-      if (it == s.input_named.end())
-        return Diagnostic(ErrorCode::UnknownInput, "the model has no input '" + std::string(name) + "'");
-      index = it->second;
+      TESSERA_ASSIGN(index, input_named(s, name));
     }
     const IoInfo& io = s.inputs[index];
     TESSERA_ASSIGN(Tensor t, value_of(inputs[i], kinds_of(io.list), "input '" + io.name + "'", 0));
@@ -178,8 +159,7 @@ const char* tessera_run_items(tessera_session* session, const tessera_item* inpu
   if (outputs == nullptr || output_count == nullptr) return record_error(usage("nowhere to put the outputs"));
   return run_call(session, [&](tessera_session& s, RunStats& stats) -> Status {
     TESSERA_TRY(run_items(s, inputs, input_count, stats));
-    *outputs = s.items.back().data();
-    *output_count = static_cast<int32_t>(s.items.back().size());
+    show(s.items.back(), outputs, output_count);
     return {};
   });
 }

@@ -12,7 +12,7 @@ const char* tessera_memory_create(const tessera_session* session, size_t bytes, 
                                   void** data) {
   if (session == nullptr || memory == nullptr || data == nullptr)
     return record_error(usage("a session, and places for the memory and its address, are needed"));
-  auto made = guarded("allocating memory", [&]() -> Result<std::unique_ptr<tessera_memory>> {
+  return recorded("allocating memory", [&]() -> Status {
     if (session->device != "cuda") return usage("the session runs on the CPU, and has no memory of a GPU");
     if (bytes > static_cast<size_t>(INT64_MAX)) return usage("no memory has " + std::to_string(bytes) + " bytes");
     TESSERA_ASSIGN(auto context, cuda::Context::open(session->gpu));
@@ -20,18 +20,15 @@ const char* tessera_memory_create(const tessera_session* session, size_t bytes, 
     TESSERA_ASSIGN(out->block,
                    cuda::SharedBlock::create(std::move(context), std::max<int64_t>(static_cast<int64_t>(bytes), 1),
                                              static_cast<CUstream>(stream), "a result"));
-    return out;
+    *data = out->block->data();
+    *memory = out.release();
+    return {};
   });
-  if (!made.ok()) return record_error(made.error());
-  *memory = made->release();
-  *data = (*memory)->block->data();
-  return nullptr;
 }
 
 const char* tessera_memory_wait(tessera_memory* memory, void* stream) {
   if (memory == nullptr) return record_error(usage("the memory is null"));
-  auto outcome = guarded("waiting for memory", [&] { return memory->block->wait_on(static_cast<CUstream>(stream)); });
-  return outcome.ok() ? nullptr : record_error(outcome.error());
+  return recorded("waiting for memory", [&] { return memory->block->wait_on(static_cast<CUstream>(stream)); });
 }
 
 void tessera_memory_free(tessera_memory* memory) { delete memory; }

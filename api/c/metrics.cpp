@@ -3,6 +3,8 @@
 #include "api/c/struct.h"
 #include "api/metric_fields.h"
 #include "runtime/guards.h"
+#include <array>
+#include <atomic>
 #include <bit>
 #include <charconv>
 
@@ -20,6 +22,19 @@ std::string explained(const RunStats& stats) {
               ? "; another variant was ready after " + std::to_string(static_cast<int64_t>(stats.recompile_ms)) + " ms"
               : "; there is no variant that fits";
   return text;
+}
+
+// Counts have one writer, and readers on any thread.
+void count(uint64_t& counter, uint64_t by) {
+  const std::atomic_ref shared(counter);
+  shared.store(shared.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+void add_counts(tessera_metrics& to, tessera_metrics& from) {
+  using M = tessera_metrics;
+  const auto read = [](uint64_t& counter) { return std::atomic_ref(counter).load(std::memory_order_relaxed); };
+  for (const auto field : {&M::calls, &M::errors, &M::warmups, &M::new_shapes, &M::guard_misses, &M::latency_us})
+    to.*field += read(from.*field);
+  for (size_t i = 0; i < TESSERA_LATENCY_BUCKETS; ++i) to.latency[i] += read(from.latency[i]);
 }
 
 // 0: less than 1; i: from 2^(i-1) to below 2^i.
@@ -100,16 +115,10 @@ std::string prometheus(const tessera_metrics& m, std::string_view labels) {
 
 } // namespace
 
-void SharedMetrics::add_to(tessera_metrics& m) const {
+void SharedMetrics::add_to(tessera_metrics& m) {
   std::lock_guard lock(mutex_);
-  m.calls += closed_.calls;
-  m.errors += closed_.errors;
-  m.warmups += closed_.warmups;
-  m.new_shapes += closed_.new_shapes;
-  m.guard_misses += closed_.guard_misses;
-  m.latency_us += closed_.latency_us;
-  for (size_t i = 0; i < TESSERA_LATENCY_BUCKETS; ++i) m.latency[i] += closed_.latency[i];
-  for (const ContextMetrics* context : open_) context->add_to(m);
+  add_counts(m, closed_);
+  for (ContextMetrics* context : open_) add_counts(m, context->counts_);
   m.contexts = open_.size();
   m.memory_limit = static_cast<uint64_t>(memory_->limit());
   m.host_bytes = static_cast<uint64_t>(memory_->held(MemoryAccount::Where::Host));
@@ -129,37 +138,26 @@ ContextMetrics::ContextMetrics(std::shared_ptr<SharedMetrics> shared) : shared_(
 ContextMetrics::~ContextMetrics() {
   std::lock_guard lock(shared_->mutex_);
   shared_->open_.erase(this);
-  add_to(shared_->closed_);
+  add_counts(shared_->closed_, counts_);
 }
 
 void ContextMetrics::add(Kind kind, const RunStats& stats, bool ok, double us) {
   if (kind == Kind::Call) {
     const auto whole = static_cast<uint64_t>(std::max(us, 0.0));
-    count(calls_, 1);
-    if (!ok) count(errors_, 1);
-    count(latency_us_, whole);
-    count(latency_[bucket(whole)], 1);
+    count(counts_.calls, 1);
+    if (!ok) count(counts_.errors, 1);
+    count(counts_.latency_us, whole);
+    count(counts_.latency[bucket(whole)], 1);
   } else if (kind == Kind::WarmUp) {
-    count(warmups_, 1);
+    count(counts_.warmups, 1);
   }
-  if (stats.new_shape) count(new_shapes_, 1);
+  if (stats.new_shape) count(counts_.new_shapes, 1);
   if (stats.misses.empty()) return;
-  count(guard_misses_, stats.misses.size());
+  count(counts_.guard_misses, stats.misses.size());
   if (ok && stats.recompiles == 0) return; // a variant that there was took the call
   std::string text = explained(stats);
   std::lock_guard lock(shared_->mutex_);
   shared_->last_miss_ = std::move(text);
-}
-
-void ContextMetrics::add_to(tessera_metrics& m) const {
-  const auto read = [](const Counter& counter) { return counter.load(std::memory_order_relaxed); };
-  m.calls += read(calls_);
-  m.errors += read(errors_);
-  m.warmups += read(warmups_);
-  m.new_shapes += read(new_shapes_);
-  m.guard_misses += read(guard_misses_);
-  m.latency_us += read(latency_us_);
-  for (size_t i = 0; i < TESSERA_LATENCY_BUCKETS; ++i) m.latency[i] += read(latency_[i]);
 }
 
 } // namespace tessera
@@ -169,10 +167,9 @@ using namespace tessera;
 const char* tessera_get_metrics(const tessera_session* session, tessera_metrics* metrics) {
   if (session == nullptr || metrics == nullptr)
     return record_error(usage("a session, and a place for the metrics, are needed"));
-  auto outcome = guarded("reading metrics", [&] {
+  return recorded("reading metrics", [&] {
     return give_struct("tessera_metrics", read(*session), TESSERA_BYTES_WITH(tessera_metrics, latency), *metrics);
   });
-  return outcome.ok() ? nullptr : record_error(outcome.error());
 }
 
 const char* tessera_metrics_text(tessera_session* session, const char* labels, const char** text) {

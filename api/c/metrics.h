@@ -4,7 +4,6 @@
 #include "api/c.h"
 #include "runtime/memory_account.h"
 #include "runtime/run.h"
-#include <array>
 #include <mutex>
 #include <set>
 
@@ -17,14 +16,14 @@ class SharedMetrics {
 public:
   explicit SharedMetrics(std::shared_ptr<const MemoryAccount> memory) : memory_(std::move(memory)) {}
   // Adds the counts of contexts and the account's bytes; the session's own counts are left as they are.
-  void add_to(tessera_metrics& metrics) const;
+  void add_to(tessera_metrics& metrics);
   [[nodiscard]] std::string last_miss() const; // empty: none
 
 private:
   friend class ContextMetrics;
   std::shared_ptr<const MemoryAccount> memory_;
   mutable std::mutex mutex_;
-  std::set<const ContextMetrics*> open_;
+  std::set<ContextMetrics*> open_;
   tessera_metrics closed_{}; // what contexts have counted that are closed
   std::string last_miss_;
 };
@@ -43,15 +42,8 @@ public:
 
 private:
   friend class SharedMetrics;
-  void add_to(tessera_metrics& metrics) const;
-  using Counter = std::atomic<uint64_t>;
-  static void count(Counter& counter, uint64_t by) { // there is one writer
-    counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-  }
-
   std::shared_ptr<SharedMetrics> shared_;
-  Counter calls_{0}, errors_{0}, warmups_{0}, new_shapes_{0}, guard_misses_{0}, latency_us_{0};
-  std::array<Counter, TESSERA_LATENCY_BUCKETS> latency_{};
+  tessera_metrics counts_{}; // of calls; the other fields stay 0. Each is read and written by atomic_ref
 };
 
 } // namespace tessera

@@ -47,7 +47,7 @@ const char* record_error(const Diagnostic& error) noexcept {
 }
 
 namespace {
-void show(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
+void describe(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
   for (const IoInfo& io : all) {
     auto& dims = shown.dims.emplace_back();
     if (io.any_rank) continue;
@@ -78,13 +78,10 @@ void describe(tessera_session& s) {
     for (const SymExpr& d : o.shape)
       for (const SymExpr& symbol : d.symbols()) s.sizes_known = s.sizes_known && bound.contains(symbol.symbol_id());
   }
-  show(s.inputs, s.shown_inputs);
-  show(s.outputs, s.shown_outputs);
-  show(s.states, s.shown_states);
+  describe(s.inputs, s.shown_inputs);
+  describe(s.outputs, s.shown_outputs);
+  describe(s.states, s.shown_states);
 }
-
-constexpr size_t kOptionsBytes = TESSERA_BYTES_WITH(tessera_options, allocator);
-constexpr size_t kProgramBytes = TESSERA_BYTES_WITH(tessera_program, strided);
 
 Result<std::shared_ptr<MemoryAccount>> account_of(const tessera_options& given) {
   MemoryAccount::Functions functions;
@@ -99,15 +96,13 @@ Result<std::shared_ptr<MemoryAccount>> account_of(const tessera_options& given) 
   return std::make_shared<MemoryAccount>(static_cast<int64_t>(given.memory_limit), functions);
 }
 
-// The caller's options, or the defaults.
-Result<tessera_options> options_of(const tessera_options* options) {
-  if (options == nullptr) return tessera_options{};
-  return take_struct("tessera_options", *options, kOptionsBytes);
-}
-
-// Open: (SessionOptions) -> Result<std::unique_ptr<Session>>
+// Open: (SessionOptions) -> Result<std::unique_ptr<Session>>. `caller`: null for the defaults.
 template <class Open>
-Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& given, const Open& open) {
+Status open_session(const tessera_options* caller, const Open& open, tessera_session** session) {
+  tessera_options given{};
+  if (caller != nullptr) {
+    TESSERA_ASSIGN(given, take_struct("tessera_options", *caller, TESSERA_BYTES_WITH(tessera_options, allocator)));
+  }
   SessionOptions options;
   TESSERA_TRY(take_options(given, as_named, options));
   TESSERA_ASSIGN(DeviceChoice choice, choose_device_here(given.device ? given.device : "auto"));
@@ -122,11 +117,22 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
   out->threads = options.executor.pool->threads();
   TESSERA_ASSIGN(out->session, open(std::move(options)));
   describe(*out);
-  return out;
+  *session = out.release();
+  return {};
+}
+
+const char* show_side(tessera_session* session, tessera_session::Shown tessera_session::*side, const char* what,
+                      const tessera_io** ios, int32_t* count) {
+  return call(session, "describing a model", [&](tessera_session& s) -> Status {
+    if (ios == nullptr || count == nullptr) return usage("nowhere to put the " + std::string(what));
+    show((s.*side).ios, ios, count);
+    return {};
+  });
 }
 
 Result<ProgramSource> source_of(const tessera_program& given) {
-  TESSERA_ASSIGN(const tessera_program program, take_struct("tessera_program", given, kProgramBytes));
+  TESSERA_ASSIGN(const tessera_program program,
+                 take_struct("tessera_program", given, TESSERA_BYTES_WITH(tessera_program, strided)));
   if (program.json == nullptr) return usage("the program has no JSON");
   if (program.json_bytes > UINTPTR_MAX - reinterpret_cast<uintptr_t>(program.json))
     return usage("the program's JSON of " + std::to_string(program.json_bytes) +
@@ -140,10 +146,8 @@ Result<ProgramSource> source_of(const tessera_program& given) {
   for (int32_t i = 0; i < program.weight_count; ++i) {
     const tessera_tensor& w = program.weights[i];
     if (w.name == nullptr) return usage("weight " + std::to_string(i) + " has no name");
-    IoInfo any{w.name, DType::F32, {}};
-    any.any_rank = true;
-    TESSERA_ASSIGN(Checked checked, check(w, any, "weight '" + any.name + "'", DataUse::Needed));
-    source.weights.insert_or_assign(any.name, view(checked));
+    TESSERA_ASSIGN(Checked checked, check(w, any_rank(), "weight '" + std::string(w.name) + "'", DataUse::Needed));
+    source.weights.insert_or_assign(w.name, view(checked));
   }
   return source;
 }
@@ -163,54 +167,43 @@ const char* tessera_open(const char* model, const char* device, int32_t threads,
 
 const char* tessera_open_with(const char* model, const tessera_options* options, tessera_session** session) {
   if (session == nullptr) return record_error(usage("nowhere to put the session"));
-  auto opened = guarded("opening a model", [&]() -> Result<std::unique_ptr<tessera_session>> {
+  return recorded("opening a model", [&]() -> Status {
     if (model == nullptr) return usage("a model is needed");
-    TESSERA_ASSIGN(auto given, options_of(options));
-    return open_session(given, [&](SessionOptions o) { return Session::open(model, std::move(o)); });
+    return open_session(
+        options, [&](SessionOptions o) { return Session::open(model, std::move(o)); }, session);
   });
-  if (!opened.ok()) return record_error(opened.error());
-  *session = opened->release();
-  return nullptr;
 }
 
 const char* tessera_open_program(const tessera_program* program, const tessera_options* options,
                                  tessera_session** session) {
   if (session == nullptr) return record_error(usage("nowhere to put the session"));
   if (program == nullptr) return record_error(usage("a program is needed"));
-  auto opened = guarded("opening a program", [&]() -> Result<std::unique_ptr<tessera_session>> {
+  return recorded("opening a program", [&]() -> Status {
     TESSERA_ASSIGN(ProgramSource source, source_of(*program));
-    TESSERA_ASSIGN(auto given, options_of(options));
-    return open_session(given,
-                        [&](SessionOptions o) { return Session::open_program(std::move(source), std::move(o)); });
+    const auto open = [&](SessionOptions o) { return Session::open_program(std::move(source), std::move(o)); };
+    return open_session(options, open, session);
   });
-  if (!opened.ok()) return record_error(opened.error());
-  *session = opened->release();
-  return nullptr;
 }
 
 const char* tessera_survey_program(const tessera_program* program, const char** refusals) {
   if (program == nullptr || refusals == nullptr)
     return record_error(usage("a program, and a place for the answer, are needed"));
-  thread_local std::string text;
-  auto outcome = guarded("surveying a program", [&]() -> Status {
+  return recorded("surveying a program", [&]() -> Status {
+    thread_local std::string text;
     TESSERA_ASSIGN(ProgramSource source, source_of(*program));
     TESSERA_ASSIGN(text, survey_text(source));
+    *refusals = text.c_str();
     return {};
   });
-  if (!outcome.ok()) return record_error(outcome.error());
-  *refusals = text.c_str();
-  return nullptr;
 }
 
 const char* tessera_known_sizes(const char** sizes) {
   if (sizes == nullptr) return record_error(usage("a place for the answer is needed"));
-  auto outcome = guarded("listing sizes to know", [&]() -> Result<const char*> {
+  return recorded("listing sizes to know", [&]() -> Status {
     TESSERA_ASSIGN(const std::string* text, known_sizes_text());
-    return text->c_str();
+    *sizes = text->c_str();
+    return {};
   });
-  if (!outcome.ok()) return record_error(outcome.error());
-  *sizes = *outcome;
-  return nullptr;
 }
 
 void tessera_close(tessera_session* session) {
@@ -226,7 +219,7 @@ const char* tessera_clone(tessera_session* session, tessera_session** clone) {
   if (session == nullptr || clone == nullptr)
     return record_error(usage("a session, and a place for the clone, are needed"));
   // These fields of `session` stay as they were when it was opened.
-  auto made = guarded("cloning a session", [&]() -> Result<std::unique_ptr<tessera_session>> {
+  return recorded("cloning a session", [&]() -> Status {
     auto out = std::make_unique<tessera_session>();
     out->session = session->session;
     out->device = session->device;
@@ -235,29 +228,19 @@ const char* tessera_clone(tessera_session* session, tessera_session** clone) {
     out->metrics = std::make_unique<ContextMetrics>(session->metrics->shared());
     TESSERA_ASSIGN(out->executor, session->session->new_executor());
     describe(*out);
-    return out;
+    *clone = out.release();
+    return {};
   });
-  if (!made.ok()) return record_error(made.error());
-  *clone = made->release();
-  return nullptr;
 }
 
 const char* tessera_inputs(tessera_session* session, const tessera_io** inputs, int32_t* count) {
-  if (inputs == nullptr || count == nullptr) return record_error(usage("nowhere to put the inputs"));
-  return call(session, "describing the inputs", [&](tessera_session& s) -> Status {
-    *inputs = s.shown_inputs.ios.data();
-    *count = static_cast<int32_t>(s.shown_inputs.ios.size());
-    return {};
-  });
+  return show_side(session, &tessera_session::shown_inputs, "inputs", inputs, count);
 }
-
 const char* tessera_outputs(tessera_session* session, const tessera_io** outputs, int32_t* count) {
-  if (outputs == nullptr || count == nullptr) return record_error(usage("nowhere to put the outputs"));
-  return call(session, "describing the outputs", [&](tessera_session& s) -> Status {
-    *outputs = s.shown_outputs.ios.data();
-    *count = static_cast<int32_t>(s.shown_outputs.ios.size());
-    return {};
-  });
+  return show_side(session, &tessera_session::shown_outputs, "outputs", outputs, count);
+}
+const char* tessera_states(tessera_session* session, const tessera_io** states, int32_t* count) {
+  return show_side(session, &tessera_session::shown_states, "states", states, count);
 }
 
 const char* tessera_report(tessera_session* session, const char** json) {

@@ -48,7 +48,7 @@ const tessera_version_numbers* tessera_version(void) {
 }
 
 const char* tessera_set_logger(const tessera_logger* logger) {
-  auto outcome = guarded("setting the logger", [&]() -> Status {
+  return recorded("setting the logger", [&]() -> Status {
     tessera_logger taken{};
     if (logger != nullptr) {
       TESSERA_ASSIGN(taken, take_struct("tessera_logger", *logger, TESSERA_BYTES_WITH(tessera_logger, context)));
@@ -70,5 +70,4 @@ const char* tessera_set_logger(const tessera_logger* logger) {
     (void)log.apply();
     return usage("tessera_logger: there is no channel " + quote(unknown));
   });
-  return outcome.ok() ? nullptr : record_error(outcome.error());
 }

@@ -23,28 +23,21 @@ Status take_inputs(tessera_session& s, const tessera_tensor* inputs) {
   return {};
 }
 
-// `Of` is DeviceTensor or Tensor. `Data` gives the address of one of them that is shown.
-template <class Of, class Data>
-void show_outputs(tessera_session& s, const std::vector<Of>& outputs, const std::vector<DType>& dtypes,
-                  std::vector<Dims> dims, const Data& data) {
-  s.dims = std::move(dims);
+void show_outputs(tessera_session& s, std::vector<DeviceTensor> outputs) {
+  s.yields = std::move(outputs);
   s.sizes.clear();
-  for (size_t i = 0; i < outputs.size(); ++i)
-    s.sizes.push_back({s.outputs[i].name.c_str(), info(dtypes[i]).onnx, static_cast<int32_t>(s.dims[i].size()),
-                       s.dims[i].data(), data(outputs[i])});
+  for (size_t i = 0; i < s.yields.size(); ++i) {
+    const DeviceTensor& t = s.yields[i];
+    s.sizes.push_back(
+        {s.outputs[i].name.c_str(), info(t.dtype).onnx, static_cast<int32_t>(t.dims.size()), t.dims.data(), t.data});
+  }
 }
 
 Status output_sizes(tessera_session& s, const tessera_tensor* inputs, int32_t input_count, RunStats& stats) {
   TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, DataUse::Ignored));
   const auto given = by_name(in, on_device);
   TESSERA_ASSIGN(auto sizes, on_executor(s, [&](auto& e) { return e.output_sizes(given, &stats); }));
-  std::vector<DType> dtypes;
-  std::vector<Dims> dims;
-  for (auto& t : sizes) {
-    dtypes.push_back(t.dtype);
-    dims.push_back(std::move(t.dims));
-  }
-  show_outputs(s, sizes, dtypes, std::move(dims), [](const DeviceTensor&) -> void* { return nullptr; });
+  show_outputs(s, std::move(sizes));
   return {};
 }
 
@@ -54,18 +47,15 @@ Status run_fresh(tessera_session& s, const tessera_tensor* inputs, int32_t input
   s.sizes.clear();
   s.fresh.clear();
   TESSERA_ASSIGN(s.fresh, on_executor(s, [&](auto& e) { return e.run(given, &stats); }));
-  std::vector<DType> dtypes;
-  std::vector<Dims> dims;
-  for (size_t i = 0; i < s.fresh.size(); ++i) {
-    if (!has_bytes(s.fresh[i].dtype()))
-      return Diagnostic(ErrorCode::UnsupportedType, "output '" + s.outputs[i].name + "' holds " +
-                                                        std::string(name(s.fresh[i].dtype())) +
+  std::vector<DeviceTensor> outputs;
+  for (const Tensor& t : s.fresh) {
+    if (!has_bytes(t.dtype()))
+      return Diagnostic(ErrorCode::UnsupportedType, "output '" + s.outputs[outputs.size()].name + "' holds " +
+                                                        std::string(name(t.dtype())) +
                                                         "s, which are no memory of a fixed layout");
-    dtypes.push_back(s.fresh[i].dtype());
-    dims.push_back(s.fresh[i].dims());
+    outputs.push_back({t.dtype(), t.dims(), const_cast<std::byte*>(t.data())});
   }
-  show_outputs(s, s.fresh, dtypes, std::move(dims),
-               [](const Tensor& t) { return static_cast<void*>(const_cast<std::byte*>(t.data())); });
+  show_outputs(s, std::move(outputs));
   return {};
 }
 
@@ -164,8 +154,7 @@ const char* tessera_output_sizes(tessera_session* session, const tessera_tensor*
   return counted_call(session, ContextMetrics::Kind::Sizes, "finding the outputs' sizes",
                       [&](tessera_session& s, RunStats& stats) -> Status {
                         TESSERA_TRY(output_sizes(s, inputs, input_count, stats));
-                        *outputs = s.sizes.data();
-                        *output_count = static_cast<int32_t>(s.sizes.size());
+                        show(s.sizes, outputs, output_count);
                         return {};
                       });
 }
@@ -175,8 +164,7 @@ const char* tessera_run_fresh(tessera_session* session, const tessera_tensor* in
   if (outputs == nullptr || output_count == nullptr) return record_error(usage("nowhere to put the outputs"));
   return run_call(session, [&](tessera_session& s, RunStats& stats) -> Status {
     TESSERA_TRY(run_fresh(s, inputs, input_count, stats));
-    *outputs = s.sizes.data();
-    *output_count = static_cast<int32_t>(s.sizes.size());
+    show(s.sizes, outputs, output_count);
     return {};
   });
 }

@@ -26,15 +26,6 @@ Result<const IoInfo*> state_of(const tessera_session& s, int32_t index, const vo
 
 using namespace tessera;
 
-const char* tessera_states(tessera_session* session, const tessera_io** states, int32_t* count) {
-  if (states == nullptr || count == nullptr) return record_error(usage("nowhere to put the states"));
-  return call(session, "describing the states", [&](tessera_session& s) -> Status {
-    *states = s.shown_states.ios.data();
-    *count = static_cast<int32_t>(s.shown_states.ios.size());
-    return {};
-  });
-}
-
 const char* tessera_read_state(tessera_session* session, int32_t index, void* data, size_t bytes) {
   return call(session, "reading a state", [&](tessera_session& s) -> Status {
     TESSERA_TRY(state_of(s, index, data, bytes));

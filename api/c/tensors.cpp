@@ -4,13 +4,6 @@
 namespace tessera {
 namespace {
 
-Diagnostic unknown_input(const std::vector<IoInfo>& known, const std::string& name) {
-  Diagnostic d(ErrorCode::UnknownInput, "the model has no input '" + name + "'");
-  std::string names;
-  for (const auto& io : known) names += (names.empty() ? "'" : ", '") + io.name + "'";
-  return std::move(d).note(names.empty() ? "it has no inputs" : "its inputs are " + names);
-}
-
 Status check_memory(const std::string& what, DType dtype, size_t bytes, const void* data) {
   if (bytes == 0) return {};
   if (data == nullptr) return usage(what + " has no memory");
@@ -26,10 +19,24 @@ Status check_memory(const std::string& what, DType dtype, size_t bytes, const vo
 
 } // namespace
 
-Result<Checked> check(const tessera_tensor& t, const IoInfo& io, const std::string& what, DataUse data) {
-  auto dtype = dtype_from_onnx(t.dtype);
-  if (!dtype || !has_bytes(*dtype))
-    return usage(what + " has the element type " + std::to_string(t.dtype) + ", which cannot be passed as memory");
+const IoInfo& any_rank() {
+  static const IoInfo any = [] {
+    IoInfo io{"", DType::F32, {}};
+    io.any_rank = true;
+    return io;
+  }();
+  return any;
+}
+
+Result<size_t> input_named(const tessera_session& s, const char* name) {
+  if (auto it = s.input_named.find(std::string_view(name)); it != s.input_named.end()) return it->second;
+  std::string names;
+  for (const auto& io : s.inputs) names += (names.empty() ? "'" : ", '") + io.name + "'";
+  return Diagnostic(ErrorCode::UnknownInput, "the model has no input '" + std::string(name) + "'")
+      .note(names.empty() ? "it has no inputs" : "its inputs are " + names);
+}
+
+Result<CheckedSizes> check_sizes(const tessera_tensor& t, const IoInfo& io, const std::string& what) {
   // The model's rank says how many dimensions there are to be read.
   if (io.any_rank && (t.rank < 0 || t.rank > kMaxDimensions))
     return Diagnostic(ErrorCode::BadInput, what + " has rank " + std::to_string(t.rank) + "; 0 to " +
@@ -45,10 +52,18 @@ Result<Checked> check(const tessera_tensor& t, const IoInfo& io, const std::stri
                    ", a size is 0 or more");
   auto elements = element_count(dims);
   if (!elements.ok()) return Diagnostic(elements.error().code, what + ": " + elements.error().message);
-  const auto bytes = static_cast<size_t>(byte_size(*dtype, *elements));
+  return CheckedSizes{std::move(dims), *elements};
+}
+
+Result<Checked> check(const tessera_tensor& t, const IoInfo& io, const std::string& what, DataUse data) {
+  auto dtype = dtype_from_onnx(t.dtype);
+  if (!dtype || !has_bytes(*dtype))
+    return usage(what + " has the element type " + std::to_string(t.dtype) + ", which cannot be passed as memory");
+  TESSERA_ASSIGN(auto sizes, check_sizes(t, io, what));
+  const auto bytes = static_cast<size_t>(byte_size(*dtype, sizes.count));
   if (data == DataUse::Needed || (data == DataUse::Optional && t.data != nullptr))
     TESSERA_TRY(check_memory(what, *dtype, bytes, t.data));
-  return Checked{&io, *dtype, std::move(dims), bytes, t.data};
+  return Checked{&io, *dtype, std::move(sizes.dims), bytes, t.data};
 }
 
 Result<std::vector<Checked>> check_all(const tessera_session& s, Side side, const tessera_tensor* tensors,
@@ -70,9 +85,7 @@ Result<std::vector<Checked>> check_all(const tessera_session& s, Side side, cons
     auto index = static_cast<size_t>(i);
     if (input) {
       if (t.name != nullptr) {
-        auto it = s.input_named.find(std::string_view(t.name));
-        if (it == s.input_named.end()) return unknown_input(known, t.name);
-        index = it->second;
+        TESSERA_ASSIGN(index, input_named(s, t.name));
       }
       if (given[index]) return usage("input '" + known[index].name + "' is given twice");
       given[index] = true;

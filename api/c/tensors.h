@@ -18,8 +18,19 @@ struct Checked {
   void* data;
 };
 
-// `what`: "input 'x'". Errors: Usage; BadInput (another rank than `io`'s); SizeOverflow.
+// An input or output of any rank, for check() where nothing says how many dimensions there are.
+[[nodiscard]] const IoInfo& any_rank();
+// The sizes of a tensor, and how many elements it has. `what`: "input 'x'". Errors: Usage; BadInput (another rank than
+// `io`'s); SizeOverflow.
+struct CheckedSizes {
+  Dims dims;
+  int64_t count;
+};
+[[nodiscard]] Result<CheckedSizes> check_sizes(const tessera_tensor& t, const IoInfo& io, const std::string& what);
+// The same of a tensor of numbers, with its memory.
 [[nodiscard]] Result<Checked> check(const tessera_tensor& t, const IoInfo& io, const std::string& what, DataUse data);
+// The place of an input of this name. Error UnknownInput.
+[[nodiscard]] Result<size_t> input_named(const tessera_session& s, const char* name);
 // All tensors of one side of a call: inputs by name or place, as they were given; outputs in the model's order. A missing
 // input is not noticed here. Errors: those of check(); UnknownInput.
 [[nodiscard]] Result<std::vector<Checked>> check_all(const tessera_session& s, Side side, const tessera_tensor* tensors,

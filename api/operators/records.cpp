@@ -395,15 +395,14 @@ const char* add_operator_to(tessera_registry* registry, const tessera_operator* 
 using namespace tessera;
 
 const char* tessera_load_operators(const char* library) {
-  auto outcome = guarded("loading operators", [&]() -> Status {
+  return recorded("loading operators", [&]() -> Status {
     if (library == nullptr) return usage("the library's path is null");
     return load_operators(library);
   });
-  return outcome.ok() ? nullptr : record_error(outcome.error());
 }
 
 const char* tessera_add_operators(tessera_register_operators_function operators) {
-  auto outcome = guarded("registering operators", [&]() -> Status {
+  return recorded("registering operators", [&]() -> Status {
     if (operators == nullptr) return usage("the function is null");
     {
       const std::scoped_lock lock(adders().mutex);
@@ -411,5 +410,4 @@ const char* tessera_add_operators(tessera_register_operators_function operators)
     }
     return add_all(operators, "the program's operators");
   });
-  return outcome.ok() ? nullptr : record_error(outcome.error());
 }
