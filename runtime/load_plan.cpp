@@ -1,12 +1,11 @@
 #include "runtime/load_plan.h"
 #include "base/file.h"
+#include "runtime/file_fields.h"
 #include <algorithm>
 #include <bit>
 
 namespace tessera::file {
 namespace {
-
-constexpr int64_t kMaxSteps = INT32_MAX - 1;
 
 class PlanReader {
 public:
@@ -25,7 +24,7 @@ public:
     environment(j);
     j.at("constants").each([&](const JsonValue& c) { constant(c); });
     buffers_ = j.at("buffers").size();
-    j.at("buffers").each([&](const JsonValue& b) { buffer(b); });
+    read(j.at("buffers"), exe_->buffers);
     j.at("steps").each([&](const JsonValue& s) {
       exe_->steps.push_back(step(s));
       std::visit([&](auto& made) { made.bytes = expr(s.at("bytes")); }, exe_->steps.back());
@@ -35,8 +34,8 @@ public:
       if (const auto* c = std::get_if<ControlStep>(&s))
         for (const auto& body : c->bodies) exe_->host_steps += body.executable->host_steps;
     }
-    bindings(j.at("inputs"), exe_->inputs);
-    bindings(j.at("outputs"), exe_->outputs);
+    read(j.at("inputs"), exe_->inputs);
+    read(j.at("outputs"), exe_->outputs);
     exe_->states = j.at("states").list([&](const JsonValue& s) { return read_index<int>(s, exe_->constants.size()); });
     return exe_;
   }
@@ -78,16 +77,92 @@ private:
   [[nodiscard]] std::vector<BufferId> buffer_ids(const JsonValue& j, int64_t least = 0) const {
     return j.list([&](const JsonValue& b) { return buffer_id(b, least); });
   }
-  static std::vector<std::string> texts(const JsonValue& j) {
-    return j.list([](const JsonValue& t) { return t.text(); });
-  }
   static std::vector<int64_t> ints(const JsonValue& j) {
     return j.list([](const JsonValue& v) { return v.integer(); });
   }
-  static double real(const JsonValue& bits) { return std::bit_cast<double>(bits.integer()); }
   template <class Enum>
   static Enum one_of(const JsonValue& j, Enum last) {
     return static_cast<Enum>(j.integer(0, static_cast<int>(last)));
+  }
+
+  // ---- values of fields (file_fields.h)
+  template <class T>
+  void read(const JsonValue& j, T& v) {
+    if constexpr (std::is_same_v<T, bool>)
+      v = j.flag();
+    else if constexpr (std::is_same_v<T, int64_t>)
+      v = j.integer();
+    else if constexpr (std::is_same_v<T, double>)
+      v = std::bit_cast<double>(j.integer());
+    else if constexpr (std::is_same_v<T, std::string>)
+      v = j.text();
+    else if constexpr (std::is_same_v<T, DType>)
+      v = j.dtype();
+    else if constexpr (std::is_same_v<T, SymExpr>)
+      v = expr(j);
+    else if constexpr (std::is_same_v<T, KernelLaunch>)
+      v = kernel(j);
+    else
+      each_field(v, [&](std::string_view key, auto& field, const auto&... how) {
+        if (!is_left_out(field, how...) || j.has(key)) read(j.at(key), field, how...); // as it is before
+      });
+  }
+  template <class T, class... How>
+  void read(const JsonValue& j, std::vector<T>& list, How... how) {
+    j.each([&](const JsonValue& one) {
+      T v{};
+      read(one, v, how...);
+      list.push_back(std::move(v));
+    });
+  }
+  template <class T>
+  void read(const JsonValue& j, std::optional<T>& v) {
+    read(j, v.emplace());
+  }
+  template <class T>
+  void read(const JsonValue& j, std::optional<T>& v, OrNull) {
+    if (!j.is_null()) read(j, v.emplace());
+  }
+  template <class Enum>
+  void read(const JsonValue& j, Enum& v, Last<Enum> of) {
+    v = one_of(j, of.last);
+  }
+  void read(const JsonValue& j, int& v, Within in) { v = static_cast<int>(j.integer(in.least, in.most)); }
+  void read(const JsonValue& j, int& v, UnlessZero) { v = static_cast<int>(j.integer<int64_t>(0, kMaxSteps)); }
+  void read(const JsonValue& j, double& v, UnlessOne) { read(j, v); }
+  void read(const JsonValue& j, bool& v, UnlessFalse) { read(j, v); }
+  void read(const JsonValue& j, BufferId& v, BufferRef ref) { v = buffer_id(j, ref.least); }
+  void read(const JsonValue& j, int& v, ConstantRef) { v = read_index<int>(j, exe_->constants.size(), -1); }
+  void read(const JsonValue& j, std::tuple<double&, double&>& both) {
+    read(j.at(size_t{0}), std::get<0>(both));
+    read(j.at(1), std::get<1>(both));
+  }
+  void read(const JsonValue& j, std::vector<StepDefines>& v, ResultsOf step) {
+    constexpr int64_t kMaxDims = 64, kMaxElements = 1024;
+    v = j.list([&](const JsonValue& d) {
+      return StepDefines{expr(d.at(size_t{0})), read_index<int>(d.at(1), step.count),
+                         static_cast<int>(d.at(2).integer<int64_t>(-1, kMaxDims - 1)),
+                         static_cast<int>(d.at(3).integer<int64_t>(-1, kMaxElements - 1))};
+    });
+  }
+  void read(const JsonValue& j, ControlBody& body) {
+    constexpr int kDeepest = 64;
+    if (file_.depth >= kDeepest) corrupt("its bodies are nested more than " + std::to_string(kDeepest) + " deep");
+    const auto& section = file_.sections[read_index<size_t>(j.at("section"), file_.sections.size())];
+    auto variants = read_file(file_.path, {file_.bytes.owner, file_.bytes.data + section.first, section.second},
+                              file_.parts, file_.depth + 1);
+    if (variants.size() != 1) j.at("section").wrong("a body, of one variant");
+    body.executable = std::move(variants.front().executable);
+    j.at("arguments").each([&](const JsonValue& a) {
+      body.arguments.push_back({one_of(a.at(size_t{0}), BodyArgument::Source::Size), buffer_id(a.at(1), -1),
+                                a.at(2).integer(-1, INT32_MAX), a.at(3).flag(), expr(a.at(4))});
+    });
+  }
+  template <class T>
+  T made(const JsonValue& j) {
+    T out{};
+    read(j, out);
+    return out;
   }
 
   void constant(const JsonValue& j) {
@@ -176,25 +251,6 @@ private:
     return file_.mapped.emplace(source, std::move(*mapped)).first->second;
   }
 
-  void buffer(const JsonValue& j) {
-    BufferInfo b;
-    b.name = j.at("name").text();
-    b.kind = one_of(j.at("kind"), BufferInfo::Kind::Temporary);
-    b.dtype = j.at("dtype").dtype();
-    b.shape = exprs(j.at("shape"));
-    b.constant = read_index<int>(j.at("constant"), exe_->constants.size(), -1);
-    b.first_step = static_cast<int>(j.at("first").integer<int64_t>(0, kMaxSteps));
-    b.last_step = static_cast<int>(j.at("last").integer<int64_t>(-1, kMaxSteps));
-    b.in_place_of = buffer_id(j.at("in_place_of"), -1);
-    b.dynamic = j.at("dynamic").flag();
-    exe_->buffers.push_back(std::move(b));
-  }
-  void bindings(const JsonValue& j, std::vector<Binding>& out) const {
-    j.each([&](const JsonValue& b) {
-      out.push_back({b.at("name").text(), buffer_id(b.at("buffer")), exprs(b.at("indexed")), b.at("list").text()});
-    });
-  }
-
   KernelLaunch kernel(const JsonValue& j) {
     KernelLaunch k{launch(j)};
     k.name = j.at("name").text();
@@ -218,15 +274,7 @@ private:
     auto known = launches_.find(key);
     if (known == launches_.end()) known = launches_.emplace(std::move(key), placed(j, file_.contracts[number])).first;
     LaunchSpec k = known->second;
-    k.report_sites = j.at("sites").list([&](const JsonValue& s) {
-      IndexCheck c{s.at("table").text(), s.at("indices").text(), s.at("node").text()};
-      if (!s.at("extent").is_null()) c.extent = expr(s.at("extent"));
-      c.from_end = s.at("from_end").flag();
-      c.shape = exprs(s.at("shape"));
-      c.component = s.at("component").integer(-1, 64);
-      c.failure = s.at("failure").text();
-      return c;
-    });
+    read(j.at("sites"), k.report_sites);
     return k;
   }
   LaunchSpec placed(const JsonValue& j, const Contract& c) const {
@@ -243,135 +291,20 @@ private:
         c.launch, [&](const LaunchField&, const SymExpr& size) { return size.substitute(by_parameter); });
     return k;
   }
-  StridedOperand operand(const JsonValue& j) const {
-    return {buffer_id(j.at("buffer")), exprs(j.at("shape")), exprs(j.at("strides")), expr(j.at("offset"))};
-  }
-  std::optional<EpilogueKernel> epilogue(const JsonValue& j) {
-    if (j.is_null()) return std::nullopt;
-    return EpilogueKernel{kernel(j.at("kernel")), exprs(j.at("begin")), exprs(j.at("count"))};
-  }
-  std::optional<LibraryEpilogue> fused(const JsonValue& call) const {
-    if (!call.has("fused")) return std::nullopt;
-    const auto j = call.at("fused");
-    LibraryEpilogue e;
-    e.alpha = real(j.at("alpha"));
-    e.bias_dim = j.at("bias_dim").integer(-1, 64);
-    e.activation = one_of(j.at("activation"), LibraryEpilogue::Activation::Tanh);
-    e.clip_low = real(j.at("clip").at(size_t{0}));
-    e.clip_high = real(j.at("clip").at(1));
-    if (j.has("bias")) e.bias = operand(j.at("bias"));
-    if (j.has("residual")) e.residual = operand(j.at("residual"));
-    return e;
-  }
-
   Step step(const JsonValue& j) {
     if (j.has("kernel")) return kernel(j.at("kernel"));
-    if (j.has("copy")) {
-      const auto c = j.at("copy");
-      return CopyStep{c.at("name").text(), buffer_id(c.at("source")), buffer_id(c.at("target"))};
-    }
-    if (j.has("host")) return host(j.at("host"));
-    if (j.has("control")) return control(j.at("control"));
+    if (j.has("copy")) return made<CopyStep>(j.at("copy"));
+    if (j.has("host")) return made<HostStep>(j.at("host"));
+    if (j.has("control")) return made<ControlStep>(j.at("control"));
     return library(j.at("library"));
   }
-  HostStep host(const JsonValue& j) const {
-    HostStep s;
-    s.name = j.at("name").text();
-    s.op = j.at("op").text();
-    s.reason = j.at("reason").text();
-    s.payload = j.at("payload").text();
-    s.inputs = buffer_ids(j.at("inputs"), -1);
-    s.outputs = buffer_ids(j.at("outputs"), -1);
-    s.defines = defines(j.at("defines"), s.outputs.size());
-    return s;
-  }
-  [[nodiscard]] std::vector<StepDefines> defines(const JsonValue& j, size_t outputs) const {
-    constexpr int64_t kMaxDims = 64, kMaxElements = 1024;
-    return j.list([&](const JsonValue& d) {
-      return StepDefines{expr(d.at(size_t{0})), read_index<int>(d.at(1), outputs),
-                         static_cast<int>(d.at(2).integer<int64_t>(-1, kMaxDims - 1)),
-                         static_cast<int>(d.at(3).integer<int64_t>(-1, kMaxElements - 1))};
-    });
-  }
-  ControlStep control(const JsonValue& j) const {
-    constexpr int kDeepest = 64;
-    if (file_.depth >= kDeepest) corrupt("its bodies are nested more than " + std::to_string(kDeepest) + " deep");
-    ControlStep s;
-    s.name = j.at("name").text();
-    s.op = j.at("op").text();
-    s.reason = j.at("reason").text();
-    s.kind = one_of(j.at("kind"), ControlStep::Kind::Loop);
-    j.at("bodies").each([&](const JsonValue& b) {
-      ControlBody body;
-      const auto& section = file_.sections[read_index<size_t>(b.at("section"), file_.sections.size())];
-      auto variants = read_file(file_.path, {file_.bytes.owner, file_.bytes.data + section.first, section.second},
-                                file_.parts, file_.depth + 1);
-      if (variants.size() != 1) b.at("section").wrong("a body, of one variant");
-      body.executable = std::move(variants.front().executable);
-      b.at("arguments").each([&](const JsonValue& a) {
-        body.arguments.push_back({one_of(a.at(size_t{0}), BodyArgument::Source::Size), buffer_id(a.at(1), -1),
-                                  a.at(2).integer(-1, INT32_MAX), a.at(3).flag(), expr(a.at(4))});
-      });
-      s.bodies.push_back(std::move(body));
-    });
-    s.condition = buffer_id(j.at("condition"), -1);
-    s.trips = buffer_id(j.at("trips"), -1);
-    s.continues = j.at("continues").flag();
-    s.initial = buffer_ids(j.at("initial"));
-    s.outputs = buffer_ids(j.at("outputs"), -1);
-    j.at("reverse").each([&](const JsonValue& r) { s.reverse.push_back(r.flag()); });
-    s.defines = defines(j.at("defines"), s.outputs.size());
-    if (j.has("decided")) s.decided = expr(j.at("decided"));
-    if (j.has("trip_count")) s.trip_count = expr(j.at("trip_count"));
-    return s;
-  }
   LibraryStep library(const JsonValue& j) {
-    LibraryStep s;
-    s.name = j.at("name").text();
-    if (j.has("instead_of")) s.instead_of = static_cast<int>(j.at("instead_of").integer<int64_t>(0, kMaxSteps));
-    auto call = j.at("call").text();
-    const bool tf32 = j.has("tf32") && j.at("tf32").flag();
-    if (call == "matmul") {
-      s.call = MatmulCall{operand(j.at("a")),
-                          operand(j.at("b")),
-                          operand(j.at("c")),
-                          epilogue(j.at("epilogue")),
-                          fused(j),
-                          j.has("scale") ? real(j.at("scale")) : 1.0,
-                          tf32};
-    } else if (call == "conv") {
-      s.call = ConvCall{operand(j.at("x")),
-                        operand(j.at("w")),
-                        operand(j.at("y")),
-                        ints(j.at("strides")),
-                        ints(j.at("pads_begin")),
-                        ints(j.at("pads_end")),
-                        ints(j.at("dilations")),
-                        j.at("groups").integer(),
-                        j.at("transposed").flag(),
-                        ints(j.at("output_padding")),
-                        epilogue(j.at("epilogue")),
-                        fused(j),
-                        tf32};
-    } else if (call == "pool") {
-      s.call = PoolCall{one_of(j.at("kind"), PoolCall::Kind::AverageIncludePad),
-                        operand(j.at("x")),
-                        operand(j.at("y")),
-                        ints(j.at("kernel")),
-                        ints(j.at("strides")),
-                        ints(j.at("pads_begin")),
-                        ints(j.at("pads_end")),
-                        ints(j.at("dilations")),
-                        epilogue(j.at("epilogue"))};
-    } else if (call == "attention") {
-      FusedAttentionCall a{operand(j.at("q")), operand(j.at("k")), operand(j.at("v")), operand(j.at("out"))};
-      a.scale = real(j.at("scale"));
-      a.causal = j.at("causal").flag();
-      if (j.has("bias")) a.bias = operand(j.at("bias"));
-      s.call = std::move(a);
-    } else {
-      j.at("call").wrong("matmul, conv, pool or attention");
-    }
+    static const decltype(LibraryStep::call) empty[] = {MatmulCall(), ConvCall(), PoolCall(), FusedAttentionCall()};
+    auto s = made<LibraryStep>(j);
+    const auto* name = std::find(std::begin(kCalls), std::end(kCalls), j.at("call").text());
+    if (name == std::end(kCalls)) j.at("call").wrong("matmul, conv, pool or attention");
+    s.call = empty[name - std::begin(kCalls)];
+    std::visit([&](auto& call) { read(j, call); }, s.call);
     return s;
   }
 

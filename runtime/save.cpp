@@ -1,5 +1,6 @@
 #include "base/json_text.h"
 #include "runtime/executor.h"
+#include "runtime/file_fields.h"
 #include "runtime/file_format.h"
 #include "runtime/file_parts.h"
 #include "runtime/mapped_regions.h"
@@ -59,21 +60,10 @@ public:
     j.add("objects", objects_);
     j.add("model", e_.model_name);
     j.add("report", e_.report);
-    Json buffers = Json::array();
-    for (const auto& b : e_.buffers)
-      buffers.push_back(Json::object({{"name", b.name},
-                                      {"kind", static_cast<int>(b.kind)},
-                                      {"dtype", name(b.dtype)},
-                                      {"shape", list(b.shape)},
-                                      {"constant", b.constant},
-                                      {"first", b.first_step},
-                                      {"last", b.last_step},
-                                      {"in_place_of", b.in_place_of},
-                                      {"dynamic", b.dynamic}}));
-    j.add("buffers", buffers);
+    j.add("buffers", value(e_.buffers));
     Json steps = Json::array();
     for (const auto& s : e_.steps) {
-      TESSERA_ASSIGN(auto json, step(s));
+      Json json = step(s);
       json.add("bytes", names_.text(bytes_of(s)));
       steps.push_back(json);
     }
@@ -98,9 +88,7 @@ public:
       symbols.push_back(Json::array({names_.name(s), range.lo, range.hi, divisor}));
     }
     j.add("symbols", symbols);
-    if (uncontracted_)
-      return Diagnostic(ErrorCode::Internal, "the executable cannot be saved: a kernel does not say what it accesses");
-    return {};
+    return std::move(failed_);
   }
 
 private:
@@ -121,51 +109,90 @@ private:
       if (!bound.count(s.symbol_id())) return condition.substitute(e_.env->substitutions());
     return condition;
   }
-  Json list(const std::vector<SymExpr>& v) {
-    Json j = Json::array();
-    for (const auto& e : v) j.push_back(names_.text(e));
-    return j;
-  }
   Json bindings(const std::vector<Binding>& v) {
     Json j = Json::array();
     for (const auto& b : v) {
       if (const auto rank = e_.env->find(rank_symbol(b.name))) names_.add(*rank); // that calls decide it
-      j.push_back(
-          Json::object({{"name", b.name}, {"buffer", b.buffer}, {"indexed", list(b.indexed)}, {"list", b.list}}));
+      j.push_back(value(b));
     }
     return j;
   }
+
+  // ---- values of fields (file_fields.h)
+  template <class T>
+  Json value(const T& v) {
+    if constexpr (std::is_same_v<T, double>) {
+      return std::bit_cast<int64_t>(v); // JSON has no infinity, and a bound of a clip may be one
+    } else if constexpr (std::is_same_v<T, DType>) {
+      return name(v);
+    } else if constexpr (std::is_enum_v<T>) {
+      return static_cast<int>(v);
+    } else if constexpr (std::is_integral_v<T> || std::is_same_v<T, std::string>) {
+      return v;
+    } else if constexpr (std::is_same_v<T, SymExpr>) {
+      return names_.text(v);
+    } else if constexpr (std::ranges::range<T>) {
+      Json all = Json::array();
+      for (const auto& one : v) all.push_back(value(one));
+      return all;
+    } else {
+      return object(v);
+    }
+  }
+  template <class T>
+  Json value(const std::optional<T>& v) {
+    return v ? value(*v) : Json();
+  }
+  Json value(const std::tuple<const double&, const double&>& v) {
+    return Json::array({value(std::get<0>(v)), value(std::get<1>(v))});
+  }
+  Json value(const KernelLaunch& k) { return kernel(k); }
+  Json value(const StepDefines& d) { return Json::array({names_.text(d.symbol), d.result, d.dim, d.element}); }
+  // Bodies are files in sections of this one.
+  Json value(const ControlBody& body) {
+    Json arguments = Json::array();
+    for (const auto& a : body.arguments)
+      arguments.push_back(Json::array({static_cast<int>(a.source), a.buffer, a.index, a.reverse, names_.text(a.size)}));
+    auto bytes = file_bytes(*body.executable, parts_.place);
+    if (!bytes.ok()) return fail(std::move(bytes).take_error());
+    return Json::object({{"section", parts_.sections.take(std::move(*bytes))}, {"arguments", arguments}});
+  }
+  template <class T>
+  Json object(const T& of) {
+    Json j = Json::object();
+    add(of, j);
+    return j;
+  }
+  template <class T>
+  void add(const T& of, Json& j) {
+    file::each_field(of, [&](std::string_view key, const auto& v, const auto&... how) {
+      if (!file::is_left_out(v, how...)) j.add(key, value(v));
+    });
+  }
+  Json fail(Diagnostic error) {
+    if (failed_.ok()) failed_ = std::move(error);
+    return {};
+  }
+
   // A launch: its buffers, and what it gives for the parameters of its kernel's contract.
   Json kernel(const KernelLaunch& k) {
-    Json j = Json::object({{"name", k.name}, {"buffers", k.buffers}, {"sites", sites(k)}});
+    Json j = Json::object({{"name", k.name}, {"buffers", k.buffers}, {"sites", value(k.report_sites)}});
     contract(k, j);
     if (k.alternatives.empty()) return j;
     Json alternatives = Json::array();
     for (const auto& a : k.alternatives) {
-      Json alternative = Json::object({{"sites", sites(a)}});
+      Json alternative = Json::object({{"sites", value(a.report_sites)}});
       contract(a, alternative);
       alternatives.push_back(alternative);
     }
     j.add("alternatives", alternatives);
     return j;
   }
-  Json sites(const KernelLaunch& k) {
-    Json all = Json::array();
-    for (const IndexCheck& c : k.report_sites)
-      all.push_back(Json::object({{"table", c.table},
-                                  {"indices", c.indices},
-                                  {"node", c.node},
-                                  {"extent", c.extent ? Json(names_.text(*c.extent)) : Json()},
-                                  {"from_end", c.from_end},
-                                  {"shape", list(c.shape)},
-                                  {"component", c.component},
-                                  {"failure", c.failure}}));
-    return all;
-  }
   // Writes the part of a launch that depends on its code alone: the launch over parameters p0, p1 ... in the place of
   // its symbols. Launches that say the same share it, as layers of a model do.
   void contract(const KernelLaunch& k, Json& launch) {
-    uncontracted_ = uncontracted_ || k.access.size() != k.buffers.size();
+    if (k.access.size() != k.buffers.size())
+      fail({ErrorCode::Internal, "the executable cannot be saved: a kernel does not say what it accesses"});
     auto arguments = symbols_of(k);
     std::unordered_map<uint64_t, SymExpr> parameter;
     for (size_t p = 0; p < arguments.size(); ++p) parameter.emplace(arguments[p].symbol_id(), file::parameter(p));
@@ -177,7 +204,7 @@ private:
       contract.add(field.key, json(value, k, text));
     });
     launch.add("contract", parts_.contract(contract));
-    launch.add("arguments", list(arguments));
+    launch.add("arguments", value(arguments));
   }
   // The value of a field of launch `k`.
   static Json json(std::integral auto value, const KernelLaunch&, const auto&) { return value; }
@@ -219,135 +246,21 @@ private:
               [&](const SymExpr& a, const SymExpr& b) { return names_.place(a) < names_.place(b); });
     return ordered;
   }
-  Json operand(const StridedOperand& o) {
-    return Json::object({{"buffer", o.buffer},
-                         {"shape", list(o.shape)},
-                         {"strides", list(o.strides)},
-                         {"offset", names_.text(o.offset)}});
-  }
-  Json epilogue(const std::optional<EpilogueKernel>& e) {
-    if (!e) return nullptr;
-    return Json::object({{"kernel", kernel(e->kernel)}, {"begin", list(e->begin)}, {"count", list(e->count)}});
-  }
-  // Bits of doubles: JSON has no infinity, and a bound of a clip may be one.
-  static int64_t bits(double v) { return std::bit_cast<int64_t>(v); }
-  Json fused(const LibraryEpilogue& e) {
-    Json j = Json::object({{"alpha", bits(e.alpha)},
-                           {"bias_dim", e.bias_dim},
-                           {"activation", static_cast<int>(e.activation)},
-                           {"clip", Json::array({bits(e.clip_low), bits(e.clip_high)})}});
-    if (e.bias) j.add("bias", operand(*e.bias));
-    if (e.residual) j.add("residual", operand(*e.residual));
-    return j;
-  }
-  Json defines(const std::vector<StepDefines>& all) {
-    Json j = Json::array();
-    for (const auto& d : all) j.push_back(Json::array({names_.text(d.symbol), d.result, d.dim, d.element}));
-    return j;
-  }
-  // Bodies are files in sections of this one.
-  Result<Json> control(const ControlStep& c) {
-    Json bodies = Json::array();
-    for (const auto& body : c.bodies) {
-      Json arguments = Json::array();
-      for (const auto& a : body.arguments)
-        arguments.push_back(
-            Json::array({static_cast<int>(a.source), a.buffer, a.index, a.reverse, names_.text(a.size)}));
-      TESSERA_ASSIGN(std::string bytes, file_bytes(*body.executable, parts_.place));
-      bodies.push_back(Json::object({{"section", parts_.sections.take(std::move(bytes))}, {"arguments", arguments}}));
-    }
-    Json j = Json::object({{"name", c.name},
-                           {"op", c.op},
-                           {"reason", c.reason},
-                           {"kind", static_cast<int>(c.kind)},
-                           {"bodies", bodies},
-                           {"condition", c.condition},
-                           {"trips", c.trips},
-                           {"continues", c.continues},
-                           {"initial", c.initial},
-                           {"outputs", c.outputs},
-                           {"reverse", c.reverse},
-                           {"defines", defines(c.defines)}});
-    if (c.decided) j.add("decided", names_.text(*c.decided));
-    if (c.trip_count) j.add("trip_count", names_.text(*c.trip_count));
-    return j;
-  }
-  Result<Json> step(const Step& step) {
+  Json step(const Step& step) {
     if (const auto* k = std::get_if<KernelLaunch>(&step)) return Json::object({{"kernel", kernel(*k)}});
-    if (const auto* c = std::get_if<CopyStep>(&step))
-      return Json::object({{"copy", Json::object({{"name", c->name}, {"source", c->source}, {"target", c->target}})}});
+    if (const auto* c = std::get_if<CopyStep>(&step)) return Json::object({{"copy", object(*c)}});
     if (const auto* h = std::get_if<HostStep>(&step)) {
       if (h->payload.empty())
-        return Diagnostic(ErrorCode::UnsupportedFeature,
-                          "the executable cannot be saved: '" + h->name + "' (" + h->op +
-                              ") runs by its reference, and its text cannot be read again");
-      return Json::object({{"host", Json::object({{"name", h->name},
-                                                  {"op", h->op},
-                                                  {"reason", h->reason},
-                                                  {"payload", h->payload},
-                                                  {"inputs", h->inputs},
-                                                  {"outputs", h->outputs},
-                                                  {"defines", defines(h->defines)}})}});
+        fail({ErrorCode::UnsupportedFeature, "the executable cannot be saved: '" + h->name + "' (" + h->op +
+                                                 ") runs by its reference, and its text cannot be read again"});
+      return Json::object({{"host", object(*h)}});
     }
-    if (const auto* c = std::get_if<ControlStep>(&step)) {
-      TESSERA_ASSIGN(Json json, control(*c));
-      return Json::object({{"control", json}});
-    }
-    return Json::object({{"library", library(std::get<LibraryStep>(step))}});
-  }
-  Json library(const LibraryStep& l) {
-    Json j = Json::object({{"name", l.name}});
-    if (l.instead_of > 0) j.add("instead_of", l.instead_of);
-    const auto add = [&](std::initializer_list<Json::Member> members) {
-      for (const auto& [key, value] : members) j.add(key, value);
-    };
-    if (const auto* m = std::get_if<MatmulCall>(&l.call)) {
-      add({{"call", "matmul"},
-           {"a", operand(m->a)},
-           {"b", operand(m->b)},
-           {"c", operand(m->c)},
-           {"epilogue", epilogue(m->epilogue)}});
-      if (m->fused) j.add("fused", fused(*m->fused));
-      if (m->scale != 1) j.add("scale", bits(m->scale));
-      if (m->tf32) j.add("tf32", true);
-    } else if (const auto* c = std::get_if<ConvCall>(&l.call)) {
-      add({{"call", "conv"},
-           {"x", operand(c->x)},
-           {"w", operand(c->w)},
-           {"y", operand(c->y)},
-           {"strides", c->strides},
-           {"pads_begin", c->pads_begin},
-           {"pads_end", c->pads_end},
-           {"dilations", c->dilations},
-           {"groups", c->groups},
-           {"transposed", c->transposed},
-           {"output_padding", c->output_padding},
-           {"epilogue", epilogue(c->epilogue)}});
-      if (c->fused) j.add("fused", fused(*c->fused));
-      if (c->tf32) j.add("tf32", true);
-    } else if (const auto* a = std::get_if<FusedAttentionCall>(&l.call)) {
-      add({{"call", "attention"},
-           {"q", operand(a->q)},
-           {"k", operand(a->k)},
-           {"v", operand(a->v)},
-           {"out", operand(a->out)},
-           {"scale", bits(a->scale)},
-           {"causal", a->causal}});
-      if (a->bias) j.add("bias", operand(*a->bias));
-    } else {
-      const auto& p = std::get<PoolCall>(l.call);
-      add({{"call", "pool"},
-           {"kind", static_cast<int>(p.kind)},
-           {"x", operand(p.x)},
-           {"y", operand(p.y)},
-           {"kernel", p.kernel},
-           {"strides", p.strides},
-           {"pads_begin", p.pads_begin},
-           {"pads_end", p.pads_end},
-           {"dilations", p.dilations},
-           {"epilogue", epilogue(p.epilogue)}});
-    }
-    return j;
+    if (const auto* c = std::get_if<ControlStep>(&step)) return Json::object({{"control", object(*c)}});
+    const auto& l = std::get<LibraryStep>(step);
+    Json library = object(l);
+    library.add("call", file::kCalls[l.call.index()]);
+    std::visit([&](const auto& call) { add(call, library); }, l.call);
+    return Json::object({{"library", library}});
   }
 
   Json constants() {
@@ -377,7 +290,7 @@ private:
   file::FileParts& parts_;
   SymbolNames names_;
   std::vector<size_t> objects_; // by index in the executable, in the file
-  bool uncontracted_ = false;
+  Status failed_;               // the first error
 };
 
 } // namespace
