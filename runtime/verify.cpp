@@ -103,6 +103,13 @@ bool shares_memory(const KernelLaunch& k, size_t a, size_t b) {
 
 namespace {
 
+// Returns a function that makes errors of one part: "kernel 'softmax': has no object". The name outlives it.
+auto errors_of(const char* part, const std::string& name) {
+  return [part, &name](const std::string& what) {
+    return Diagnostic(ErrorCode::Internal, std::string(part) + " '" + name + "': " + what);
+  };
+}
+
 bool in_range(const Executable& e, BufferId b) { return b >= 0 && static_cast<size_t>(b) < e.buffers.size(); }
 
 // Whether code may access elements of `dtype` in a buffer of another one: the same bytes, read as another type.
@@ -115,9 +122,7 @@ bool same_bytes(DType dtype, DType buffer) {
 
 // The buffers of a launch are those that its code was made for.
 Status verify_access(const Executable& e, const KernelLaunch& k) {
-  auto bad = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::Internal, "kernel '" + k.name + "': " + what);
-  };
+  const auto bad = errors_of("kernel", k.name);
   for (auto b : k.buffers)
     if (!in_range(e, b)) return bad("uses a buffer that does not exist");
   if (k.access.empty()) return {};
@@ -137,9 +142,7 @@ Status verify_access(const Executable& e, const KernelLaunch& k) {
 }
 
 Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alternative = false) {
-  auto bad = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::Internal, "kernel '" + k.name + "': " + what);
-  };
+  const auto bad = errors_of("kernel", k.name);
   bool gpu = is_gpu_target(e.target);
   if (k.written.size() != k.buffers.size()) return bad("one written flag per buffer is needed");
   TESSERA_TRY(verify_access(e, k));
@@ -185,9 +188,7 @@ bool library_type(DType dtype, bool gpu, bool weight) {
 }
 
 Status verify_operands(const Executable& e, const LibraryStep& step) {
-  auto bad = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::Internal, "library call '" + step.name + "': " + what);
-  };
+  const auto bad = errors_of("library call", step.name);
   bool gpu = is_gpu_target(e.target);
   auto library = operands_of(step);
   for (const auto* o : library.all) {
@@ -204,9 +205,7 @@ Status verify_operands(const Executable& e, const LibraryStep& step) {
 // Windows that some device can compute: what sizes of operands allow is checked when a shape is planned.
 Status verify_windows(const LibraryStep& step) {
   constexpr int64_t kMax = int64_t{1} << 30;
-  auto bad = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::Internal, "library call '" + step.name + "': " + what);
-  };
+  const auto bad = errors_of("library call", step.name);
   auto each = [&](std::initializer_list<const std::vector<int64_t>*> lists, size_t count, int64_t least) {
     return std::all_of(lists.begin(), lists.end(), [&](const std::vector<int64_t>* list) {
       return list->size() == count &&
@@ -230,26 +229,8 @@ Status verify_windows(const LibraryStep& step) {
   return {};
 }
 
-Status verify_step(const Executable& e, const Step& step) {
-  if (const auto* k = std::get_if<KernelLaunch>(&step)) return verify_kernel(e, *k);
-  if (const auto* h = std::get_if<HostStep>(&step)) {
-    for (const auto& d : h->defines)
-      if (!d.symbol.is_symbol() || d.result < 0 || static_cast<size_t>(d.result) >= h->outputs.size() || d.dim >= 64 ||
-          (d.dim < 0) == (d.element < 0))
-        return Diagnostic(ErrorCode::Internal,
-                          "host step '" + h->name + "': defines a size of a result that it does not have");
-    return {};
-  }
-  if (const auto* c = std::get_if<CopyStep>(&step)) {
-    if (in_range(e, c->source) && in_range(e, c->target)) {
-      const auto &from = e.buffers[static_cast<size_t>(c->source)], &to = e.buffers[static_cast<size_t>(c->target)];
-      if (!same_bytes(from.dtype, to.dtype) || (from.dtype == to.dtype && from.shape.size() != to.shape.size()))
-        return Diagnostic(ErrorCode::Internal, "copy '" + c->name + "': types differ");
-    }
-    return {};
-  }
-  if (const auto* c = std::get_if<ControlStep>(&step)) return verify_control(e, *c);
-  const auto& l = std::get<LibraryStep>(step);
+Status verify_library(const Executable& e, const LibraryStep& l) {
+  const auto bad = errors_of("library call", l.name);
   TESSERA_TRY(verify_operands(e, l));
   TESSERA_TRY(verify_windows(l));
   auto library = operands_of(l);
@@ -257,34 +238,49 @@ Status verify_step(const Executable& e, const Step& step) {
     auto rank = a->q.shape.size();
     bool same = rank >= 2 && is_gpu_target(e.target);
     for (const auto* o : library.all) same = same && o->shape.size() == rank;
-    if (!same)
-      return Diagnostic(ErrorCode::Internal, "library call '" + l.name + "': no attention that a GPU computes");
+    if (!same) return bad("no attention that a GPU computes");
   }
   const LibraryEpilogue* fused = nullptr;
   if (const auto* m = std::get_if<MatmulCall>(&l.call)) fused = m->fused ? &*m->fused : nullptr;
   if (const auto* c = std::get_if<ConvCall>(&l.call)) fused = c->fused ? &*c->fused : nullptr;
   size_t rank = library.all[library.result]->shape.size();
-  if (fused && !is_gpu_target(e.target))
-    return Diagnostic(ErrorCode::Internal,
-                      "library call '" + l.name + "': an epilogue that only a GPU's library computes");
+  if (fused && !is_gpu_target(e.target)) return bad("an epilogue that only a GPU's library computes");
   if (fused && ((fused->bias && (fused->bias->shape.size() != rank || fused->bias_dim < 0 ||
                                  static_cast<size_t>(fused->bias_dim) >= rank)) ||
                 (fused->residual && fused->residual->shape.size() != rank)))
-    return Diagnostic(ErrorCode::Internal, "library call '" + l.name + "': bias or residual do not fit the result");
+    return bad("bias or residual do not fit the result");
   const auto& epilogue = *library.epilogue;
   if (!epilogue) return {};
   bool symbols = epilogue->begin.size() == rank && epilogue->count.size() == rank;
   for (const auto* v : {&epilogue->begin, &epilogue->count})
     for (const auto& s : *v) symbols = symbols && s.is_symbol();
-  if (!symbols)
-    return Diagnostic(ErrorCode::Internal,
-                      "library call '" + l.name +
-                          "': the epilogue needs a begin and a count symbol per dimension of the result");
+  if (!symbols) return bad("the epilogue needs a begin and a count symbol per dimension of the result");
   auto meets = [](const KernelLaunch& k) { return has(k, LaunchUse::Shared); };
   const auto& alternatives = epilogue->kernel.alternatives;
   if (meets(epilogue->kernel) || std::any_of(alternatives.begin(), alternatives.end(), meets))
-    return Diagnostic(ErrorCode::Internal, "library call '" + l.name + "': an epilogue has a grid barrier");
+    return bad("an epilogue has a grid barrier");
   return verify_kernel(e, epilogue->kernel);
+}
+
+Status verify_step(const Executable& e, const Step& step) {
+  if (const auto* k = std::get_if<KernelLaunch>(&step)) return verify_kernel(e, *k);
+  if (const auto* h = std::get_if<HostStep>(&step)) {
+    for (const auto& d : h->defines)
+      if (!d.symbol.is_symbol() || d.result < 0 || static_cast<size_t>(d.result) >= h->outputs.size() || d.dim >= 64 ||
+          (d.dim < 0) == (d.element < 0))
+        return errors_of("host step", h->name)("defines a size of a result that it does not have");
+    return {};
+  }
+  if (const auto* c = std::get_if<CopyStep>(&step)) {
+    if (in_range(e, c->source) && in_range(e, c->target)) {
+      const auto &from = e.buffers[static_cast<size_t>(c->source)], &to = e.buffers[static_cast<size_t>(c->target)];
+      if (!same_bytes(from.dtype, to.dtype) || (from.dtype == to.dtype && from.shape.size() != to.shape.size()))
+        return errors_of("copy", c->name)("types differ");
+    }
+    return {};
+  }
+  if (const auto* c = std::get_if<ControlStep>(&step)) return verify_control(e, *c);
+  return verify_library(e, std::get<LibraryStep>(step));
 }
 
 // The steps that a library call replaces belong to its own segment and write what it writes.
@@ -306,15 +302,9 @@ Status verify_instead(const Executable& e, size_t s) {
   return wanted.empty() ? Status() : bad("do not write its result");
 }
 
-} // namespace
-
-namespace {
-
 // Inputs and outputs: each has one buffer of its kind, and no other has it.
 Status verify_bindings(const Executable& e) {
-  auto bad = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::Internal, "executable '" + e.model_name + "': " + what);
-  };
+  const auto bad = errors_of("executable", e.model_name);
   std::vector<bool> bound(e.buffers.size());
   auto bind = [&](const std::vector<Binding>& bindings, BufferInfo::Kind kind, const std::string& what) -> Status {
     std::set<std::string> names;
@@ -427,15 +417,14 @@ Status verify_uses(const Executable& e) {
   }
   for (const auto& output : e.outputs)
     if (!defined[static_cast<size_t>(output.buffer)])
-      return Diagnostic(ErrorCode::Internal,
-                        "executable '" + e.model_name + "': no step writes the output '" + output.name + "'");
+      return errors_of("executable", e.model_name)("no step writes the output '" + output.name + "'");
   return {};
 }
 
 } // namespace
 
 Status verify(const Executable& e) {
-  if (!e.env) return Diagnostic(ErrorCode::Internal, "executable '" + e.model_name + "': has no shape environment");
+  if (!e.env) return errors_of("executable", e.model_name)("has no shape environment");
   TESSERA_TRY(verify_buffers(e));
   TESSERA_TRY(verify_bindings(e));
   for (size_t s = 0; s < e.steps.size(); ++s) {

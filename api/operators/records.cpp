@@ -60,6 +60,12 @@ std::vector<std::optional<TensorType>> types_of(const Graph& graph, const Node& 
   return out;
 }
 
+std::vector<std::optional<TensorType>> types_of(std::span<const Tensor> operands) {
+  std::vector<std::optional<TensorType>> out;
+  for (const Tensor& t : operands) out.push_back(t.defined() ? std::optional(type_of(t)) : std::nullopt);
+  return out;
+}
+
 Status infer(const Functions& f, InferContext& c) {
   tessera_operator_call call{c.node, types_of(c.graph, c.node), c.result_count};
   call.infer = &c;
@@ -134,9 +140,7 @@ Result<std::optional<TileText>> kernel(const Functions& f, const Node& node,
 }
 
 Status run_function(const Functions& f, ReferenceContext& c) {
-  std::vector<std::optional<TensorType>> operands;
-  for (const Tensor& t : c.operands) operands.push_back(t.defined() ? std::optional(type_of(t)) : std::nullopt);
-  tessera_operator_call call{c.node, std::move(operands), c.result_count};
+  tessera_operator_call call{c.node, types_of(c.operands), c.result_count};
   call.reference = &c;
   c.results.assign(static_cast<size_t>(c.result_count), Tensor());
   call.strings.resize(static_cast<size_t>(c.result_count));
@@ -154,10 +158,8 @@ Status run_function(const Functions& f, ReferenceContext& c) {
 
 // The host's kernel, interpreted: every access is checked.
 Status interpret_kernel(const Functions& f, ReferenceContext& c) {
-  std::vector<std::optional<TensorType>> types;
-  for (size_t i = 0; i < c.node.operands.size(); ++i)
-    types.push_back(c.operands[i].defined() ? std::optional(type_of(c.operands[i])) : std::nullopt);
-  TESSERA_ASSIGN(auto text, kernel(f, c.node, std::move(types), nullptr, "cpu"));
+  const std::span<const Tensor> operands(c.operands.data(), c.node.operands.size());
+  TESSERA_ASSIGN(auto text, kernel(f, c.node, types_of(operands), nullptr, "cpu"));
   if (!text)
     return c.error(ErrorCode::UnsupportedOp,
                    "'" + std::string(c.node.op->name) + "' has no kernel for these types, and no function on the host");
@@ -168,8 +170,8 @@ Status interpret_kernel(const Functions& f, ReferenceContext& c) {
   auto add = [&](const Tensor& t) {
     arguments.push_back({{const_cast<std::byte*>(t.data()), t.bytes()}, {}}); // only read, unless it is `written`
   };
-  for (size_t i = 0; i < c.node.operands.size(); ++i)
-    if (c.operands[i].defined()) add(c.operands[i]);
+  for (const Tensor& t : operands)
+    if (t.defined()) add(t);
   for (size_t r = 0; r < c.node.results.size(); ++r) {
     const TensorType& type = c.result_types[r];
     Dims dims;

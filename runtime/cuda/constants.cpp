@@ -51,8 +51,8 @@ struct DeviceConstants::Placed {
 namespace {
 
 // The constants on a GPU, by the host memory that they came from.
-class Store {
-public:
+struct Store {
+  explicit Store(Context&) {}
   using Key = std::pair<const std::byte*, size_t>;
   std::mutex mutex; // held while uploading: whoever needs the same constants has to wait anyway
   std::map<Key, std::weak_ptr<const DeviceConstants::Placed>> placed;
@@ -81,12 +81,9 @@ Result<std::unique_ptr<DeviceConstants>> DeviceConstants::upload(const std::shar
                                                                  const std::shared_ptr<MemoryAccount>& account,
                                                                  const Variant& variant, Staging& staging,
                                                                  CUstream stream) {
-  TESSERA_ASSIGN(auto attached, context->attachment("constants", [](Context&) -> Result<std::shared_ptr<void>> {
-    return std::shared_ptr<void>(std::make_shared<Store>());
-  }));
-  auto& store = *std::static_pointer_cast<Store>(attached);
-  std::lock_guard lock(store.mutex);
-  std::erase_if(store.placed, [](const auto& entry) { return entry.second.expired(); });
+  TESSERA_ASSIGN(const auto store, context->attachment_of<Store>("constants"));
+  std::lock_guard lock(store->mutex);
+  std::erase_if(store->placed, [](const auto& entry) { return entry.second.expired(); });
 
   auto constants = std::make_unique<DeviceConstants>();
   const auto& buffers = variant.exe->buffers;
@@ -108,7 +105,7 @@ Result<std::unique_ptr<DeviceConstants>> DeviceConstants::upload(const std::shar
   for (size_t b = 0; b < buffers.size(); ++b) {
     const auto* constant = wanted(b);
     if (!constant) continue;
-    if (auto it = store.placed.find(key(*constant)); it != store.placed.end())
+    if (auto it = store->placed.find(key(*constant)); it != store->placed.end())
       if (auto there = it->second.lock()) {
         constants->addresses_[b] = reinterpret_cast<void*>(there->address);
         constants->kept_.push_back(std::move(there));
@@ -138,7 +135,7 @@ Result<std::unique_ptr<DeviceConstants>> DeviceConstants::upload(const std::shar
   for (const auto& [constant, offset] : missing) {
     auto placed = std::make_shared<const Placed>(
         Placed{block, block->address() + static_cast<CUdeviceptr>(offset), constant->value});
-    store.placed[key(*constant)] = placed;
+    store->placed[key(*constant)] = placed;
     constants->kept_.push_back(std::move(placed));
   }
   for (size_t b = 0; b < buffers.size(); ++b)

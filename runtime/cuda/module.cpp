@@ -39,8 +39,8 @@ bool refuses_image(CUresult result) {
          result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
 }
 
-class Registry {
-public:
+struct Registry {
+  explicit Registry(Context&) {}
   std::mutex mutex;
   std::map<const Executable*, std::weak_ptr<LoadedExecutable>> loaded;
 };
@@ -71,15 +71,11 @@ Status check_device(const std::string& target, const DeviceProperties& device) {
 Result<std::shared_ptr<LoadedExecutable>> LoadedExecutable::get(const std::shared_ptr<Context>& context,
                                                                 std::shared_ptr<const Executable> executable) {
   TESSERA_TRY(check_device(executable->target, context->properties()));
-  TESSERA_ASSIGN(auto attached,
-                 context->attachment("loaded executables", [](Context&) -> Result<std::shared_ptr<void>> {
-                   return std::shared_ptr<void>(std::make_shared<Registry>());
-                 }));
-  auto& registry = *std::static_pointer_cast<Registry>(attached);
-  std::lock_guard lock(registry.mutex);
+  TESSERA_ASSIGN(const auto registry, context->attachment_of<Registry>("loaded executables"));
+  std::lock_guard lock(registry->mutex);
   // An entry whose object is alive keeps the executable alive: its address stands for it.
-  std::erase_if(registry.loaded, [](const auto& entry) { return entry.second.expired(); });
-  auto& entry = registry.loaded[executable.get()];
+  std::erase_if(registry->loaded, [](const auto& entry) { return entry.second.expired(); });
+  auto& entry = registry->loaded[executable.get()];
   auto loaded = entry.lock();
   if (!loaded) {
     loaded.reset(new LoadedExecutable(context, std::move(executable)));
