@@ -117,7 +117,7 @@ StepPrice price_of(const Context& x, const StepOf& step) {
     return out;
   }
   case Group::Kind::Attention: out.time = attention_price(x, g.attention); return out;
-  case Group::Kind::Own:
+  case Group::Kind::Own: {
     out.time = g.node.valid() ? std::optional(moved(x, *bytes)) : attention_price(x, g.attention);
     constexpr double kTurns = 5; // blocks read, combine and write in turn
     if (const double latency = kTurns * phase_latency_us(x.device); g.node.valid() && latency > 0) {
@@ -125,6 +125,7 @@ StepPrice price_of(const Context& x, const StepOf& step) {
       out.time->us += latency;
     }
     return out;
+  }
   case Group::Kind::Host: {
     // Copies there and back, the wait for them, and the host's memory; the operator's own time is not predicted.
     PredictedTime t;
