@@ -10,14 +10,15 @@ namespace tessera {
 
 // One call runs one thread of one block. `thread` is an opaque handle that every tessera_emu_ call gets. `args` is what
 // cuLaunchKernel takes as kernelParams: args[i] is the ADDRESS of argument i (of a pointer variable, of an int64_t, of
-// a scalar of the parameter's own dtype), and after the tile kernel's parameters comes the address of a pointer to the
-// IndexReport.
+// a scalar of the parameter's own dtype), after the tile kernel's parameters comes the address of a pointer to the
+// IndexReport, and then the address of each tensor map, an object of the emulator.
 using EmulatedKernelFn = void (*)(void* thread, void* const* args);
 
 struct EmulatedKernel {
   CompiledObject object;    // defines object.symbol as an EmulatedKernelFn
   int threads = 0;          // of a block, a multiple of 32; lane = thread % 32, warp = thread / 32
   int64_t shared_bytes = 0; // dynamic shared memory of a block: offsets are in [0, shared_bytes)
+  std::vector<KernelTensorMap> tensor_maps;
 };
 // Errors as compile_gpu_kernel.
 [[nodiscard]] Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const GpuTarget& target,

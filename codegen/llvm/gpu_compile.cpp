@@ -115,6 +115,7 @@ Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTa
   out.threads = emitter->threads();
   out.shared_bytes = emitter->shared_bytes();
   out.dependent_launch = target.dependent_launch();
+  out.tensor_maps = emitter->tensor_maps();
   TESSERA_TRY(irgen::optimize(*module, *machine, kPipeline, keep_ir ? &out.llvm_ir : nullptr));
   TESSERA_ASSIGN(auto text, irgen::emit_file(*module, *machine, true));
   out.ptx.assign(text.begin(), text.end());
@@ -139,6 +140,7 @@ Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const
   out.object.symbol = kernel.name;
   out.threads = emitter->threads();
   out.shared_bytes = emitter->shared_bytes();
+  out.tensor_maps = emitter->tensor_maps();
   TESSERA_TRY(irgen::optimize(*module, *machine, "function(early-cse)", keep_ir ? &out.object.llvm_ir : nullptr));
   TESSERA_ASSIGN(out.object.object, irgen::emit_file(*module, *machine, false));
   return out;

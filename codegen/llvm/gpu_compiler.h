@@ -1,6 +1,7 @@
 // Tile kernels to PTX through LLVM, and the same per-thread code to the host for the emulator.
 #pragma once
 #include "codegen/tile/tile.h"
+#include "runtime/tensor_map.h"
 #include <functional>
 
 namespace tessera {
@@ -18,7 +19,8 @@ struct GpuTarget {
 };
 
 // Kernel parameters: the tile kernel's in order (pointers to global memory, scalars), then the address of an i32 for
-// bounds violations (site + 1; any of them wins). Program p is block p of a one-dimensional grid.
+// bounds violations (site + 1; any of them wins), then each tensor map as the driver encodes it, 128 bytes by value,
+// aligned to 64. Program p is block p of a one-dimensional grid.
 struct GpuKernelCode {
   std::string symbol; // of the .entry: the kernel's name
   std::string ptx;
@@ -26,6 +28,7 @@ struct GpuKernelCode {
   int threads = 0;               // of a block
   int64_t shared_bytes = 0;      // dynamic shared memory of a block; above 48 KB the launch must request it
   bool dependent_launch = false; // as the target has it
+  std::vector<KernelTensorMap> tensor_maps;
 };
 
 // Config of the kernel: "warps" per block (default 4); "min_blocks": resident blocks per multiprocessor, which bounds

@@ -7,6 +7,8 @@ Context::Context(llvm::Module& module, const layout::KernelLayouts& of, Code cod
     : layouts(of), kernel(of.kernel), math(module, of.kernel, code == Code::Emulated),
       gpu(code == Code::Emulated ? emulated_intrinsics(module, math.builder())
                                  : nvptx_intrinsics(module, math.builder(), code == Code::DependentPtx)),
+      warpgroups(code == Code::Emulated ? emulated_warpgroup_intrinsics(module, math.builder())
+                                        : nvptx_warpgroup_intrinsics(module, math.builder())),
       hazards(of.kernel, shared_bytes), values(static_cast<size_t>(of.kernel.value_count())),
       facts(layout::axis_info(of.kernel)), bounds(layout::integer_bounds(of.kernel)), definitions(values.size()) {
   for (tile::OpId id = 0; id < kernel.op_count(); ++id)
@@ -15,11 +17,12 @@ Context::Context(llvm::Module& module, const layout::KernelLayouts& of, Code cod
 
 void begin(Context& c) {
   auto& gpu = *c.gpu;
-  auto k = gpu.begin(c.kernel, c.threads());
+  auto k = gpu.begin(c.kernel, c.threads(), c.tensor_maps);
   c.function = k.function;
   for (size_t i = 0; i < c.kernel.params.size(); ++i)
     c.values[static_cast<size_t>(c.kernel.params[i].value)] = {k.params[i]};
   c.report = k.report;
+  c.map_values = k.tensor_maps;
   c.thread = gpu.thread_index();
   c.program = gpu.block_index();
 }

@@ -6,6 +6,7 @@
 #include "codegen/layout/bounds.h"
 #include "codegen/llvm/gpu_hazards.h"
 #include "codegen/llvm/gpu_math.h"
+#include "codegen/llvm/gpu_warpgroup_intrinsics.h"
 
 namespace tessera::gpu {
 
@@ -21,16 +22,19 @@ struct Context {
   const tile::Kernel& kernel;
   Math math;
   std::unique_ptr<Intrinsics> gpu;
+  std::unique_ptr<WarpgroupIntrinsics> warpgroups;
   Hazards hazards;
   // By value id.
   std::vector<Registers> values;
   std::vector<layout::AxisInfo> facts;
   std::vector<layout::Bounds> bounds;
   std::vector<const tile::Op*> definitions; // null of parameters and region arguments
+  std::vector<KernelTensorMap> tensor_maps; // of the kernel; complete before begin()
   // Set by begin().
   llvm::Function* function = nullptr;
   Value *thread = nullptr, *program = nullptr; // i32, i64
   Value* report = nullptr;                     // address of the IndexReport
+  std::vector<Value*> map_values;              // of tensor_maps, for `warpgroups`
 };
 
 // Begins the function, and defines the kernel's parameters.

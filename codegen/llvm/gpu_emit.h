@@ -38,6 +38,7 @@ public:
   Status emit();
   [[nodiscard]] int threads() const { return context_.threads(); }
   [[nodiscard]] int64_t shared_bytes() const { return context_.hazards.shared_bytes(); }
+  [[nodiscard]] const std::vector<KernelTensorMap>& tensor_maps() const { return context_.tensor_maps; }
 
 private:
   Status operation(tile::OpId id) override;

@@ -11,6 +11,7 @@
 // Addresses are aligned to the bytes of the vector.
 #pragma once
 #include "codegen/tile/tile.h"
+#include "runtime/tensor_map.h"
 #include <array>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
@@ -27,8 +28,9 @@ enum class Code : uint8_t { Ptx, DependentPtx, Emulated };
 // The kernel's function, with the builder standing in its entry block.
 struct KernelFunction {
   llvm::Function* function = nullptr;
-  std::vector<Value*> params; // the tile kernel's; bool as i1
-  Value* report = nullptr;    // address of the IndexReport
+  std::vector<Value*> params;      // the tile kernel's; bool as i1
+  Value* report = nullptr;         // address of the IndexReport
+  std::vector<Value*> tensor_maps; // operands of WarpgroupIntrinsics (gpu_warpgroup_intrinsics.h)
 };
 
 // The stability of global memory: Invariant if nothing writes it while the kernel runs.
@@ -73,9 +75,10 @@ public:
   Intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) : module_(module), b_(builder) {}
   virtual ~Intrinsics() = default;
 
-  // Declares the function of `kernel` for blocks of `threads` threads. Code that is emitted afterwards reads and writes
-  // global memory only when the kernels before this one are complete.
-  virtual KernelFunction begin(const tile::Kernel& kernel, int threads) = 0;
+  // Declares the function of `kernel` for blocks of `threads` threads, with the tensor maps as its last parameters. Code
+  // that is emitted afterwards reads and writes global memory only when the kernels before this one are complete.
+  virtual KernelFunction begin(const tile::Kernel& kernel, int threads,
+                               std::span<const KernelTensorMap> tensor_maps) = 0;
   // Called after the last instruction, with the shared memory of a block in bytes.
   virtual void finish(int64_t shared_bytes) = 0;
 
