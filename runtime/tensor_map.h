@@ -3,6 +3,7 @@
 // has the same maps with sizes as expressions, and its plan their values.
 #pragma once
 #include "base/dtype.h"
+#include <string>
 #include <vector>
 
 namespace tessera {
@@ -22,6 +23,9 @@ enum class Swizzle : uint8_t { None, Bytes32, Bytes64, Bytes128 };
   const int64_t units = s == Swizzle::None ? 0 : (int64_t{1} << static_cast<int>(s)) - 1;
   return offset ^ ((offset >> 7 & units) << 4);
 }
+
+// A map as the driver encodes it.
+inline constexpr int kTensorMapBytes = 128, kTensorMapAlignment = 64;
 
 // A view of 1 to 5 dimensions, the contiguous one first. A box is copied as a dense array of shared memory, the
 // contiguous dimension first, permuted as the swizzle says. Elements outside of `dims` are read as zeros and not
@@ -51,6 +55,10 @@ struct TensorMapOf {
     return to;
   }
 };
+
+// Why the driver would refuse the map, or why elements of it lie behind the buffer's `bytes`; empty for a map that it
+// takes.
+[[nodiscard]] std::string refusal(const TensorMapOf<int64_t>& map, int64_t bytes);
 
 // A size of a kernel's map: the factor times the i64 parameters of the kernel with these indices, which may repeat.
 struct ParameterProduct {

@@ -15,7 +15,15 @@ std::string_view name(Collective kind) {
   case Collective::Ballot: return "ballot";
   case Collective::WarpBarrier: return "warp barrier";
   case Collective::LoadMatrices: return "load of matrices";
+  case Collective::StoreMatrices: return "store of matrices";
   case Collective::Multiply: return "product of matrices";
+  case Collective::MbarrierWait: return "wait for an mbarrier";
+  case Collective::NumberedBarrier: return "numbered barrier";
+  case Collective::SetRegisters: return "change of registers";
+  case Collective::BeginProducts: return "fence of products";
+  case Collective::MultiplyWarpgroup: return "product of a warpgroup";
+  case Collective::CommitProducts: return "commit of products";
+  case Collective::WaitForProducts: return "wait for products";
   }
   return "collective";
 }
@@ -36,11 +44,16 @@ Result<std::unique_ptr<Block>> Block::make(const Launch& launch) {
   auto count = static_cast<size_t>(launch.threads);
   b->threads_.resize(count);
   b->warps_.resize(count / kWarp);
+  b->warpgroups_.resize(count / kWarpgroup);
   b->ready_.resize(std::bit_ceil(count));
   b->ready_mask_ = b->ready_.size() - 1;
   TESSERA_ASSIGN(b->shared_, Pages::reserve(static_cast<size_t>(launch.shared_bytes)));
+  if (launch.asynchronous)
+    b->async_ = std::make_unique<Asynchronous>(*b, launch.threads, launch.shared_bytes, launch.detect_races);
   if (launch.detect_races) {
-    TESSERA_ASSIGN(b->shared_history_, Histories::make(launch.shared_bytes));
+    if (!b->async_) {
+      TESSERA_ASSIGN(b->shared_history_, Histories::make(launch.shared_bytes));
+    }
     TESSERA_ASSIGN(b->global_history_, Histories::make(launch.memory->written_bytes()));
   }
   return b;
@@ -58,6 +71,8 @@ Status Block::run(int64_t index) {
   random_ = static_cast<uint64_t>(index) * 2 + 1;
   order_ = static_cast<Order>((launch_.seed + static_cast<uint64_t>(index)) % 3);
   for (auto& w : warps_) w.arrived = 0;
+  for (auto& g : warpgroups_) g.arrived = 0;
+  if (async_) async_->begin();
   if (launch_.poison_shared && launch_.shared_bytes > 0) // NaN as f32, f16, bf16 and f64
     std::memset(shared_.data(), 0xff, static_cast<size_t>(launch_.shared_bytes));
   ready_begin_ = ready_count_ = 0;
@@ -88,6 +103,8 @@ void Block::enter(void* thread) {
   auto& t = *static_cast<Thread*>(thread);
   auto& b = *t.block;
   b.launch_.function(&t, b.launch_.args);
+  if (b.async_) b.async_->end(t);
+  if (b.error_) b.abort_block(t);
   t.state = Thread::State::Ended;
   ++b.ended_;
   b.leave(t);
@@ -95,7 +112,6 @@ void Block::enter(void* thread) {
 
 // ---- order
 
-// Makes threads [first, first + count) except one ready, in an order that depends on the seed.
 void Block::make_ready(int first, int count, const Thread* except) {
   auto n = static_cast<unsigned>(count);
   unsigned at = 0, stride = 1;
@@ -114,8 +130,27 @@ void Block::make_ready(int first, int count, const Thread* except) {
   }
 }
 
+void Block::wake(const std::vector<int>& threads) {
+  for (size_t i = 0; i < threads.size(); ++i) {
+    auto& t = thread(threads[launch_.seed % 2 ? threads.size() - 1 - i : i]);
+    t.state = Thread::State::Ready;
+    ready_[(ready_begin_ + ready_count_++) & ready_mask_] = static_cast<uint16_t>(t.index);
+  }
+}
+
+void Block::suspend(Thread& t, Collective kind, int32_t site) {
+  t.kind = kind;
+  t.site = site;
+  t.state = Thread::State::Waiting;
+  leave(t);
+}
+
+// Copies complete when nothing else can happen, at once, or at any time.
 Thread* Block::next() {
-  if (ready_count_ == 0) return nullptr;
+  while (async_ && !error_ && async_->copies.pending() &&
+         (ready_count_ == 0 || order_ == Order::Last || (order_ == Order::Any && random() % 4 == 0)))
+    async_->copies.complete_one();
+  if (ready_count_ == 0 || error_) return nullptr;
   auto& front = ready_[ready_begin_];
   auto& back = ready_[(ready_begin_ + ready_count_ - 1) & ready_mask_];
   if (order_ == Order::Any) {
@@ -134,8 +169,9 @@ void Block::leave(Thread& t) {
 }
 
 void Block::fail(const Thread& t, const std::string& what) {
-  error_ = Diagnostic(ErrorCode::CodegenError, "kernel '" + launch_.kernel + "', block " + std::to_string(index_) +
-                                                   ", thread " + std::to_string(t.index) + ": " + what);
+  if (!error_)
+    error_ = Diagnostic(ErrorCode::CodegenError, "kernel '" + launch_.kernel + "', block " + std::to_string(index_) +
+                                                     ", thread " + std::to_string(t.index) + ": " + what);
 }
 
 // Aborts the block: its fibers do not run again. No object with a destructor may be alive on the thread's stack.
@@ -163,8 +199,8 @@ std::string Block::deadlock_text() const {
     const auto& t = threads_[i];
     size_t end = i + 1;
     auto same = [&](const Thread& other) {
-      return other.state == t.state &&
-             (t.state == Thread::State::Ended || (other.kind == t.kind && other.site == t.site));
+      return other.state == t.state && (t.state == Thread::State::Ended ||
+                                        (other.kind == t.kind && other.site == t.site && other.waits_at == t.waits_at));
     };
     while (end < threads_.size() && same(threads_[end])) ++end;
     text += separator;
@@ -175,6 +211,8 @@ std::string Block::deadlock_text() const {
       text += one ? " has ended" : " have ended";
     else
       text += (one ? " is in " : " are in ") + at_site(t.kind, t.site);
+    if (t.state != Thread::State::Ended && t.kind == Collective::MbarrierWait)
+      text += " " + async_->mbarriers.state(t.waits_at);
     separator = ", ";
     i = end;
   }
@@ -202,13 +240,16 @@ uint32_t Block::in_block(Thread& t, Collective kind, int32_t site, uint32_t valu
   }
   if (error_) abort_block(t);
   barrier_or_ |= value != 0 ? 1u : 0u;
-  t.state = Thread::State::InBlock;
+  t.state = Thread::State::Waiting;
   if (++arrived_ < launch_.threads) {
     leave(t); // returns when all have arrived
     return t.result;
   }
   arrived_ = 0;
-  if (site != launch_.ignored_barrier) ++epoch_;
+  if (site != launch_.ignored_barrier) {
+    ++epoch_;
+    if (async_) async_->order.barrier(0, launch_.threads);
+  }
   ++barriers;
   barrier_sites.insert(site);
   for (auto& other : threads_) other.result = barrier_or_;
@@ -216,33 +257,47 @@ uint32_t Block::in_block(Thread& t, Collective kind, int32_t site, uint32_t valu
   return t.result;
 }
 
+bool Block::gather(Thread& t, Gathering& g, int count, Collective kind, int32_t site, const char* of) {
+  if (g.arrived == 0) {
+    g.kind = kind;
+    g.site = site;
+  } else if (g.kind != kind || g.site != site) {
+    fail(t, "it reaches " + at_site(kind, site) + " while others of " + of + " are in " + at_site(g.kind, g.site));
+  }
+  if (error_) abort_block(t);
+  if (++g.arrived < count) {
+    suspend(t, kind, site); // returns when all have arrived
+    return false;
+  }
+  g.arrived = 0;
+  return true;
+}
+
+bool Block::gather_warpgroup(Thread& t, Collective kind, int32_t site) {
+  count_call(t);
+  const auto group = static_cast<size_t>(t.index / kWarpgroup);
+  if (group >= warpgroups_.size()) fail(t, "it is in no whole warpgroup and reaches " + at_site(kind, site));
+  if (error_) abort_block(t);
+  return gather(t, warpgroups_[group], kWarpgroup, kind, site, "its warpgroup");
+}
+
 uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source) {
   auto lane = static_cast<size_t>(t.index % kWarp);
   int first = t.index - static_cast<int>(lane);
   auto& w = warps_[static_cast<size_t>(t.index / kWarp)];
-  if (w.arrived == 0) {
-    w.kind = kind;
-    w.site = site;
-  } else if (w.kind != kind || w.site != site) {
-    fail(t, "it reaches " + at_site(kind, site) + " while others of its warp are in " + at_site(w.kind, w.site));
-  }
   if (kind == Collective::Shuffle && (source < 0 || source >= kWarp))
     fail(t, "it reads from lane " + std::to_string(source) + " in " + at_site(kind, site));
   if (error_) abort_block(t);
   w.value[lane] = value;
   w.source[lane] = source;
-  t.state = Thread::State::InWarp;
-  if (++w.arrived < kWarp) {
-    leave(t); // returns when all have arrived
-    return t.result;
-  }
-  w.arrived = 0;
+  if (!gather(t, w, kWarp, kind, site, "its warp")) return t.result;
   auto* lanes = &threads_[static_cast<size_t>(first)];
-  if (kind == Collective::LoadMatrices || kind == Collective::Multiply) {
-    if (kind == Collective::LoadMatrices)
-      read_matrices(w, lanes);
-    else
-      multiply_fragments(w);
+  if (kind == Collective::LoadMatrices) {
+    read_matrices(w, lanes);
+  } else if (kind == Collective::StoreMatrices) {
+    write_matrices(w, lanes);
+  } else if (kind == Collective::Multiply) {
+    multiply_fragments(w);
   } else if (kind == Collective::Shuffle) {
     for (size_t l = 0; l < kWarp; ++l) lanes[l].result = w.value[static_cast<size_t>(w.source[l])];
     ++shuffles;
@@ -252,7 +307,10 @@ uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value
     for (size_t l = 0; l < kWarp; ++l) lanes[l].result = votes;
   }
   ++w.exchange_epoch;
-  if (kind == Collective::WarpBarrier) ++w.epoch;
+  if (kind == Collective::WarpBarrier) {
+    ++w.epoch;
+    if (async_) async_->order.barrier(first, kWarp);
+  }
   make_ready(first, kWarp, &t);
   return t.result;
 }
@@ -281,10 +339,31 @@ void* Block::shared(Thread& t, int64_t offset, int bytes, Access access) {
   else if (offset % bytes != 0)
     fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
                 " is not aligned");
+  else if (async_)
+    touch(t, offset, bytes, async_->order.now(t.index), async_->order.of(t.index), access, Proxy::Generic);
   else if (launch_.detect_races)
     check_races(t, shared_history_, offset, bytes, access, false, where);
   if (error_) abort_block(t);
   return shared_.data() + offset;
+}
+
+void Block::touch(const Thread& t, int64_t offset, int64_t bytes, const Stamp& stamp, const Known& known, Access access,
+                  Proxy proxy) {
+  auto what = [&] {
+    return "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at offset " +
+           std::to_string(offset) + " of shared memory";
+  };
+  if (offset < 0 || offset + bytes > launch_.shared_bytes)
+    return fail(t, what() + " is outside of the block's " + std::to_string(launch_.shared_bytes) + " bytes");
+  if (async_->mbarriers.overlaps(offset, bytes)) return fail(t, what() + " touches an mbarrier");
+  const auto conflict = async_->order.touch(offset, bytes, stamp, known, access, proxy);
+  if (!conflict) return;
+  const auto& other = async_->order.name(conflict->other.agent);
+  if (conflict->lacks_fence)
+    return fail(t, what() + " by the asynchronous proxy follows the write by " + other +
+                       ": no fence of the proxies lies between them");
+  fail(t, what() + " is not ordered with the " + std::string(name(conflict->earlier)) + " by " + other +
+              ": no barrier lies between them");
 }
 
 void Block::check_global(Thread& t, const std::byte* address, int bytes, Access access) {
@@ -305,8 +384,7 @@ void Block::check_global(Thread& t, const std::byte* address, int bytes, Access 
     check_races(t, global_history_, r->history_start + offset, bytes, access, true, where);
 }
 
-void* Block::global(Thread& t, std::byte* address, int bytes, Access access) {
-  count_call(t);
+void Block::access_global(Thread& t, std::byte* address, int bytes, Access access) {
   check_global(t, address, bytes, access);
   if (launch_.cooperation && !error_)
     if (const auto* r = launch_.memory->find(address); r->written) {
@@ -317,6 +395,11 @@ void* Block::global(Thread& t, std::byte* address, int bytes, Access access) {
                     " is not ordered with an access by block " + std::to_string(other) +
                     ": no arrival or grid barrier lies between them");
     }
+}
+
+void* Block::global(Thread& t, std::byte* address, int bytes, Access access) {
+  count_call(t);
+  access_global(t, address, bytes, access);
   if (error_) abort_block(t);
   return address;
 }

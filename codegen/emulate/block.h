@@ -1,6 +1,7 @@
 // One block: a fiber per thread, their scheduling, barriers, shuffles, votes, and checked memory accesses.
 // docs/emulator.md
 #pragma once
+#include "codegen/emulate/asynchronous.h"
 #include "codegen/emulate/cooperation.h"
 #include "codegen/emulate/fiber.h"
 #include "codegen/emulate/history.h"
@@ -11,7 +12,7 @@
 
 namespace tessera::emu {
 
-constexpr int kWarp = 32;
+constexpr int kWarp = 32, kWarpgroup = 128;
 
 // State shared by all blocks of a launch.
 struct Launch {
@@ -20,6 +21,8 @@ struct Launch {
   void* const* args = nullptr;
   int threads = 0; // of a block, a multiple of 32, at most 1024
   int64_t shared_bytes = 0;
+  bool asynchronous = false; // calls functions of emulated_warpgroup_abi.h
+  int launch_registers = 0;  // of a thread; 0: not known
   const GlobalMemory* memory = nullptr;
   Cooperation* cooperation = nullptr; // null unless blocks are cooperative
   uint64_t seed = 0;
@@ -28,12 +31,30 @@ struct Launch {
 };
 
 // Collective operations.
-enum class Collective : uint8_t { Barrier, BarrierOr, Shuffle, Ballot, WarpBarrier, LoadMatrices, Multiply };
+enum class Collective : uint8_t {
+  Barrier,
+  BarrierOr,
+  Shuffle,
+  Ballot,
+  WarpBarrier,
+  LoadMatrices,
+  StoreMatrices,
+  Multiply,
+  // of some threads of the block
+  MbarrierWait,
+  NumberedBarrier,
+  // of warpgroups
+  SetRegisters,
+  BeginProducts,
+  MultiplyWarpgroup,
+  CommitProducts,
+  WaitForProducts,
+};
 [[nodiscard]] std::string_view name(Collective kind);
 
 class Block;
 struct Thread {
-  enum class State : uint8_t { Ready, InBlock, InWarp, Ended };
+  enum class State : uint8_t { Ready, Waiting, Ended };
   Block* block = nullptr;
   int index = 0;
   State state = State::Ready;
@@ -41,13 +62,11 @@ struct Thread {
   int32_t site = 0;
   uint32_t result = 0; // of the last collective
   int64_t calls = 0;
-  struct Copy {
-    int64_t offset = 0;
-    const std::byte* from = nullptr; // null: zeros
-    int bytes = 0;
-  };
-  std::vector<Copy> copies; // in flight, in the order in which they were started
-  std::vector<size_t> ends; // ends of committed groups, as indices into `copies`
+  std::vector<ThreadCopy> copies; // in flight, in the order in which they were started
+  std::vector<size_t> ends;       // ends of committed groups, as indices into `copies`
+  int64_t waits_at = 0;           // the mbarrier
+  uint32_t value = 0;             // that the thread gives to a collective of its warpgroup
+  ProductOperands product;
   Fiber fiber;
   const std::byte* least = nullptr; // Stacks::least
 };
@@ -80,13 +99,43 @@ public:
   void send(Thread& t, std::byte* packet, const uint32_t* payload);
   void await(Thread& t, std::byte* packet);
   void receive(Thread& t, std::byte* packet, uint32_t* payload);
+  void store_matrices(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site);
   [[nodiscard]] int64_t index() const { return index_; }
+  // Null unless the kernel is asynchronous.
+  [[nodiscard]] Asynchronous* asynchronous() { return async_.get(); }
+
+  // For the parts of Asynchronous. After fail(), the thread's outermost function calls abort_if_failed(): no object with
+  // a destructor may be alive on a stack that is left for good.
+  [[nodiscard]] const Launch& launch() const { return launch_; }
+  [[nodiscard]] Thread& thread(int i) { return threads_[static_cast<size_t>(i)]; }
+  [[nodiscard]] std::byte* shared_data() { return shared_.data(); }
+  [[nodiscard]] uint64_t random();
+  void fail(const Thread& t, const std::string& what);
+  [[nodiscard]] bool failed() const { return error_.has_value(); }
+  void abort_if_failed(Thread& t) {
+    if (error_) abort_block(t);
+  }
+  // Leaves until another thread makes this one ready.
+  void suspend(Thread& t, Collective kind, int32_t site);
+  void wake(const std::vector<int>& threads);
+  // Makes threads [first, first + count) except one ready, in an order that depends on the seed.
+  void make_ready(int first, int count, const Thread* except);
+  // Waits until all threads of the warpgroup are here; true in the last one, which acts for all and lets them go on.
+  [[nodiscard]] bool gather_warpgroup(Thread& t, Collective kind, int32_t site);
+  void scatter_warpgroup(const Thread& t) { make_ready(t.index / kWarpgroup * kWarpgroup, kWarpgroup, &t); }
+  // Checks and records an access of shared memory by somebody who knows `known`.
+  void touch(const Thread& t, int64_t offset, int64_t bytes, const Stamp& stamp, const Known& known, Access access,
+             Proxy proxy);
+  void access_global(Thread& t, std::byte* address, int bytes, Access access);
+  void complete(const ThreadCopy& copy);
 
 private:
-  struct Warp {
+  struct Gathering {
     int arrived = 0;
     Collective kind = Collective::Barrier;
     int32_t site = 0;
+  };
+  struct Warp : Gathering {
     uint32_t epoch = 1, exchange_epoch = 1; // accesses.h
     std::array<uint32_t, kWarp> value{};
     std::array<int32_t, kWarp> source{};
@@ -102,11 +151,12 @@ private:
   uint32_t in_block(Thread& t, Collective kind, int32_t site, uint32_t value);
   // tensor.cpp: called when all lanes have arrived
   void read_matrices(const Warp& w, Thread* lanes);
+  void write_matrices(const Warp& w, Thread* lanes);
   static void multiply_fragments(const Warp& w);
+  // True in the last of `count` threads to arrive; the others wait. `of`: "its warp".
+  bool gather(Thread& t, Gathering& g, int count, Collective kind, int32_t site, const char* of);
   void leave(Thread& t); // switches to the next ready thread, or to run()
-  void make_ready(int first, int count, const Thread* except);
   Thread* next();
-  void fail(const Thread& t, const std::string& what); // the caller then calls abort_block()
   [[noreturn]] void abort_block(Thread& t);
   [[nodiscard]] std::string deadlock_text() const;
   void count_call(Thread& t);
@@ -117,12 +167,13 @@ private:
   void check_races(Thread& t, Histories& histories, int64_t at, int bytes, Access access, bool global,
                    const Where& where);
   void check_global(Thread& t, const std::byte* address, int bytes, Access access);
-  uint64_t random();
 
   const Launch launch_;
   std::unique_ptr<Stacks> stacks_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
+  std::vector<Gathering> warpgroups_;
+  std::unique_ptr<Asynchronous> async_;
   Pages shared_;
   Histories shared_history_, global_history_;
   std::map<std::byte*, PacketUse> packets_;

@@ -15,22 +15,54 @@ struct EmulatedProgram::Code {
 static std::vector<HostSymbol> emulator_functions() {
 #define TESSERA_EMULATED(function)                                                                                     \
   { #function, reinterpret_cast < const void*>(&(function)) }
-  return {TESSERA_EMULATED(tessera_emu_thread_index),  TESSERA_EMULATED(tessera_emu_block_index),
-          TESSERA_EMULATED(tessera_emu_barrier),       TESSERA_EMULATED(tessera_emu_barrier_or),
-          TESSERA_EMULATED(tessera_emu_shuffle),       TESSERA_EMULATED(tessera_emu_ballot),
-          TESSERA_EMULATED(tessera_emu_warp_barrier),  TESSERA_EMULATED(tessera_emu_shared),
-          TESSERA_EMULATED(tessera_emu_global),        TESSERA_EMULATED(tessera_emu_load_matrices),
-          TESSERA_EMULATED(tessera_emu_multiply),      TESSERA_EMULATED(tessera_emu_copy_async),
-          TESSERA_EMULATED(tessera_emu_commit_copies), TESSERA_EMULATED(tessera_emu_wait_for_copies),
-          TESSERA_EMULATED(tessera_emu_arrive),        TESSERA_EMULATED(tessera_emu_send),
-          TESSERA_EMULATED(tessera_emu_await),         TESSERA_EMULATED(tessera_emu_receive)};
+  return {TESSERA_EMULATED(tessera_emu_thread_index),
+          TESSERA_EMULATED(tessera_emu_block_index),
+          TESSERA_EMULATED(tessera_emu_barrier),
+          TESSERA_EMULATED(tessera_emu_barrier_or),
+          TESSERA_EMULATED(tessera_emu_shuffle),
+          TESSERA_EMULATED(tessera_emu_ballot),
+          TESSERA_EMULATED(tessera_emu_warp_barrier),
+          TESSERA_EMULATED(tessera_emu_shared),
+          TESSERA_EMULATED(tessera_emu_global),
+          TESSERA_EMULATED(tessera_emu_load_matrices),
+          TESSERA_EMULATED(tessera_emu_multiply),
+          TESSERA_EMULATED(tessera_emu_copy_async),
+          TESSERA_EMULATED(tessera_emu_commit_copies),
+          TESSERA_EMULATED(tessera_emu_wait_for_copies),
+          TESSERA_EMULATED(tessera_emu_arrive),
+          TESSERA_EMULATED(tessera_emu_send),
+          TESSERA_EMULATED(tessera_emu_await),
+          TESSERA_EMULATED(tessera_emu_receive),
+          TESSERA_EMULATED(tessera_emu_async_init_barrier),
+          TESSERA_EMULATED(tessera_emu_async_fence_barrier_init),
+          TESSERA_EMULATED(tessera_emu_async_arrive_barrier),
+          TESSERA_EMULATED(tessera_emu_async_arrive_after_copies),
+          TESSERA_EMULATED(tessera_emu_async_wait_barrier),
+          TESSERA_EMULATED(tessera_emu_async_copy_tensor),
+          TESSERA_EMULATED(tessera_emu_async_store_tensor),
+          TESSERA_EMULATED(tessera_emu_async_commit_stores),
+          TESSERA_EMULATED(tessera_emu_async_wait_for_stores),
+          TESSERA_EMULATED(tessera_emu_async_fence),
+          TESSERA_EMULATED(tessera_emu_async_begin_products),
+          TESSERA_EMULATED(tessera_emu_async_multiply_warpgroup),
+          TESSERA_EMULATED(tessera_emu_async_commit_products),
+          TESSERA_EMULATED(tessera_emu_async_wait_for_products),
+          TESSERA_EMULATED(tessera_emu_async_set_registers),
+          TESSERA_EMULATED(tessera_emu_async_join),
+          TESSERA_EMULATED(tessera_emu_elect),
+          TESSERA_EMULATED(tessera_emu_store_matrices)};
 #undef TESSERA_EMULATED
 }
 
 Result<EmulatedProgram> EmulatedProgram::compile(const tile::Kernel& kernel, const GpuTarget& target) {
+  TESSERA_ASSIGN(auto compiled, compile_emulated_kernel(kernel, target));
+  return link(kernel, std::move(compiled));
+}
+
+Result<EmulatedProgram> EmulatedProgram::link(const tile::Kernel& kernel, EmulatedKernel compiled) {
   auto code = std::make_shared<Code>();
   code->kernel = kernel;
-  TESSERA_ASSIGN(code->compiled, compile_emulated_kernel(kernel, target));
+  code->compiled = std::move(compiled);
   code->waits = tile::needs_cooperative_launch(kernel);
   for (tile::OpId id = 0; id < kernel.op_count(); ++id)
     code->cooperative =
@@ -44,6 +76,13 @@ Result<EmulatedProgram> EmulatedProgram::compile(const tile::Kernel& kernel, con
   return p;
 }
 
+// As ptxas gives them to each thread of a block: its share of the registers of a multiprocessor, as a multiple
+// of 8.
+static int registers_at_launch(int64_t registers, int threads, int64_t blocks) {
+  constexpr int64_t kUnit = 8, kMost = 256;
+  return static_cast<int>(std::min(registers / (threads * std::max<int64_t>(1, blocks)) / kUnit * kUnit, kMost));
+}
+
 int EmulatedProgram::threads() const { return code_->compiled.threads; }
 int64_t EmulatedProgram::shared_bytes() const { return code_->compiled.shared_bytes; }
 
@@ -53,12 +92,21 @@ Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args,
   IndexReport report;
   IndexReport* report_address = &report;
   auto arguments = memory.launch_arguments(report_address);
+  std::vector<emu::TensorMap> maps;
+  for (const auto& m : code_->compiled.tensor_maps) {
+    TESSERA_ASSIGN(auto map, emu::TensorMap::make(m, code_->kernel, args, memory));
+    maps.push_back(std::move(map));
+  }
+  for (auto& m : maps) arguments.push_back(&m);
   emu::Launch launch;
   launch.kernel = code_->kernel.name;
   launch.function = code_->function;
   launch.args = arguments.data();
   launch.threads = code_->compiled.threads;
   launch.shared_bytes = code_->compiled.shared_bytes;
+  launch.asynchronous = code_->compiled.asynchronous;
+  if (auto blocks = code_->kernel.config.find("min_blocks"); blocks != code_->kernel.config.end())
+    launch.launch_registers = registers_at_launch(options.registers, launch.threads, blocks->second);
   launch.memory = &memory;
   std::optional<emu::Cooperation> cooperation;
   if (code_->cooperative)

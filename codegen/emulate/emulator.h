@@ -7,6 +7,8 @@
 
 namespace tessera {
 
+struct EmulatedKernel;
+
 struct EmulateOptions {
   uint64_t seed = 0;         // of the order in which ready threads run; several seeds find more errors
   bool poison_shared = true; // shared memory starts as NaN patterns
@@ -16,6 +18,8 @@ struct EmulateOptions {
   // Site of a barrier that synchronises but orders no memory: if no race is found for any sizes and seeds, the barrier
   // is redundant. -1: none.
   int ignored_barrier = -1;
+  // Registers of a multiprocessor, of which warpgroups of a kernel with the config "min_blocks" give back and take some.
+  int64_t registers = 64 << 10;
 };
 struct EmulateResult {
   IndexReport report;
@@ -28,6 +32,8 @@ class EmulatedProgram {
 public:
   // Errors: those of compile_gpu_kernel.
   [[nodiscard]] static Result<EmulatedProgram> compile(const tile::Kernel& kernel, const GpuTarget& target);
+  // Of code that has been compiled for the parameters of `kernel`.
+  [[nodiscard]] static Result<EmulatedProgram> link(const tile::Kernel& kernel, EmulatedKernel compiled);
   // Runs blocks [0, grid). Arguments as for tile::interpret; written arguments are updated if all blocks end without an
   // error. Errors: BadInput for arguments that do not fit the parameters; CodegenError, with kernel, block and threads,
   // for a race, a barrier that not all threads of a block reach, a shuffle that the lanes of a warp reach at different

@@ -31,6 +31,7 @@ public:
     return written_bytes_;
   } // of all written regions, each a multiple of 16
 
+  [[nodiscard]] std::byte* pointer(size_t param) const { return reinterpret_cast<std::byte*>(values_[param]); }
   // Kernel arguments of a launch: the address of each argument, then the address of the pointer `report`.
   [[nodiscard]] std::vector<void*> launch_arguments(IndexReport*& report);
 

@@ -31,6 +31,30 @@ void Block::read_matrices(const Warp& w, Thread* lanes) {
     }
 }
 
+void Block::store_matrices(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site) {
+  constexpr int kRowBytes = 16;
+  int lane = t.index % kWarp;
+  if (lane < 8 * count && offset % kRowBytes != 0)
+    fail(t, "a row of its store of matrices at offset " + std::to_string(offset) + " of shared memory is not aligned");
+  if (error_) abort_block(t);
+  warps_[static_cast<size_t>(t.index / kWarp)].words[static_cast<size_t>(lane)] = words;
+  collective(t, Collective::StoreMatrices, site, static_cast<uint32_t>(offset), 2 * count + (transposed ? 1 : 0));
+}
+
+void Block::write_matrices(const Warp& w, Thread* lanes) {
+  bool transposed = w.source[0] % 2 == 1;
+  size_t count = static_cast<size_t>(w.source[0] / 2);
+  for (size_t matrix = 0; matrix < count; ++matrix)
+    for (size_t lane = 0; lane < kWarp; ++lane)
+      for (size_t i = 0; i < 2; ++i) {
+        size_t across = lane / 4, along = 2 * (lane % 4) + i;
+        size_t row = transposed ? along : across, column = transposed ? across : along;
+        int64_t at = int64_t{w.value[8 * matrix + row]} + 2 * static_cast<int64_t>(column);
+        auto half = static_cast<uint16_t>(w.words[lane][matrix] >> 16 * i);
+        std::memcpy(shared(lanes[lane], at, 2, Access::Write), &half, 2);
+      }
+}
+
 void Block::multiply(Thread& t, bool bf16, uint32_t* words, int32_t site) {
   warps_[static_cast<size_t>(t.index / kWarp)].words[static_cast<size_t>(t.index % kWarp)] = words;
   collective(t, Collective::Multiply, site, 0, bf16 ? 1 : 0);
@@ -69,16 +93,20 @@ void Block::copy_async(Thread& t, int64_t offset, std::byte* from, int bytes, bo
   t.copies.push_back({offset, exists ? from : nullptr, bytes});
 }
 
+void Block::complete(const ThreadCopy& c) {
+  if (c.from)
+    std::memcpy(shared_.data() + c.offset, c.from, static_cast<size_t>(c.bytes));
+  else
+    std::memset(shared_.data() + c.offset, 0, static_cast<size_t>(c.bytes));
+}
+
 void Block::wait_for_copies(Thread& t, size_t later) {
   if (t.ends.size() <= later) return;
   const size_t groups = t.ends.size() - later, end = t.ends[groups - 1];
   for (size_t i = 0; i < end; ++i) {
     const auto& c = t.copies[i];
-    void* to = shared(t, c.offset, c.bytes, Access::Write);
-    if (c.from)
-      std::memcpy(to, c.from, static_cast<size_t>(c.bytes));
-    else
-      std::memset(to, 0, static_cast<size_t>(c.bytes));
+    shared(t, c.offset, c.bytes, Access::Write);
+    complete(c);
   }
   t.copies.erase(t.copies.begin(), t.copies.begin() + static_cast<std::ptrdiff_t>(end));
   t.ends.erase(t.ends.begin(), t.ends.begin() + static_cast<std::ptrdiff_t>(groups));

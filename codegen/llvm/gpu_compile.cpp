@@ -1,4 +1,5 @@
 // Tile kernels to PTX, and to host objects for the emulator.
+#include "codegen/llvm/gpu_compile.h"
 #include "base/recover.h"
 #include "codegen/llvm/emulated_abi.h"
 #include "codegen/llvm/gpu_emit.h"
@@ -94,56 +95,72 @@ std::string gpu_compiler_version(const GpuTarget& target) {
          (target.shared_bytes > 0 ? " shared " + std::to_string(target.shared_bytes) : "");
 }
 
-Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
+Result<GpuKernelCode> gpu::compile_ptx(const std::string& name, const GpuTarget& target, const EmitKernel& emit,
+                                       bool keep_ir) {
   TESSERA_TRY(GpuTarget::parse(target.arch));
-  TESSERA_TRY(check_name(kernel));
-  TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
   TESSERA_TRY(start_gpu());
   TESSERA_ASSIGN(const irgen::ReserveScope reserve, irgen::ReserveScope::enter());
   irgen::LeakedOnException<llvm::LLVMContext> context;
   irgen::silence(*context);
-  irgen::LeakedOnException<llvm::Module> module(kernel.name, *context);
+  irgen::LeakedOnException<llvm::Module> module(name, *context);
   TESSERA_ASSIGN(auto made, gpu_machine(target, *module));
   irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
-  irgen::LeakedOnException<gpu::Emitter> emitter(
-      *module, layouts, target.dependent_launch() ? gpu::Code::DependentPtx : gpu::Code::Ptx, target.shared_bytes);
-  TESSERA_TRY(emitter->emit());
+  TESSERA_ASSIGN(auto emitted, emit(*module, target.dependent_launch() ? Code::DependentPtx : Code::Ptx));
   failure_point("emit");
   TESSERA_TRY(gpu::link_libdevice(*module));
   GpuKernelCode out;
-  out.symbol = kernel.name;
-  out.threads = emitter->threads();
-  out.shared_bytes = emitter->shared_bytes();
+  out.symbol = name;
+  out.threads = emitted.threads;
+  out.shared_bytes = emitted.shared_bytes;
   out.dependent_launch = target.dependent_launch();
-  out.tensor_maps = emitter->tensor_maps();
+  out.tensor_maps = std::move(emitted.tensor_maps);
   TESSERA_TRY(irgen::optimize(*module, *machine, kPipeline, keep_ir ? &out.llvm_ir : nullptr));
   TESSERA_ASSIGN(auto text, irgen::emit_file(*module, *machine, true));
   out.ptx.assign(text.begin(), text.end());
   return out;
 }
 
-Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
-  TESSERA_TRY(GpuTarget::parse(target.arch));
-  TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
+Result<EmulatedKernel> gpu::compile_emulated(const std::string& name, const EmitKernel& emit, bool keep_ir) {
   TESSERA_TRY(irgen::start_host());
   TESSERA_ASSIGN(const irgen::ReserveScope reserve, irgen::ReserveScope::enter());
   irgen::LeakedOnException<llvm::LLVMContext> context;
   irgen::silence(*context);
-  irgen::LeakedOnException<llvm::Module> module(kernel.name, *context);
+  irgen::LeakedOnException<llvm::Module> module(name, *context);
   TESSERA_ASSIGN(auto made, irgen::host_machine(HostTarget::detect(), *module));
   irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
   // The code runs a few times and is compiled often; its time is dominated by the emulator's functions.
   machine->setOptLevel(llvm::CodeGenOptLevel::None);
-  irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts, gpu::Code::Emulated, target.shared_bytes);
-  TESSERA_TRY(emitter->emit());
+  TESSERA_ASSIGN(auto emitted, emit(*module, Code::Emulated));
   EmulatedKernel out;
-  out.object.symbol = kernel.name;
-  out.threads = emitter->threads();
-  out.shared_bytes = emitter->shared_bytes();
-  out.tensor_maps = emitter->tensor_maps();
+  out.object.symbol = name;
+  out.threads = emitted.threads;
+  out.shared_bytes = emitted.shared_bytes;
+  out.tensor_maps = std::move(emitted.tensor_maps);
+  for (const auto& f : *module) out.asynchronous = out.asynchronous || f.getName().starts_with("tessera_emu_async_");
   TESSERA_TRY(irgen::optimize(*module, *machine, "function(early-cse)", keep_ir ? &out.object.llvm_ir : nullptr));
   TESSERA_ASSIGN(out.object.object, irgen::emit_file(*module, *machine, false));
   return out;
+}
+
+static gpu::EmitKernel emission(const layout::KernelLayouts& layouts, const GpuTarget& target) {
+  return [&](llvm::Module& module, gpu::Code code) -> Result<gpu::EmittedKernel> {
+    irgen::LeakedOnException<gpu::Emitter> emitter(module, layouts, code, target.shared_bytes);
+    TESSERA_TRY(emitter->emit());
+    return gpu::EmittedKernel{emitter->threads(), emitter->shared_bytes(), emitter->tensor_maps()};
+  };
+}
+
+Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
+  TESSERA_TRY(GpuTarget::parse(target.arch));
+  TESSERA_TRY(check_name(kernel));
+  TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
+  return gpu::compile_ptx(kernel.name, target, emission(layouts, target), keep_ir);
+}
+
+Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
+  TESSERA_TRY(GpuTarget::parse(target.arch));
+  TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
+  return gpu::compile_emulated(kernel.name, emission(layouts, target), keep_ir);
 }
 
 } // namespace tessera

@@ -1,6 +1,7 @@
 // Intrinsics as calls of the emulator (emulated_abi.h), plain host instructions and libm.
 #include "base/check.h"
 #include "codegen/llvm/emulated_abi.h"
+#include "codegen/llvm/gpu_emulated.h"
 #include "codegen/llvm/gpu_intrinsics.h"
 #include <llvm/IR/Intrinsics.h>
 
@@ -8,17 +9,6 @@ namespace tessera::gpu {
 namespace {
 
 namespace ID = llvm::Intrinsic;
-
-std::vector<Value*> load_words(llvm::IRBuilder<>& b, Value* at, llvm::Type* word, int count) {
-  std::vector<Value*> words;
-  for (int i = 0; i < count; ++i)
-    words.push_back(b.CreateLoad(word, b.CreateConstInBoundsGEP1_64(word, at, static_cast<uint64_t>(i))));
-  return words;
-}
-void store_words(llvm::IRBuilder<>& b, Value* at, std::span<Value* const> words) {
-  for (size_t i = 0; i < words.size(); ++i)
-    b.CreateStore(words[i], b.CreateConstInBoundsGEP1_64(words[i]->getType(), at, i));
-}
 
 class EmulatedNumbers final : public NumberIntrinsics {
 public:
@@ -82,18 +72,18 @@ private:
   }
 };
 
-class EmulatedIntrinsics final : public Intrinsics {
+class EmulatedIntrinsics final : public Intrinsics, EmulatorCalls {
 public:
-  using Intrinsics::Intrinsics;
+  EmulatedIntrinsics(llvm::Module& module, llvm::IRBuilder<>& builder)
+      : Intrinsics(module, builder), EmulatorCalls(module, builder) {}
 
-  KernelFunction begin(const tile::Kernel& kernel, int) override {
+  KernelFunction begin(const tile::Kernel& kernel, int, std::span<const KernelTensorMap> tensor_maps) override {
     auto& ctx = module_.getContext();
     auto* ptr = llvm::PointerType::get(ctx, 0);
     KernelFunction k;
     k.function = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr}, false),
                                         llvm::Function::ExternalLinkage, kernel.name, module_);
     k.function->addFnAttr(llvm::Attribute::NoUnwind);
-    thread_ = k.function->getArg(0);
     b_.SetInsertPoint(llvm::BasicBlock::Create(ctx, "entry", k.function));
     auto argument = [&](size_t i, llvm::Type* type) -> Value* {
       auto* slot = b_.CreateConstInBoundsGEP1_64(ptr, k.function->getArg(1), i);
@@ -113,6 +103,10 @@ public:
         k.params.push_back(argument(i, b_.getIntNTy(static_cast<unsigned>(info(t.dtype).bits))));
     }
     k.report = argument(kernel.params.size(), ptr);
+    for (size_t i = 0; i < tensor_maps.size(); ++i) {
+      auto* slot = b_.CreateConstInBoundsGEP1_64(ptr, k.function->getArg(1), kernel.params.size() + 1 + i);
+      k.tensor_maps.push_back(b_.CreateLoad(ptr, slot));
+    }
     return k;
   }
   void finish(int64_t) override {}
@@ -138,40 +132,38 @@ public:
 
   std::vector<Value*> load_shared(Value* offset, llvm::Type* word, int count) override {
     auto* at = call("tessera_emu_shared", pointer(), {offset, bytes(word, count), access(kTesseraEmuRead)});
-    return load_words(b_, at, word, count);
+    return load_words(at, word, count);
   }
   void store_shared(Value* offset, std::span<Value* const> words, Value* predicate) override {
     guarded(predicate, [&] {
-      store_words(b_,
-                  call("tessera_emu_shared", pointer(),
+      store_words(call("tessera_emu_shared", pointer(),
                        {offset, bytes(words[0]->getType(), static_cast<int>(words.size())), access(kTesseraEmuWrite)}),
                   words);
     });
   }
   std::vector<Value*> load_matrices(Value* offset, int count, bool transposed) override {
-    auto* words = lane_memory();
+    auto* words = stack(kLaneWords);
     call("tessera_emu_load_matrices", b_.getVoidTy(),
          {offset, b_.getInt32(static_cast<uint32_t>(count)), b_.getInt32(transposed ? 1 : 0), words, site()});
-    return load_words(b_, words, b_.getInt32Ty(), count);
+    return load_words(words, b_.getInt32Ty(), count);
   }
   std::array<Value*, 4> multiply(DType dtype, const std::array<Value*, 4>& a, const std::array<Value*, 2>& b,
                                  const std::array<Value*, 4>& c) override {
     std::vector<Value*> words(a.begin(), a.end());
     words.insert(words.end(), b.begin(), b.end());
     for (auto* v : c) words.push_back(b_.CreateBitCast(v, b_.getInt32Ty()));
-    auto* memory = lane_memory();
-    store_words(b_, memory, words);
+    auto* memory = stack(kLaneWords);
+    store_words(memory, words);
     call("tessera_emu_multiply", b_.getVoidTy(), {b_.getInt32(dtype == DType::BF16 ? 1 : 0), memory, site()});
     std::array<Value*, 4> out{};
-    auto results = load_words(b_, memory, b_.getInt32Ty(), 4);
+    auto results = load_words(memory, b_.getInt32Ty(), 4);
     for (size_t i = 0; i < 4; ++i) out[i] = b_.CreateBitCast(results[i], b_.getFloatTy());
     return out;
   }
   std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
                                   std::span<Value* const> other, Stability, tile::Caching) override {
     auto read = [&] {
-      return load_words(b_,
-                        call("tessera_emu_global", pointer(), {address, bytes(word, count), access(kTesseraEmuRead)}),
+      return load_words(call("tessera_emu_global", pointer(), {address, bytes(word, count), access(kTesseraEmuRead)}),
                         word, count);
     };
     if (!predicate) return read();
@@ -189,8 +181,7 @@ public:
   }
   void store_global(Value* address, std::span<Value* const> words, Value* predicate, bool) override {
     guarded(predicate, [&] {
-      store_words(b_,
-                  call("tessera_emu_global", pointer(),
+      store_words(call("tessera_emu_global", pointer(),
                        {address, bytes(words[0]->getType(), static_cast<int>(words.size())), access(kTesseraEmuWrite)}),
                   words);
     });
@@ -250,10 +241,10 @@ public:
   }
   std::vector<Value*> receive(Value* address, Value* predicate) override {
     auto* i32 = b_.getInt32Ty();
-    auto* payload = lane_memory();
-    store_words(b_, payload, std::vector<Value*>(3, b_.getInt32(0)));
+    auto* payload = stack(kLaneWords);
+    store_words(payload, std::vector<Value*>(3, b_.getInt32(0)));
     guarded(predicate, [&] { call("tessera_emu_receive", b_.getVoidTy(), {address, payload}); });
-    return load_words(b_, payload, i32, 3);
+    return load_words(payload, i32, 3);
   }
 
   void report(Value* report, std::span<Value* const> words) override {
@@ -263,52 +254,12 @@ public:
   }
 
 private:
-  // Ten words on the thread's stack: operands and results of the emulator's functions.
-  Value* lane_memory() {
-    if (!lane_memory_) {
-      auto& entry = b_.GetInsertBlock()->getParent()->getEntryBlock();
-      llvm::IRBuilder<> start(&entry, entry.begin());
-      lane_memory_ = start.CreateAlloca(llvm::ArrayType::get(b_.getInt32Ty(), 10));
-    }
-    return lane_memory_;
-  }
+  static constexpr int kLaneWords = 10; // operands of a product
+
   llvm::Type* pointer() { return llvm::PointerType::get(module_.getContext(), 0); }
-  Value* site() { return b_.getInt32(static_cast<uint32_t>(sites_++)); }
   Value* access(TesseraEmuAccess a) { return b_.getInt32(static_cast<uint32_t>(a)); }
   Value* bytes(llvm::Type* word, int count) { return b_.getInt32(static_cast<uint32_t>(word_bytes(word) * count)); }
-  Value* number(Value* predicate) { return b_.CreateZExt(predicate, b_.getInt32Ty()); }
   Value* truth(Value* v) { return b_.CreateICmpNE(v, b_.getInt32(0)); }
-  Value* call(const char* symbol, llvm::Type* result, std::vector<Value*> args) {
-    args.insert(args.begin(), thread_);
-    std::vector<llvm::Type*> types;
-    for (auto* a : args) types.push_back(a->getType());
-    auto callee = module_.getOrInsertFunction(symbol, llvm::FunctionType::get(result, types, false));
-    auto* c = b_.CreateCall(callee, args);
-    c->addFnAttr(llvm::Attribute::NoUnwind);
-    c->addFnAttr(llvm::Attribute::Convergent);
-    return c;
-  }
-  // Emits `body` under the predicate. Returns the basic block in which it ends.
-  template <class Body>
-  llvm::BasicBlock* guarded(Value* predicate, Body body) {
-    if (!predicate) {
-      body();
-      return b_.GetInsertBlock();
-    }
-    auto* function = b_.GetInsertBlock()->getParent();
-    auto* then = llvm::BasicBlock::Create(module_.getContext(), "then", function);
-    auto* end = llvm::BasicBlock::Create(module_.getContext(), "end", function);
-    b_.CreateCondBr(predicate, then, end);
-    b_.SetInsertPoint(then);
-    body();
-    auto* last = b_.GetInsertBlock();
-    b_.CreateBr(end);
-    b_.SetInsertPoint(end);
-    return last;
-  }
-
-  Value *thread_ = nullptr, *lane_memory_ = nullptr;
-  int sites_ = 0;
 };
 
 } // namespace

@@ -2,6 +2,7 @@
 // predicate on the instruction avoids branches, so that all loads of a tile are in flight at once.
 #include "base/check.h"
 #include "codegen/llvm/gpu_intrinsics.h"
+#include "codegen/llvm/gpu_ptx.h"
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
@@ -11,51 +12,14 @@ namespace {
 
 namespace ID = llvm::Intrinsic;
 
-constexpr unsigned kGlobal = 1, kShared = 3; // address spaces
+using ptx::assembly, ptx::call_assembly, ptx::is_true, ptx::kGlobal, ptx::operands, ptx::register_class;
+
 constexpr uint32_t kAllLanes = 0xffffffff;
 
-// Assembly that accesses no memory, or only invariant memory, may be merged, moved and removed.
-llvm::CallInst* call_assembly(llvm::IRBuilder<>& b, llvm::InlineAsm* code, const std::vector<Value*>& args,
-                              bool touches_memory) {
-  auto* call = b.CreateCall(code, args);
-  call->addFnAttr(llvm::Attribute::NoUnwind);
-  call->addFnAttr(llvm::Attribute::WillReturn);
-  if (!touches_memory) call->setDoesNotAccessMemory();
-  return call;
-}
-Value* assembly(llvm::IRBuilder<>& b, const std::string& text, std::string constraints, llvm::Type* result,
-                std::vector<Value*> args, bool touches_memory) {
-  std::vector<llvm::Type*> types;
-  for (auto* a : args) types.push_back(a->getType());
-  if (touches_memory) constraints += constraints.empty() ? "~{memory}" : ",~{memory}";
-  auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, touches_memory);
-  return call_assembly(b, code, args, touches_memory);
-}
-std::string register_class(llvm::Type* type) {
-  if (type->isFloatTy()) return "f";
-  if (type->isDoubleTy()) return "d";
-  switch (type->getIntegerBitWidth()) {
-  case 16: return "h";
-  case 32: return "r";
-  case 64: return "l";
-  default: TESSERA_UNREACHABLE("register class");
-  }
-}
 std::string vector_suffix(int count) { return count == 1 ? "" : ".v" + std::to_string(count); }
 std::string type_suffix(llvm::Type* word) { return ".b" + std::to_string(word->getIntegerBitWidth()); }
-std::string operands(int count, int first) {
-  if (count == 1) return "$" + std::to_string(first);
-  std::string s = "{";
-  for (int i = 0; i < count; ++i) s += (i ? ", $" : "$") + std::to_string(first + i);
-  return s + "}";
-}
 
 bool has_policy(tile::Caching c) { return c == tile::Caching::EvictLast || c == tile::Caching::EvictFirst; }
-bool is_true(Value* predicate) {
-  if (!predicate) return true;
-  auto* c = llvm::dyn_cast<llvm::ConstantInt>(predicate);
-  return c && c->isOne();
-}
 
 class NvptxNumbers final : public NumberIntrinsics {
 public:
@@ -108,12 +72,13 @@ public:
   NvptxIntrinsics(llvm::Module& module, llvm::IRBuilder<>& builder, bool dependent_launch)
       : Intrinsics(module, builder), dependent_launch_(dependent_launch) {}
 
-  KernelFunction begin(const tile::Kernel& kernel, int threads) override {
+  KernelFunction begin(const tile::Kernel& kernel, int threads, std::span<const KernelTensorMap> tensor_maps) override {
     auto& ctx = module_.getContext();
     auto* global = llvm::PointerType::get(ctx, kGlobal);
     std::vector<llvm::Type*> types;
     for (const auto& p : kernel.params) types.push_back(param_type(p.type, global));
     types.push_back(global);
+    types.insert(types.end(), tensor_maps.size(), llvm::PointerType::get(ctx, 0));
     KernelFunction k;
     k.function = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
                                         llvm::Function::ExternalLinkage, kernel.name, module_);
@@ -146,6 +111,7 @@ public:
     annotate("reqntidx", threads);
     if (auto it = kernel.config.find("min_blocks"); it != kernel.config.end() && it->second > 0)
       annotate("minctasm", static_cast<int>(std::min<int64_t>(it->second, 32)));
+    if (!tensor_maps.empty()) k.tensor_maps = take_tensor_maps(k, *annotations);
     threads_ = threads;
     return k;
   }
@@ -408,6 +374,23 @@ public:
   }
 
 private:
+  // Parameters behind the report, by value. Without the annotation their use copies them to local memory.
+  std::vector<Value*> take_tensor_maps(const KernelFunction& k, llvm::NamedMDNode& annotations) {
+    auto& ctx = module_.getContext();
+    std::vector<Value*> maps;
+    std::vector<llvm::Metadata*> numbers; // from 1 on
+    for (unsigned i = llvm::cast<llvm::Argument>(k.report)->getArgNo() + 1; i < k.function->arg_size(); ++i) {
+      auto* a = k.function->getArg(i);
+      a->addAttr(llvm::Attribute::getWithByValType(ctx, llvm::ArrayType::get(b_.getInt8Ty(), kTensorMapBytes)));
+      a->addAttr(llvm::Attribute::getWithAlignment(ctx, llvm::Align(kTensorMapAlignment)));
+      maps.push_back(a);
+      numbers.push_back(llvm::ConstantAsMetadata::get(b_.getInt32(i + 1)));
+    }
+    annotations.addOperand(
+        llvm::MDNode::get(ctx, {llvm::ValueAsMetadata::get(k.function), llvm::MDString::get(ctx, "grid_constant"),
+                                llvm::MDNode::get(ctx, numbers)}));
+    return maps;
+  }
   // Programmatic dependent launch: the kernel may start while those before it run. It waits until they are complete and
   // their memory is visible. Only then may the next one start, as soon as all blocks of this one have: at most two are
   // in flight, and what earlier kernels wrote is always there.
@@ -441,13 +424,7 @@ private:
                     {}, false);
   }
   Value* shared_address(Value* offset) {
-    auto* base = module_.getNamedGlobal("tessera_shared");
-    if (!base) {
-      auto* type = llvm::ArrayType::get(b_.getInt8Ty(), 0);
-      base = new llvm::GlobalVariable(module_, type, false, llvm::GlobalValue::ExternalLinkage, nullptr,
-                                      "tessera_shared", nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
-      base->setAlignment(llvm::Align(16));
-    }
+    auto* base = ptx::shared_memory(module_, 16);
     // A constant that is added last becomes the immediate offset of the instruction.
     Value* fixed = nullptr;
     if (auto* sum = llvm::dyn_cast<llvm::BinaryOperator>(offset))

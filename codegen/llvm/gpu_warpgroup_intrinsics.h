@@ -34,7 +34,7 @@ namespace tessera::gpu {
 // multiples of 16 below 2^18.
 struct OperandLayout {
   Swizzle swizzle = Swizzle::Bytes128;
-  int leading_bytes = 0, stride_bytes = 0;
+  int leading_bytes = 16, stride_bytes = 1024;
 };
 
 // D += A B of a warpgroup: A is 64 x k, B is k x n, D is 64 x n; k elements have 32 bytes.

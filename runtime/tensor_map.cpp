@@ -1,0 +1,38 @@
+#include "runtime/tensor_map.h"
+
+namespace tessera {
+
+std::string refusal(const TensorMapOf<int64_t>& map, int64_t bytes) {
+  constexpr int64_t kMaxDim = int64_t{1} << 32, kMaxStride = int64_t{1} << 40;
+  constexpr int kMaxRank = 5, kMaxBox = 256, kUnit = 16;
+  const int element = info(map.dtype).bits / 8;
+  const size_t rank = map.dims.size();
+  if (rank < 1 || rank > kMaxRank || map.strides.size() + 1 != rank || map.box.size() != rank)
+    return "it has " + std::to_string(rank) + " dimensions, " + std::to_string(map.strides.size()) + " strides and " +
+           std::to_string(map.box.size()) + " extents of a box";
+  if (element < 1 || element > 8) return "its elements are " + std::string(name(map.dtype));
+  if (map.swizzle > Swizzle::Bytes128) return "its swizzle does not exist";
+  for (size_t i = 0; i < rank; ++i) {
+    if (map.dims[i] < 1 || map.dims[i] > kMaxDim) return "a dimension has " + std::to_string(map.dims[i]) + " elements";
+    if (map.box[i] < 1 || map.box[i] > kMaxBox) return "its box has " + std::to_string(map.box[i]) + " elements";
+    if (i > 0 && (map.strides[i - 1] < 0 || map.strides[i - 1] >= kMaxStride || map.strides[i - 1] % kUnit != 0))
+      return "a stride is " + std::to_string(map.strides[i - 1]) + " bytes";
+  }
+  const int row = map.box[0] * element, most = swizzle_bytes(map.swizzle);
+  if (row % kUnit != 0 || (most > 0 && row > most)) return "a row of its box has " + std::to_string(row) + " bytes";
+  if (map.offset < 0 || map.offset % kUnit != 0 || map.offset > bytes)
+    return "it begins at byte " + std::to_string(map.offset) + " of " + std::to_string(bytes);
+  // 2^32 elements times 2^40 bytes need more than 64 bits.
+  int64_t room = bytes - map.offset; // behind what has been added up
+  auto take = [&](int64_t count, int64_t stride) {
+    if (stride > 0 && count > room / stride) return false;
+    room -= count * stride;
+    return true;
+  };
+  bool inside = take(map.dims[0], element);
+  for (size_t i = 1; i < rank; ++i) inside = inside && take(map.dims[i] - 1, map.strides[i - 1]);
+  if (!inside) return "its last element lies behind the " + std::to_string(bytes) + " bytes of the buffer";
+  return "";
+}
+
+} // namespace tessera

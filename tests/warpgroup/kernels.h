@@ -1,0 +1,61 @@
+// Kernels with tensor copies, mbarriers and products of warpgroups, emitted by hand.
+#pragma once
+#include "codegen/emulate/emulator.h"
+#include "codegen/llvm/emulated_abi.h"
+
+namespace tessera::test {
+
+// An error planted in a kernel.
+enum class Fault {
+  None,
+  // of the ring
+  NoWaitForEmpty,
+  SameParityOfEmpty,
+  NoWaitForFull,
+  FewerBytesExpected,
+  MoreBytesExpected,
+  ReleasedBeforeWait,
+  ReleasedByOneConsumer,
+  NoFenceOfRegisters,
+  NoWaitForProducts,
+  NoFenceOfBarriers,
+  NoBarrierAfterInit,
+  MisalignedStage,
+  TooManyRegisters,
+  // of operands that threads store
+  NoFenceOfStores,
+  NoBarrierOfStores,
+  NoFenceOfResults,
+  NoWaitForTensorStore,
+  ResultsOverProducts,
+  OneWarpLess,
+};
+
+// c = a b of an m x k and a k x n matrix, in row-major order unless transposed; n at most 256. Blocks of 128 rows with a
+// producer warp and two consumer warpgroups. Parameters: %a, %b, %c (f32 or i32), %m, %n, %k. Operands that are
+// transposed have their other dimension contiguous: a is k x m, b is k x n instead of n x k.
+struct RingKernel {
+  DType a = DType::BF16, b = DType::BF16;
+  int columns = 64; // of a product: n rounded up
+  bool a_transposed = false, b_transposed = false;
+  Swizzle swizzle = Swizzle::Bytes128;
+  int stages = 3;
+  Fault fault = Fault::None;
+};
+// c = a b of 64 x 32 and 32 x 64 bf16 elements by one warpgroup, rounded to bf16. Threads store the operands to shared
+// memory, without a swizzle, a in registers or not; matrices of the result are stored by stmatrix and a tensor store.
+struct StoredKernel {
+  bool a_in_registers = false;
+  Fault fault = Fault::None;
+};
+
+// The parameters as a tile kernel without a body.
+[[nodiscard]] tile::Kernel parameters(const RingKernel& form);
+[[nodiscard]] tile::Kernel parameters(const StoredKernel& form);
+[[nodiscard]] Result<EmulatedKernel> emulated(const RingKernel& form);
+[[nodiscard]] Result<EmulatedKernel> emulated(const StoredKernel& form);
+// For sm_90a.
+[[nodiscard]] Result<GpuKernelCode> ptx(const RingKernel& form);
+[[nodiscard]] Result<GpuKernelCode> ptx(const StoredKernel& form);
+
+} // namespace tessera::test
