@@ -12,6 +12,16 @@ bool absent(const std::vector<T>& list) {
 std::string text(const SymExpr& size) { return size.str(); }
 std::string text(const Workspace& w) { return std::string(name(w.dtype)) + " * (" + w.count.str() + ")"; }
 template <class T>
+std::string text(const std::vector<T>& list);
+// "f16 %0 + 64 [n, m] strides [2*n] box [64, 128] swizzle 3"
+std::string text(const TensorMapOf<SymExpr>& m) {
+  std::string all = std::string(name(m.dtype)) + " %" + std::to_string(m.buffer);
+  if (!absent(m.offset)) all += " + " + text(m.offset);
+  all += " " + text(m.dims) + " strides " + text(m.strides) + " box [";
+  for (const int n : m.box) all += std::to_string(n) + (&n == &m.box.back() ? "]" : ", ");
+  return all + " swizzle " + std::to_string(static_cast<int>(m.swizzle));
+}
+template <class T>
 std::string text(const std::vector<T>& list) {
   std::string all;
   for (const T& one : list) all += (all.empty() ? "[" : ", ") + text(one);

@@ -4,6 +4,7 @@
 #pragma once
 #include "base/tensor.h"
 #include "runtime/index_check.h"
+#include "runtime/tensor_map.h"
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -88,7 +89,8 @@ struct LaunchField {
   X(Size, mailboxes, "boxes", "words of mailboxes", Waits)                                                             \
   /* programs wait for so many neighbours, from a multiple of it on. 0: none do; the grid: all of them */              \
   X(Size, cooperative_blocks, "team", "", Waits)                                                                       \
-  X(std::vector<WorkspaceOf<Size>>, workspaces, "workspaces", "elements of a workspace", Shared)
+  X(std::vector<WorkspaceOf<Size>>, workspaces, "workspaces", "elements of a workspace", Shared)                       \
+  X(std::vector<TensorMapOf<Size>>, tensor_maps, "tensor_maps", "", Any) /* of the kernel, on a GPU */
 // Requirements: a shape is checked against them when it is planned. Access (by buffer) and facts are the contract of the
 // code: what each buffer must hold, and what its compile took for granted of sizes. Without `access` the launch is
 // unchecked, and cannot be saved.
@@ -142,6 +144,8 @@ void convert_field(const From& from, To& to, F& f) {
   if constexpr (requires { from.begin(); }) {
     to.resize(from.size());
     for (size_t i = 0; i < from.size(); ++i) convert_field(from[i], to[i], f);
+  } else if constexpr (requires { from.convert(f); }) {
+    to = from.convert(f);
   } else if constexpr (requires { from.size(); }) {
     to = from.with(f(from.size()));
   } else {

@@ -54,6 +54,15 @@ struct LaunchReader {
     w.dtype = j.at(size_t{0}).dtype();
     read(j.at(1), w.count);
   }
+  void read(const JsonValue& j, TensorMapOf<SymExpr>& m) const {
+    m.buffer = read_index<int>(j.at(size_t{0}), buffers);
+    m.dtype = j.at(1).dtype();
+    read(j.at(2), m.offset);
+    read(j.at(3), m.dims);
+    read(j.at(4), m.strides);
+    read(j.at(5), m.box);
+    m.swizzle = static_cast<Swizzle>(j.at(6).integer(0, static_cast<int>(Swizzle::Bytes128)));
+  }
   void read(const JsonValue& j, SizeCondition& c) const {
     read(j.at(size_t{0}), c.value);
     c.multiple_of = j.at(1).integer<int64_t>(1, INT64_MAX);
@@ -85,7 +94,7 @@ Contract contract(const JsonValue& j, size_t objects) {
   each_launch_field(c.launch, [&](const LaunchField& field, auto& value) {
     if constexpr (std::is_same_v<decltype(value), bool&>)
       value = j.has(field.key) && j.at(field.key).flag();
-    else
+    else if (!std::is_same_v<decltype(value), std::vector<TensorMapOf<SymExpr>>&> || j.has(field.key))
       reader.read(j.at(field.key), value);
   });
   j.at("access").each([&](const JsonValue& a) { c.launch.written.push_back(a.at(2).flag()); });

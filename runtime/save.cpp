@@ -201,6 +201,8 @@ private:
     each_launch_field(k, [&](const LaunchField& field, const auto& value) {
       if constexpr (std::is_same_v<decltype(value), const bool&>)
         if (!value) return;
+      if constexpr (std::is_same_v<decltype(value), const std::vector<TensorMapOf<SymExpr>>&>)
+        if (value.empty()) return;
       contract.add(field.key, json(value, k, text));
     });
     launch.add("contract", parts_.contract(contract));
@@ -212,6 +214,10 @@ private:
   static Json json(const SymExpr& size, const KernelLaunch&, const auto& text) { return text(size); }
   static Json json(const Workspace& w, const KernelLaunch&, const auto& text) {
     return Json::array({name(w.dtype), text(w.count)});
+  }
+  static Json json(const TensorMapOf<SymExpr>& m, const KernelLaunch& k, const auto& text) {
+    return Json::array({m.buffer, name(m.dtype), text(m.offset), json(m.dims, k, text), json(m.strides, k, text), m.box,
+                        static_cast<int>(m.swizzle)});
   }
   static Json json(const SizeCondition& c, const KernelLaunch&, const auto& text) {
     return Json::array({text(c.value), c.multiple_of, c.min, c.max});

@@ -135,6 +135,20 @@ Result<LaunchNumbers<int64_t>> numbers_of(const Variant& v, const Variant::CallS
   return numbers;
 }
 
+// The copies of a GPU check no bounds but those of the map.
+Status check_tensor_maps(const Variant& v, const Variant::CallState& call, const KernelLaunch& k,
+                         const LaunchNumbers<int64_t>& launch, const SegmentPlan& plan) {
+  for (const auto& map : launch.tensor_maps) {
+    const auto buffer = static_cast<size_t>(k.buffers[static_cast<size_t>(map.buffer)]);
+    if (const auto why = refusal(map, plan.bytes[buffer]); !why.empty())
+      return Diagnostic(ErrorCode::Internal, "kernel '" + k.name + "' has a tensor map of '" +
+                                                 v.exe->buffers[buffer].name + "' that is not possible for " +
+                                                 sizes_text(v, call) + ": " + why)
+          .note("the plan and the kernel's code contradict each other: compile the model again");
+  }
+  return {};
+}
+
 // The launch for the sizes in `state`. Arguments are those of choose(), check_contract() and numbers_of().
 Result<StepPlan> plan_launch(const Variant& v, const Variant::CallState& call, const KernelLaunch& kernel,
                              const KernelForm& form, const SymProgram::State& state, const SegmentPlan& plan,
@@ -146,6 +160,7 @@ Result<StepPlan> plan_launch(const Variant& v, const Variant::CallState& call, c
   TESSERA_ASSIGN(const bool writes, check_contract(v, call, *chosen.kernel, *chosen.form, state, plan));
   if (writes) {
     TESSERA_ASSIGN(step.launch, numbers_of(v, call, kernel.name, *chosen.form, state));
+    TESSERA_TRY(check_tensor_maps(v, call, *chosen.kernel, step.launch, plan));
   }
   return step;
 }

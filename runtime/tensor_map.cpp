@@ -2,9 +2,11 @@
 
 namespace tessera {
 
+constexpr int kMaxRank = 5, kMaxBox = 256;
+
 std::string refusal(const TensorMapOf<int64_t>& map, int64_t bytes) {
   constexpr int64_t kMaxDim = int64_t{1} << 32, kMaxStride = int64_t{1} << 40;
-  constexpr int kMaxRank = 5, kMaxBox = 256, kUnit = 16;
+  constexpr int kUnit = 16;
   const int element = info(map.dtype).bits / 8;
   const size_t rank = map.dims.size();
   if (rank < 1 || rank > kMaxRank || map.strides.size() + 1 != rank || map.box.size() != rank)
@@ -33,6 +35,58 @@ std::string refusal(const TensorMapOf<int64_t>& map, int64_t bytes) {
   for (size_t i = 1; i < rank; ++i) inside = inside && take(map.dims[i] - 1, map.strides[i - 1]);
   if (!inside) return "its last element lies behind the " + std::to_string(bytes) + " bytes of the buffer";
   return "";
+}
+
+std::vector<int64_t> flatten(std::span<const KernelTensorMap> maps) {
+  std::vector<int64_t> out;
+  auto size = [&](const ParameterProduct& p) {
+    out.push_back(p.factor);
+    out.push_back(static_cast<int64_t>(p.params.size()));
+    out.insert(out.end(), p.params.begin(), p.params.end());
+  };
+  for (const auto& m : maps) {
+    for (const int v : {m.buffer, static_cast<int>(m.dtype), static_cast<int>(m.swizzle), m.rank()}) out.push_back(v);
+    size(m.offset);
+    for (const auto& n : m.dims) size(n);
+    for (const auto& n : m.strides) size(n);
+    out.insert(out.end(), m.box.begin(), m.box.end());
+  }
+  return out;
+}
+
+std::optional<std::vector<KernelTensorMap>> unflatten(std::span<const int64_t> numbers) {
+  constexpr int64_t kMaxIndex = 1 << 16;
+  bool good = true;
+  auto next = [&](int64_t below) -> int64_t { // from 0 on
+    if (!good || numbers.empty() || numbers[0] < 0 || numbers[0] >= below) {
+      good = false;
+      return 0;
+    }
+    const int64_t v = numbers[0];
+    numbers = numbers.subspan(1);
+    return v;
+  };
+  auto size = [&] {
+    ParameterProduct p{next(INT64_MAX), {}};
+    for (int64_t count = next(kMaxIndex); good && count > 0; --count)
+      p.params.push_back(static_cast<int>(next(kMaxIndex)));
+    return p;
+  };
+  std::vector<KernelTensorMap> maps;
+  while (good && !numbers.empty()) {
+    KernelTensorMap m;
+    m.buffer = static_cast<int>(next(kMaxIndex));
+    m.dtype = static_cast<DType>(next(kDTypeCount));
+    m.swizzle = static_cast<Swizzle>(next(static_cast<int64_t>(Swizzle::Bytes128) + 1));
+    const int64_t rank = next(kMaxRank + 1);
+    m.offset = size();
+    for (int64_t i = 0; i < rank; ++i) m.dims.push_back(size());
+    for (int64_t i = 1; i < rank; ++i) m.strides.push_back(size());
+    for (int64_t i = 0; i < rank; ++i) m.box.push_back(static_cast<int>(next(kMaxBox + 1)));
+    maps.push_back(std::move(m));
+  }
+  if (!good) return std::nullopt;
+  return maps;
 }
 
 } // namespace tessera

@@ -3,7 +3,9 @@
 // has the same maps with sizes as expressions, and its plan their values.
 #pragma once
 #include "base/dtype.h"
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace tessera {
@@ -46,10 +48,11 @@ struct TensorMapOf {
     for (const int n : box) elements *= n;
     return elements * (info(dtype).bits / 8);
   }
+  bool operator==(const TensorMapOf&) const = default;
   // The map with f(size) in the place of each size.
-  template <class To, class F>
-  [[nodiscard]] TensorMapOf<To> convert(F&& f) const {
-    TensorMapOf<To> to{buffer, dtype, f(offset), {}, {}, box, swizzle};
+  template <class F>
+  [[nodiscard]] auto convert(F&& f) const {
+    TensorMapOf<std::decay_t<decltype(f(offset))>> to{buffer, dtype, f(offset), {}, {}, box, swizzle};
     for (const Size& n : dims) to.dims.push_back(f(n));
     for (const Size& n : strides) to.strides.push_back(f(n));
     return to;
@@ -64,7 +67,11 @@ struct TensorMapOf {
 struct ParameterProduct {
   int64_t factor = 0;
   std::vector<int> params;
+  bool operator==(const ParameterProduct&) const = default;
 };
 using KernelTensorMap = TensorMapOf<ParameterProduct>;
+// Maps as numbers, and back; nothing where the numbers are none of flatten()'s.
+[[nodiscard]] std::vector<int64_t> flatten(std::span<const KernelTensorMap> maps);
+[[nodiscard]] std::optional<std::vector<KernelTensorMap>> unflatten(std::span<const int64_t> numbers);
 
 } // namespace tessera

@@ -155,6 +155,14 @@ Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alterna
   if (k.shared_bytes < 0 || k.shared_bytes > INT32_MAX) return bad("its shared memory has no valid size");
   if (k.threads == 0 && has(k, LaunchUse::Waits))
     return bad("its programs wait for each other, which they do on a GPU alone");
+  if (k.threads == 0 && !k.tensor_maps.empty()) return bad("has tensor maps, which a GPU has alone");
+  for (const auto& m : k.tensor_maps) {
+    const auto buffer = static_cast<size_t>(m.buffer);
+    if (m.buffer < 0 || buffer >= k.buffers.size()) return bad("has a tensor map of a buffer that it does not have");
+    if (!k.access.empty() && !same_bytes(m.dtype, k.access[buffer].dtype))
+      return bad("has a tensor map of " + std::string(name(m.dtype)) + " elements of a buffer of " +
+                 std::string(name(k.access[buffer].dtype)));
+  }
   for (const auto& w : k.workspaces)
     if (info(w.dtype).bits < 8 || info(w.dtype).kind == DTypeKind::Held)
       return bad("has a workspace of " + std::string(name(w.dtype)));

@@ -165,6 +165,7 @@ Thread* Block::next() {
 
 void Block::leave(Thread& t) {
   auto* n = next();
+  if (n == &t) return; // a copy's completion has made it ready
   Fiber::switch_from_to(t.fiber, n ? n->fiber : caller_);
 }
 
@@ -200,7 +201,8 @@ std::string Block::deadlock_text() const {
     size_t end = i + 1;
     auto same = [&](const Thread& other) {
       return other.state == t.state && (t.state == Thread::State::Ended ||
-                                        (other.kind == t.kind && other.site == t.site && other.waits_at == t.waits_at));
+                                        (other.kind == t.kind && other.site == t.site &&
+                                         (t.kind != Collective::MbarrierWait || other.waits_at == t.waits_at)));
     };
     while (end < threads_.size() && same(threads_[end])) ++end;
     text += separator;

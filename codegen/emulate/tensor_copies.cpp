@@ -8,7 +8,7 @@ namespace tessera::emu {
 Result<TensorMap> TensorMap::make(const KernelTensorMap& map, const tile::Kernel& kernel,
                                   std::span<const tile::Argument> args, const GlobalMemory& memory) {
   TensorMap made;
-  made.sizes = map.convert<int64_t>([&](const ParameterProduct& p) {
+  made.sizes = map.convert([&](const ParameterProduct& p) {
     int64_t value = p.factor;
     for (const int i : p.params) value *= args[static_cast<size_t>(i)].scalar.i;
     return value;

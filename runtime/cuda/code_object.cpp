@@ -13,16 +13,18 @@ struct Header {
   Hash128 content;
   int64_t shared_bytes;
   int32_t registers, spill_bytes, stack_bytes;
-  uint32_t sizes[6];         // of the parts, in the order of encode()
+  uint32_t sizes[7];         // of the parts, in the order of encode()
   uint32_t dependent_launch; // 0 or 1
 };
 constexpr char kMagic[8] = {'T', 'S', 'R', 'C', 'U', 'D', 'A', '1'};
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 } // namespace
 
 std::vector<char> encode(const CodeObject& o) {
-  const std::span<const char> parts[6] = {o.symbol, o.ptx_arch, o.ptx, o.cubin_arch, o.cubin, o.assembler};
+  const auto maps = flatten(o.tensor_maps);
+  const std::span<const char> map_bytes(reinterpret_cast<const char*>(maps.data()), maps.size() * sizeof(int64_t));
+  const std::span<const char> parts[7] = {o.symbol, o.ptx_arch, o.ptx, o.cubin_arch, o.cubin, o.assembler, map_bytes};
   Header h{};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   h.version = kVersion;
@@ -33,7 +35,7 @@ std::vector<char> encode(const CodeObject& o) {
   h.stack_bytes = o.stack_bytes;
   h.dependent_launch = o.dependent_launch ? 1 : 0;
   std::vector<char> out(sizeof h);
-  for (size_t i = 0; i < 6; ++i) {
+  for (size_t i = 0; i < std::size(parts); ++i) {
     h.sizes[i] = static_cast<uint32_t>(parts[i].size());
     out.insert(out.end(), parts[i].begin(), parts[i].end());
   }
@@ -77,6 +79,11 @@ Result<CodeObject> decode(std::span<const char> bytes) {
   take(3, o.cubin_arch);
   take(4, o.cubin);
   take(5, o.assembler);
+  std::vector<int64_t> numbers(h.sizes[6] / sizeof(int64_t));
+  if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data() + at, numbers.size() * sizeof(int64_t));
+  auto maps = unflatten(numbers);
+  if (!maps || h.sizes[6] % sizeof(int64_t) != 0) return damaged("its tensor maps are none");
+  o.tensor_maps = std::move(*maps);
   o.threads = h.threads;
   o.shared_bytes = h.shared_bytes;
   o.registers = h.registers;

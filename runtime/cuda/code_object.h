@@ -5,6 +5,7 @@
 // by the driver of any newer GPU. A loader takes the cubin first and the PTX when the driver refuses it.
 #pragma once
 #include "base/result.h"
+#include "runtime/tensor_map.h"
 #include <span>
 
 namespace tessera::cuda {
@@ -24,6 +25,7 @@ struct CodeObject {
   int32_t spill_bytes = -1; // stores to local memory of a thread, bytes
   int32_t stack_bytes = -1; // of a thread
   std::string assembler;    // "ptxas 13.0.88"; empty without a cubin
+  std::vector<KernelTensorMap> tensor_maps;
   bool operator==(const CodeObject&) const = default;
 };
 

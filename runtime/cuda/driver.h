@@ -68,6 +68,7 @@ namespace tessera::cuda {
   X(cuFuncSetAttribute, 9000)                                                                                          \
   X(cuFuncGetAttribute, 2020)                                                                                          \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050)                                                                 \
+  X(cuTensorMapEncodeTiled, 12000)                                                                                     \
   X(cuLaunchCooperativeKernel, 9000)                                                                                   \
   X(cuLaunchKernelEx, 11060)                                                                                           \
   X(cuLaunchKernel, 4000)

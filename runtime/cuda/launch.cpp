@@ -15,16 +15,62 @@ uint64_t value_of(const LaunchArgument& argument, const LaunchMemory& memory) {
   return static_cast<uint64_t>(argument.value);
 }
 
+CUtensorMapDataType type_of(DType dtype) { // nothing depends on more than its size
+  switch (info(dtype).bits) {
+  case 8: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  case 16: return CU_TENSOR_MAP_DATA_TYPE_UINT16;
+  case 32: return CU_TENSOR_MAP_DATA_TYPE_UINT32;
+  default: return CU_TENSOR_MAP_DATA_TYPE_UINT64;
+  }
+}
+CUtensorMapSwizzle mode_of(Swizzle swizzle) {
+  switch (swizzle) {
+  case Swizzle::None: break;
+  case Swizzle::Bytes32: return CU_TENSOR_MAP_SWIZZLE_32B;
+  case Swizzle::Bytes64: return CU_TENSOR_MAP_SWIZZLE_64B;
+  case Swizzle::Bytes128: return CU_TENSOR_MAP_SWIZZLE_128B;
+  }
+  return CU_TENSOR_MAP_SWIZZLE_NONE;
+}
+
 } // namespace
+
+CUresult Launcher::encode(const Driver& driver, const TensorMapOf<int64_t>& map, std::byte* buffer,
+                          EncodedMap& encoded) {
+  std::byte* const address = buffer + map.offset;
+  if (encoded.address == address && encoded.sizes == map) return CUDA_SUCCESS;
+  const std::vector<cuuint64_t> dims(map.dims.begin(), map.dims.end()), strides(map.strides.begin(), map.strides.end());
+  const std::vector<cuuint32_t> box(map.box.begin(), map.box.end()), steps(map.box.size(), 1);
+  const auto result = driver.cuTensorMapEncodeTiled(
+      &encoded.map, type_of(map.dtype), static_cast<cuuint32_t>(map.rank()), address, dims.data(), strides.data(),
+      box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, mode_of(map.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  encoded.address = result == CUDA_SUCCESS ? address : nullptr;
+  encoded.sizes = map;
+  return result;
+}
 
 Started Launcher::start(const Driver& driver, const PreparedLaunch& launch, const LaunchMemory& memory, CUstream stream,
                         bool dependent) {
-  if (values_.size() < launch.arguments.size()) {
-    values_.resize(launch.arguments.size());
-    parameters_.clear();
-    for (uint64_t& value : values_) parameters_.push_back(&value);
+  const size_t arguments = launch.arguments.size(), count = arguments + launch.tensor_maps.size();
+  if (values_.size() < arguments) values_.resize(arguments);
+  if (parameters_.size() < count) parameters_.resize(count);
+  for (size_t i = 0; i < arguments; ++i) {
+    values_[i] = value_of(launch.arguments[i], memory);
+    parameters_[i] = &values_[i];
   }
-  for (size_t i = 0; i < launch.arguments.size(); ++i) values_[i] = value_of(launch.arguments[i], memory);
+  if (count > arguments) {
+    constexpr size_t kMostLaunches = 4096; // whose maps are kept
+    if (maps_.size() >= kMostLaunches && !maps_.contains(&launch)) maps_.clear();
+    auto& encoded = maps_[&launch];
+    encoded.resize(launch.tensor_maps.size());
+    for (size_t i = 0; i < encoded.size(); ++i) {
+      const auto& map = launch.tensor_maps[i];
+      const auto result = encode(driver, map, static_cast<std::byte*>(memory.buffers[map.buffer]), encoded[i]);
+      if (result != CUDA_SUCCESS) return {result, "cuTensorMapEncodeTiled"};
+      parameters_[arguments + i] = &encoded[i].map;
+    }
+  }
   const auto threads = static_cast<unsigned>(launch.kernel->threads);
   const auto shared_bytes = static_cast<unsigned>(launch.kernel->shared_bytes);
   auto** parameters = parameters_.data(); // the driver reads the values before it returns

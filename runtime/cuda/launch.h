@@ -1,6 +1,7 @@
 // A kernel at given sizes, prepared for launching, and the driver's call.
 #pragma once
 #include "runtime/cuda/reports.h"
+#include <unordered_map>
 
 namespace tessera::cuda {
 
@@ -40,6 +41,7 @@ struct PreparedLaunch {
   // kernel itself waits for it.
   bool dependent = false;
   std::vector<LaunchArgument> arguments;
+  std::vector<TensorMapOf<int64_t>> tensor_maps; // behind the arguments; `buffer` is a BufferId
   const KernelLaunch* kernel = nullptr;
 };
 
@@ -57,8 +59,17 @@ public:
                               CUstream stream, bool dependent);
 
 private:
+  // A tensor map as the driver has encoded it, valid while sizes and address stay the same.
+  struct EncodedMap {
+    TensorMapOf<int64_t> sizes;
+    const void* address = nullptr;
+    CUtensorMap map;
+  };
+  CUresult encode(const Driver& driver, const TensorMapOf<int64_t>& map, std::byte* buffer, EncodedMap& encoded);
+
   std::vector<uint64_t> values_;  // of the arguments
-  std::vector<void*> parameters_; // their addresses, which the driver takes
+  std::vector<void*> parameters_; // their addresses, which the driver takes, and those of tensor maps
+  std::unordered_map<const PreparedLaunch*, std::vector<EncodedMap>> maps_; // a launch may have gone since
 };
 
 } // namespace tessera::cuda

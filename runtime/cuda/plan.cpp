@@ -139,6 +139,7 @@ private:
     out.dependent = k.dependent_launch && place_.dependent_launch && behind_kernel_ && !out.cooperative && !out.alone;
     if (out.grid > 0) behind_kernel_ = !out.alone; // behind that one lies an event
     arguments(planned, step, out.arguments);
+    out.tensor_maps = tensor_maps(planned);
     return {};
   }
 
@@ -158,6 +159,11 @@ private:
     if (!planned.kernel->mailboxes.is_const(0)) out.push_back({Kind::Mailboxes});
     for (int64_t size : launch.sizes) out.push_back({Kind::Number, size});
     out.push_back({Kind::Report, step});
+  }
+  static std::vector<TensorMapOf<int64_t>> tensor_maps(const StepPlan& planned) {
+    auto maps = planned.launch.tensor_maps;
+    for (auto& m : maps) m.buffer = planned.kernel->buffers[static_cast<size_t>(m.buffer)];
+    return maps;
   }
 
   Status library(const StepForm& form, int index, PreparedStep& step) {

@@ -177,8 +177,8 @@ uint64_t FakeGpu::allocate(size_t bytes) {
   return p;
 }
 
-void FakeGpu::kernel(const std::string& name, size_t params, Body body) {
-  kernels_[name] = std::make_unique<Kernel>(Kernel{name, params, std::move(body)});
+void FakeGpu::kernel(const std::string& name, size_t params, Body body, size_t maps) {
+  kernels_[name] = std::make_unique<Kernel>(Kernel{name, params, std::move(body), maps});
 }
 
 std::shared_ptr<cuda::Context> FakeGpu::context() {
@@ -605,6 +605,29 @@ struct FakeCalls {
     if (grid > 132u * static_cast<unsigned>(gpu->resident_blocks)) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     return launch(f, grid, threads, shared, s, params, true);
   }
+  static CUresult TensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                                       const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
+                                       const cuuint32_t* steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                                       CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    ENTER(cuTensorMapEncodeTiled);
+    const std::map<CUtensorMapDataType, uint32_t> bits = {{CU_TENSOR_MAP_DATA_TYPE_UINT8, 8},
+                                                          {CU_TENSOR_MAP_DATA_TYPE_UINT16, 16},
+                                                          {CU_TENSOR_MAP_DATA_TYPE_UINT32, 32},
+                                                          {CU_TENSOR_MAP_DATA_TYPE_UINT64, 64}};
+    FakeGpu::TensorMap m{
+        reinterpret_cast<uint64_t>(address), rank, static_cast<uint32_t>(swizzle), bits.at(type), {}, {}, {}};
+    if (m.address % 16 != 0 || rank < 1 || rank > 5) return CUDA_ERROR_INVALID_VALUE;
+    for (cuuint32_t i = 0; i < rank; ++i) {
+      if (steps[i] != 1 || dims[i] < 1 || box[i] < 1 || box[i] > 256) return CUDA_ERROR_INVALID_VALUE;
+      m.dims[i] = dims[i];
+      m.box[i] = box[i];
+      if (i > 0) m.strides[i - 1] = strides[i - 1];
+    }
+    static_assert(sizeof m <= sizeof *map);
+    std::memcpy(map, &m, sizeof m);
+    ++gpu->encoded_maps;
+    return CUDA_SUCCESS;
+  }
   static CUresult Occupancy(int* blocks, CUfunction, int, size_t) {
     ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor);
     *blocks = gpu->resident_blocks;
@@ -622,6 +645,10 @@ struct FakeCalls {
     launch.cooperative = cooperative;
     launch.dependent = dependent;
     for (size_t i = 0; i < kernel->params; ++i) launch.args.push_back(*static_cast<const uint64_t*>(params[i]));
+    for (size_t i = 0; i < kernel->maps; ++i) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(params[kernel->params + i]) % alignof(CUtensorMap), 0u);
+      std::memcpy(&launch.maps.emplace_back(), params[kernel->params + i], sizeof(FakeGpu::TensorMap));
+    }
     return gpu->put(s, [kernel, launch] {
       gpu->launches.push_back(launch);
       gpu->launched.push_back(kernel->name);
@@ -695,6 +722,7 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuFuncGetAttribute = FakeCalls::FuncGetAttribute;
   d.cuLaunchKernel = FakeCalls::LaunchKernel;
   d.cuLaunchKernelEx = FakeCalls::LaunchKernelEx;
+  d.cuTensorMapEncodeTiled = FakeCalls::TensorMapEncodeTiled;
   d.cuLaunchCooperativeKernel = FakeCalls::LaunchCooperativeKernel;
   d.cuOccupancyMaxActiveBlocksPerMultiprocessor = FakeCalls::Occupancy;
 }

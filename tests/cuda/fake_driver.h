@@ -10,6 +10,7 @@
 // the thread has relaxed its mode. What is put on the stream becomes the graph's.
 #pragma once
 #include "runtime/cuda/context.h"
+#include <array>
 #include <deque>
 #include <gtest/gtest.h>
 #include <set>
@@ -28,15 +29,23 @@ public:
   [[nodiscard]] std::shared_ptr<cuda::Context> context(); // a new one of driver()
 
   // The launch of a kernel: its arguments, all of 8 bytes, and its grid.
+  // What cuTensorMapEncodeTiled was given.
+  struct TensorMap {
+    uint64_t address;
+    uint32_t rank, swizzle, bits; // of an element
+    std::array<uint64_t, 5> dims, strides;
+    std::array<uint32_t, 5> box;
+  };
   struct Launch {
     std::vector<uint64_t> args;
+    std::vector<TensorMap> maps;
     unsigned grid = 0, threads = 0, shared_bytes = 0;
     bool cooperative = false;
     bool dependent = false; // programmatic dependent launch
   };
-  // A kernel of `params` arguments. It may return an error, which breaks the context.
+  // A kernel of `params` arguments and `maps` tensor maps behind them. It may return an error, which breaks the context.
   using Body = std::function<CUresult(const Launch&)>;
-  void kernel(const std::string& name, size_t params, Body body);
+  void kernel(const std::string& name, size_t params, Body body, size_t maps = 0);
   // Device memory [address, address + count) as the kernel sees it; a test failure where it is not all allocated.
   template <class T>
   T* at(uint64_t address, int64_t count) {
@@ -73,8 +82,9 @@ public:
   // The record of what has happened. Where other threads call, too, it is read while pause() is held.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> pause() { return std::unique_lock(mutex_); }
   std::map<std::string, int> calls;
-  std::vector<Launch> launches;              // executed
-  std::vector<std::string> launched;         // names
+  std::vector<Launch> launches;      // executed
+  std::vector<std::string> launched; // names
+  int encoded_maps = 0;
   std::vector<std::string> loaded;           // "ptx" or "cubin", in order
   std::map<std::string, int> dynamic_shared; // by kernel, what it was allowed
   [[nodiscard]] int64_t live_bytes() const;  // device memory that is allocated
@@ -88,6 +98,7 @@ private:
     std::string name;
     size_t params;
     Body body;
+    size_t maps;
   };
   struct Event {
     uint64_t recorded = 0, passed = 0;

@@ -49,6 +49,64 @@ TEST(LaunchSpec, ConvertsEachSizeAndKeepsTheRest) {
   EXPECT_EQ(sizes, 2 + 6 + 1 + 1 + 1 + 1);
 }
 
+TEST(LaunchSpec, HasTensorMaps) {
+  ShapeEnv env;
+  const SymExpr n = env.named_symbol("n");
+  LaunchSpec k;
+  k.tensor_maps = {{1, DType::F16, 64, {n, 8}, {n * 2}, {64, 8}, Swizzle::Bytes128}};
+  EXPECT_EQ(print(k), "tensor_maps = [f16 %1 + 64 [n, 8] strides [" + (n * 2).str() + "] box [64, 8] swizzle 3]");
+  const auto values = convert_numbers<int64_t>(k, [&](const LaunchField&, const SymExpr& size) {
+    return size.eval({{n.symbol_id(), 72}}).value();
+  });
+  const TensorMapOf<int64_t> expected{1, DType::F16, 64, {72, 8}, {144}, {64, 8}, Swizzle::Bytes128};
+  EXPECT_EQ(values.tensor_maps.at(0), expected);
+  EXPECT_FALSE(has(k, LaunchUse::Shared));
+}
+
+TEST(TensorMap, RefusesWhatLiesOutside) {
+  const TensorMapOf<int64_t> good{0, DType::F16, 32, {72, 8}, {160}, {64, 8}, Swizzle::Bytes128};
+  const int64_t bytes = 32 + 7 * 160 + 72 * 2;
+  EXPECT_EQ(refusal(good, bytes), "");
+  auto refused = [&](auto change, const char* why) {
+    auto map = good;
+    change(map);
+    EXPECT_NE(refusal(map, bytes).find(why), std::string::npos) << refusal(map, bytes);
+  };
+  EXPECT_NE(refusal(good, bytes - 1).find("its last element"), std::string::npos);
+  refused([](auto& m) { m.dims[1] = 9; }, "its last element");
+  refused([](auto& m) { m.dims[0] = 73; }, "its last element");
+  refused([](auto& m) { m.dims[1] = int64_t{1} << 32; }, "its last element");
+  refused([](auto& m) { m.strides[0] = 1 << 20; }, "its last element");
+  refused([](auto& m) { m.dims[1] = 0; }, "a dimension has 0 elements");
+  refused([](auto& m) { m.dims[0] = -1; }, "a dimension has -1 elements");
+  refused([](auto& m) { m.strides[0] = 168; }, "a stride is 168 bytes");
+  refused([](auto& m) { m.strides[0] = -160; }, "a stride is -160 bytes");
+  refused([](auto& m) { m.strides[0] = int64_t{1} << 40; }, "a stride is");
+  refused([](auto& m) { m.offset = 8; }, "it begins at byte 8");
+  refused([](auto& m) { m.offset = -16; }, "it begins at byte -16");
+  refused([](auto& m) { m.box[0] = 128; }, "a row of its box has 256 bytes");
+  refused([](auto& m) { m.box[0] = 4; }, "a row of its box has 8 bytes");
+  refused([](auto& m) { m.box[1] = 257; }, "its box has 257 elements");
+  refused([](auto& m) { m.box.pop_back(); }, "extents of a box");
+  refused([](auto& m) { m.strides.clear(); }, "0 strides");
+  refused([](auto& m) { m.dtype = DType::U4; }, "its elements are u4");
+  refused([](auto& m) { m.swizzle = static_cast<Swizzle>(4); }, "its swizzle");
+}
+
+TEST(TensorMap, IsReadBackFromNumbers) {
+  const KernelTensorMap map{2, DType::BF16, {16, {}}, {{1, {4}}, {8, {4, 5}}}, {{2, {4}}}, {64, 16}, Swizzle::Bytes64};
+  const std::vector<KernelTensorMap> maps{map, map};
+  auto numbers = flatten(maps);
+  EXPECT_EQ(unflatten(numbers), maps);
+  EXPECT_EQ(unflatten({}), std::vector<KernelTensorMap>());
+  for (size_t i = 0; i < numbers.size(); ++i) { // cut off, or with a number that none has
+    EXPECT_NE(unflatten(std::span(numbers).first(i)), maps);
+    auto wrong = numbers;
+    wrong[i] = -1;
+    EXPECT_FALSE(unflatten(wrong)) << i;
+  }
+}
+
 TEST(LaunchSpec, SaysWhatItIsFor) {
   LaunchSpec k;
   EXPECT_TRUE(has(launch(1), LaunchUse::Shared)); // its workspace

@@ -153,19 +153,22 @@ void expect_found_in_stored(const StoredKernel& form, const std::vector<std::str
 
 TEST(WarpgroupFaults, StagesOverwrittenTooEarly) {
   const std::string read = "is not ordered with the read by a product",
-                    written = "is not ordered with the write by a copy";
-  expect_found(Fault::NoWaitForEmpty, {read, written});
-  expect_found(Fault::SameParityOfEmpty, {read, written, "deadlock"});
+                    written = "is not ordered with the write by a copy", again = "more than 1 times in phase";
+  expect_found(Fault::NoWaitForEmpty, {read, written, again});
+  expect_found(Fault::SameParityOfEmpty, {read, written, again, "deadlock"});
   expect_found(Fault::ReleasedBeforeWait, {read});
   expect_found(Fault::ReleasedByOneConsumer, {"1 of 2 arrivals are missing"});
 }
 
+// Consumers that end before the first copy leave the producer without an arrival that it can see.
 TEST(WarpgroupFaults, StagesReadTooEarly) {
-  expect_found(Fault::NoWaitForFull, {"is not ordered with the write by a copy for the mbarrier"});
+  expect_found(Fault::NoWaitForFull, {"is not ordered with the write by a copy for the mbarrier",
+                                      "is not ordered with the read by a product", "2 of 2 arrivals are missing"});
 }
 
 TEST(WarpgroupFaults, ExpectedBytes) {
-  expect_found(Fault::FewerBytesExpected, {"the phase expected fewer bytes than are copied"});
+  expect_found(Fault::FewerBytesExpected,
+               {"the phase expected fewer bytes than are copied", "bytes were not expected"});
   expect_found(Fault::MoreBytesExpected, {"deadlock", "16 bytes are missing"});
 }
 
@@ -183,10 +186,10 @@ TEST(WarpgroupFaults, Initialisation) {
 
 TEST(WarpgroupFaults, StoresOfThreads) {
   for (const bool registers : {false, true}) {
-    const std::string unordered = "is not ordered with the write by thread";
     expect_found_in_stored({registers, Fault::NoFenceOfStores}, {"no fence of the proxies lies between"});
-    expect_found_in_stored({registers, Fault::NoBarrierOfStores}, {unordered});
-    expect_found_in_stored({registers, Fault::OneWarpLess}, {"deadlock", "numbered barrier"});
+    expect_found_in_stored({registers, Fault::NoBarrierOfStores},
+                           {"is not ordered with the write by thread", "is not ordered with the read by "});
+    expect_found_in_stored({registers, Fault::OneWarpLess}, {"numbered barrier", "is not ordered with the "});
   }
   expect_found_in_stored({false, Fault::ResultsOverProducts}, {"is not ordered with the read by a product"});
   expect_found_in_stored({false, Fault::NoFenceOfResults}, {"no fence of the proxies lies between"});
@@ -199,7 +202,8 @@ TEST(Warpgroup, MapsBeyondTheirArgumentAreRefused) {
 }
 
 TEST(Warpgroup, TheAssemblerTakesThem) {
-  auto assembler = cuda::Assembler::find();
+  // nvJitLink makes objects that may be linked with others, in which setmaxnreg has no effect.
+  auto assembler = cuda::Assembler::find(cuda::Assembler::Kind::Ptxas);
   if (!assembler.ok()) GTEST_SKIP() << "not assembled: " << assembler.error().message;
   auto expect = [&](const Result<GpuKernelCode>& code) {
     ASSERT_TRUE(code.ok()) << code.error().str();

@@ -171,6 +171,7 @@ private:
     o.threads = code->threads;
     o.shared_bytes = code->shared_bytes;
     o.dependent_launch = code->dependent_launch;
+    o.tensor_maps = std::move(code->tensor_maps);
     m.llvm_ir = std::move(code->llvm_ir);
     if (!gpu.assembler || (known && *known == o.ptx)) return;
     auto cubin = guarded({"assembling kernel", m.first_user}, [&] {
@@ -189,6 +190,25 @@ private:
     o.assembler = gpu.assembler->version();
   }
 };
+
+// The maps of a kernel's code as those of its launch. A kernel's i64 parameters are its last ones.
+std::vector<TensorMapOf<SymExpr>> launch_maps(const std::vector<KernelTensorMap>& maps, const ScheduledKernel& k) {
+  const size_t first_size = k.kernel.params.size() - k.sizes.size();
+  std::vector<TensorMapOf<SymExpr>> out;
+  for (const auto& m : maps) {
+    TESSERA_CHECK(static_cast<size_t>(m.buffer) < k.buffers.size(), "tensor map of kernel " + k.kernel.name);
+    out.push_back(m.convert([&](const ParameterProduct& p) {
+      SymExpr size(p.factor);
+      for (const int i : p.params) {
+        const size_t at = static_cast<size_t>(i) - first_size;
+        TESSERA_CHECK(at < k.sizes.size(), "tensor map of kernel " + k.kernel.name);
+        size = size * k.sizes[at];
+      }
+      return size;
+    }));
+  }
+  return out;
+}
 
 // The least resident blocks per multiprocessor for cooperative programs: enough to launch them at all (shape_plan.cpp),
 // and to keep those resident that all fit at once.
@@ -409,6 +429,7 @@ private:
       s.threads = m.object.threads;
       s.shared_bytes = m.object.shared_bytes;
       s.dependent_launch = m.object.dependent_launch;
+      s.tensor_maps = launch_maps(m.object.tensor_maps, s);
       report.registers = std::max(report.registers, m.object.registers);
       report.spill_bytes = std::max(report.spill_bytes, m.object.spill_bytes);
       report.from_cache = report.from_cache && m.cached;
