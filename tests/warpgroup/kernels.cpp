@@ -264,31 +264,52 @@ public:
     c.swizzle = Swizzle::Bytes128;
     const std::vector<KernelTensorMap> maps{c};
     e_.begin(parameters(form_), kWarpgroup, maps);
-    store_operand(0, 0);
-    store_operand(1, kOperand);
+    if (form_.copies)
+      copy_operands();
+    else
+      store_operands();
+    store_results(products());
+    return e_.end(kWarpgroup, kBarrier + 8, maps);
+  }
+
+private:
+  static constexpr int kK = 32, kOperand = kTile * kK * 2, kResults = 2 * kOperand,
+                       kBarrier = kResults + kTile * kTile * 2;
+
+  void store_operands() {
+    each_unit([&](Value* from, Value* to) {
+      auto words =
+          e_.gpu->load_global(from, b_.getInt32Ty(), 4, nullptr, {}, gpu::Stability::Varying, tile::Caching::Normal);
+      e_.gpu->store_shared(to, words, nullptr);
+    });
     if (form_.fault != Fault::NoFenceOfStores) e_.warpgroups->fence_async();
     if (form_.fault == Fault::OneWarpLess)
       e_.branch(b_.CreateICmpNE(e_.warp_index, e_.i(3)), [&] { e_.warpgroups->join(e_.i(3), kWarpgroup); });
     else if (form_.fault != Fault::NoBarrierOfStores)
       e_.warpgroups->join(e_.i(3), kWarpgroup);
-    store_results(products());
-    return e_.end(kWarpgroup, kResults + kTile * kTile * 2, maps);
   }
-
-private:
-  static constexpr int kK = 32, kOperand = kTile * kK * 2, kResults = 2 * kOperand;
-
-  // 16 bytes at a time: thread t has row t / 2 and the two tiles of its half.
-  void store_operand(size_t param, int begin) {
+  // Each thread fences what all threads have copied.
+  void copy_operands() {
+    e_.branch(b_.CreateICmpEQ(e_.thread, e_.i(0)), [&] { e_.warpgroups->init_barrier(e_.i(kBarrier), kWarpgroup); });
+    e_.gpu->barrier();
+    each_unit(
+        [&](Value* from, Value* to) { e_.gpu->copy_async(to, from, 16, nullptr, nullptr, tile::Caching::Normal); });
+    e_.warpgroups->arrive_after_copies(e_.i(kBarrier));
+    if (form_.fault != Fault::NoWaitForCopies) e_.warpgroups->wait(e_.i(kBarrier), e_.i(0));
+    if (form_.fault != Fault::NoFenceOfStores) e_.warpgroups->fence_async();
+  }
+  // Calls f(address, offset) for 16 bytes of both operands: thread t has row t / 2 and the two tiles of its half.
+  template <class F>
+  void each_unit(F f) {
     auto *row = b_.CreateLShr(e_.thread, 1), *half = b_.CreateAnd(e_.thread, e_.i(1));
-    for (int i = 0; i < 2; ++i) {
-      auto* tile = b_.CreateAdd(b_.CreateMul(half, e_.i(2)), e_.i(i));
+    for (int i = 0; i < 4; ++i) {
+      const int operand = i / 2;
+      auto* tile = b_.CreateAdd(b_.CreateMul(half, e_.i(2)), e_.i(i % 2));
+      auto* at = b_.CreateAdd(b_.CreateMul(row, e_.i(kK)), b_.CreateMul(tile, e_.i(8)));
       auto* from =
-          b_.CreateZExt(b_.CreateAdd(b_.CreateMul(row, e_.i(kK)), b_.CreateMul(tile, e_.i(8))), b_.getInt64Ty());
-      auto words = e_.gpu->load_global(b_.CreateGEP(b_.getInt16Ty(), e_.f.params[param], from), b_.getInt32Ty(), 4,
-                                       nullptr, {}, gpu::Stability::Varying, tile::Caching::Normal);
+          b_.CreateGEP(b_.getInt16Ty(), e_.f.params[static_cast<size_t>(operand)], b_.CreateZExt(at, b_.getInt64Ty()));
       auto* to = b_.CreateAdd(b_.CreateMul(tile, e_.i(1024)), b_.CreateMul(row, e_.i(16)));
-      e_.gpu->store_shared(b_.CreateAdd(to, e_.i(begin)), words, nullptr);
+      f(from, b_.CreateAdd(to, e_.i(operand * kOperand)));
     }
   }
 
@@ -339,6 +360,8 @@ private:
     e_.warpgroups->store_tensor(e_.f.tensor_maps[0], Values{e_.i(0), b_.CreateMul(e_.warp_index, e_.i(16))}, begin,
                                 first);
     e_.warpgroups->commit_stores();
+    if (form_.fault == Fault::ResultsOverTensorStore)
+      e_.gpu->store_shared(b_.CreateAdd(begin, b_.CreateMul(lane, e_.i(16))), Values(4, e_.i(0)), nullptr);
     if (form_.fault != Fault::NoWaitForTensorStore) e_.warpgroups->wait_for_stores(0, true);
   }
   // Small integers: exact in the upper half of an f32.

@@ -27,6 +27,8 @@ enum class Fault {
   NoBarrierOfStores,
   NoFenceOfResults,
   NoWaitForTensorStore,
+  ResultsOverTensorStore,
+  NoWaitForCopies,
   ResultsOverProducts,
   OneWarpLess,
 };
@@ -43,9 +45,10 @@ struct RingKernel {
   Fault fault = Fault::None;
 };
 // c = a b of 64 x 32 and 32 x 64 bf16 elements by one warpgroup, rounded to bf16. Threads store the operands to shared
-// memory, without a swizzle, a in registers or not; matrices of the result are stored by stmatrix and a tensor store.
+// memory, or copy them asynchronously and arrive at an mbarrier, without a swizzle, a in registers or not; matrices of the
+// result are stored by stmatrix and a tensor store.
 struct StoredKernel {
-  bool a_in_registers = false;
+  bool a_in_registers = false, copies = false;
   Fault fault = Fault::None;
 };
 

@@ -130,8 +130,9 @@ TEST(Warpgroup, RingsOfTensorCopiesMultiply) {
 
 TEST(Warpgroup, OperandsOfThreadsMultiply) {
   for (const bool registers : {false, true})
-    for (uint64_t seed = 0; seed < 4; ++seed)
-      EXPECT_EQ(run(StoredKernel{.a_in_registers = registers}, seed), "") << "seed " << seed;
+    for (const bool copies : {false, true})
+      for (uint64_t seed = 0; seed < 4; ++seed)
+        EXPECT_EQ(run(StoredKernel{registers, copies}, seed), "") << "seed " << seed;
 }
 
 // Each order of threads finds the error, in whatever it does first.
@@ -185,15 +186,23 @@ TEST(WarpgroupFaults, Initialisation) {
 }
 
 TEST(WarpgroupFaults, StoresOfThreads) {
+  const std::string written = "is not ordered with the write by thread", read = "is not ordered with the read by ";
   for (const bool registers : {false, true}) {
-    expect_found_in_stored({registers, Fault::NoFenceOfStores}, {"no fence of the proxies lies between"});
-    expect_found_in_stored({registers, Fault::NoBarrierOfStores},
-                           {"is not ordered with the write by thread", "is not ordered with the read by "});
-    expect_found_in_stored({registers, Fault::OneWarpLess}, {"numbered barrier", "is not ordered with the "});
+    expect_found_in_stored({registers, false, Fault::NoFenceOfStores}, {"no fence of the proxies lies between"});
+    expect_found_in_stored({registers, false, Fault::NoBarrierOfStores}, {written, read});
+    expect_found_in_stored({registers, false, Fault::OneWarpLess}, {"numbered barrier", written, read});
   }
-  expect_found_in_stored({false, Fault::ResultsOverProducts}, {"is not ordered with the read by a product"});
-  expect_found_in_stored({false, Fault::NoFenceOfResults}, {"no fence of the proxies lies between"});
-  expect_found_in_stored({false, Fault::NoWaitForTensorStore}, {"before its tensor stores have read shared memory"});
+  expect_found_in_stored({.fault = Fault::ResultsOverProducts}, {read + "a product"});
+  expect_found_in_stored({.fault = Fault::NoFenceOfResults}, {"no fence of the proxies lies between"});
+  expect_found_in_stored({.fault = Fault::NoWaitForTensorStore}, {"before its tensor stores have read shared memory"});
+  expect_found_in_stored({.fault = Fault::ResultsOverTensorStore}, {read + "a tensor store of thread", written});
+}
+
+TEST(WarpgroupFaults, CopiesOfThreads) {
+  for (const bool registers : {false, true}) {
+    expect_found_in_stored({registers, true, Fault::NoFenceOfStores}, {"no fence of the proxies lies between"});
+    expect_found_in_stored({registers, true, Fault::NoWaitForCopies}, {"is not ordered with the "});
+  }
 }
 
 TEST(Warpgroup, MapsBeyondTheirArgumentAreRefused) {
@@ -217,7 +226,8 @@ TEST(Warpgroup, TheAssemblerTakesThem) {
     SCOPED_TRACE(describe(form));
     expect(ptx(form));
   }
-  for (const bool registers : {false, true}) expect(ptx(StoredKernel{.a_in_registers = registers}));
+  for (const bool registers : {false, true})
+    for (const bool copies : {false, true}) expect(ptx(StoredKernel{registers, copies}));
 }
 
 } // namespace
