@@ -82,8 +82,3 @@ int32_t tessera_emu_elect(void* thread, int32_t site) {
   const uint64_t lane = t.block->launch().seed * 7 % tessera::emu::kWarp;
   return t.index % tessera::emu::kWarp == static_cast<int>(lane) ? 1 : 0;
 }
-void tessera_emu_store_matrices(void* thread, int32_t offset, int32_t count, int32_t transposed, uint32_t* words,
-                                int32_t site) {
-  auto& t = Block::self(thread);
-  t.block->store_matrices(t, offset, count, transposed != 0, words, site);
-}

@@ -1,4 +1,5 @@
-// What the threads of a block do besides plain accesses and barriers of all of them (codegen/llvm/gpu_warpgroup_intrinsics.h).
+// Parts of a block that its threads use besides plain accesses and barriers of all of them
+// (codegen/llvm/gpu_warpgroup_intrinsics.h).
 #pragma once
 #include "codegen/emulate/mbarriers.h"
 #include "codegen/emulate/products.h"

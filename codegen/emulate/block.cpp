@@ -275,6 +275,16 @@ bool Block::gather(Thread& t, Gathering& g, int count, Collective kind, int32_t 
   return true;
 }
 
+bool Block::gather_warp(Thread& t, Collective kind, int32_t site) {
+  count_call(t);
+  return gather(t, warps_[static_cast<size_t>(t.index / kWarp)], kWarp, kind, site, "its warp");
+}
+
+void Block::scatter_warp(const Thread& t) {
+  ++warps_[static_cast<size_t>(t.index / kWarp)].exchange_epoch;
+  make_ready(t.index / kWarp * kWarp, kWarp, &t);
+}
+
 bool Block::gather_warpgroup(Thread& t, Collective kind, int32_t site) {
   count_call(t);
   const auto group = static_cast<size_t>(t.index / kWarpgroup);
@@ -294,13 +304,7 @@ uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value
   w.source[lane] = source;
   if (!gather(t, w, kWarp, kind, site, "its warp")) return t.result;
   auto* lanes = &threads_[static_cast<size_t>(first)];
-  if (kind == Collective::LoadMatrices) {
-    read_matrices(w, lanes);
-  } else if (kind == Collective::StoreMatrices) {
-    write_matrices(w, lanes);
-  } else if (kind == Collective::Multiply) {
-    multiply_fragments(w);
-  } else if (kind == Collective::Shuffle) {
+  if (kind == Collective::Shuffle) {
     for (size_t l = 0; l < kWarp; ++l) lanes[l].result = w.value[static_cast<size_t>(w.source[l])];
     ++shuffles;
   } else {
@@ -308,12 +312,11 @@ uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value
     for (size_t l = 0; l < kWarp; ++l) votes |= (w.value[l] != 0 ? 1u : 0u) << l;
     for (size_t l = 0; l < kWarp; ++l) lanes[l].result = votes;
   }
-  ++w.exchange_epoch;
   if (kind == Collective::WarpBarrier) {
     ++w.epoch;
     if (async_) async_->order.barrier(first, kWarp);
   }
-  make_ready(first, kWarp, &t);
+  scatter_warp(t);
   return t.result;
 }
 
@@ -423,44 +426,6 @@ uint32_t Block::arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait
   return sum;
 }
 
-void Block::check_packet(Thread& t, std::byte* packet) {
-  count_call(t);
-  const auto* r = launch_.memory->find(packet);
-  constexpr auto kBytes = static_cast<int64_t>(sizeof(uint32_t)) * tile::kPacketWords;
-  if (!r || !r->written || packet + kBytes > r->begin + r->bytes || reinterpret_cast<uintptr_t>(packet) % kBytes != 0)
-    fail(t, "its packet is not 16 bytes of written memory, aligned to 16: " + launch_.memory->describe(packet));
-  if (error_) abort_block(t);
-}
-void Block::send(Thread& t, std::byte* packet, const uint32_t* payload) {
-  check_packet(t, packet);
-  if (Status ok = launch_.cooperation->send(packet, payload); !ok.ok()) fail(t, ok.error().message);
-  if (error_) abort_block(t);
-}
-// A warp may not wait for a packet that another warp receives, because that warp may clear it first.
-Block::PacketUse& Block::use_of(std::byte* packet) {
-  PacketUse& use = packets_[packet];
-  if (use.barriers != barriers) use = {barriers, {}, {}};
-  return use;
-}
-void Block::await(Thread& t, std::byte* packet) {
-  check_packet(t, packet);
-  PacketUse& use = use_of(packet);
-  use.waiter = t.index / kWarp;
-  if (use.receiver && *use.receiver != *use.waiter) fail(t, "it waits for a packet that another warp receives");
-  if (error_) abort_block(t);
-  if (Status ok = launch_.cooperation->await(packet); !ok.ok()) fail(t, ok.error().message);
-  if (error_) abort_block(t);
-}
-void Block::receive(Thread& t, std::byte* packet, uint32_t* payload) {
-  check_packet(t, packet);
-  PacketUse& use = use_of(packet);
-  use.receiver = t.index / kWarp;
-  if (use.waiter && *use.waiter != *use.receiver) fail(t, "it receives a packet for which another warp waits");
-  if (error_) abort_block(t);
-  if (Status ok = launch_.cooperation->receive(packet, payload); !ok.ok()) fail(t, ok.error().message);
-  if (error_) abort_block(t);
-}
-
 } // namespace tessera::emu
 
 // ---- functions of emulated_abi.h
@@ -499,13 +464,13 @@ uint32_t tessera_emu_arrive(void* thread, void* counter, uint32_t amount, int32_
 }
 void tessera_emu_send(void* thread, void* address, uint32_t first, uint32_t second, uint32_t third) {
   const uint32_t payload[] = {first, second, third};
-  self(thread).block->send(self(thread), static_cast<std::byte*>(address), payload);
+  self(thread).block->packets().send(self(thread), static_cast<std::byte*>(address), payload);
 }
 void tessera_emu_await(void* thread, void* address) {
-  self(thread).block->await(self(thread), static_cast<std::byte*>(address));
+  self(thread).block->packets().await(self(thread), static_cast<std::byte*>(address));
 }
 void tessera_emu_receive(void* thread, void* address, uint32_t* payload) {
-  self(thread).block->receive(self(thread), static_cast<std::byte*>(address), payload);
+  self(thread).block->packets().receive(self(thread), static_cast<std::byte*>(address), payload);
 }
 void* tessera_emu_shared(void* thread, int32_t offset, int32_t bytes, int32_t access) {
   return self(thread).block->shared(self(thread), offset, bytes, access_of(access));

@@ -6,6 +6,8 @@
 #include "codegen/emulate/fiber.h"
 #include "codegen/emulate/history.h"
 #include "codegen/emulate/memory.h"
+#include "codegen/emulate/packets.h"
+#include "codegen/emulate/tensor.h"
 #include "codegen/llvm/emulated_abi.h"
 #include <array>
 #include <set>
@@ -67,6 +69,10 @@ struct Thread {
   int64_t waits_at = 0;           // the mbarrier
   uint32_t value = 0;             // that the thread gives to a collective of its warpgroup
   ProductOperands product;
+  struct {
+    int64_t offset = 0; // of a row of a matrix in shared memory
+    uint32_t* words = nullptr;
+  } matrix; // operands of Matrices
   Fiber fiber;
   const std::byte* least = nullptr; // Stacks::least
 };
@@ -89,28 +95,24 @@ public:
 
   // Called by threads.
   uint32_t collective(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source);
-  void load_matrices(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site);
-  void multiply(Thread& t, bool bf16, uint32_t* words, int32_t site);
-  void copy_async(Thread& t, int64_t offset, std::byte* from, int bytes, bool exists);
-  void wait_for_copies(Thread& t, size_t later);
   void* shared(Thread& t, int64_t offset, int bytes, Access access);
   void* global(Thread& t, std::byte* address, int bytes, Access access);
   uint32_t arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait);
-  void send(Thread& t, std::byte* packet, const uint32_t* payload);
-  void await(Thread& t, std::byte* packet);
-  void receive(Thread& t, std::byte* packet, uint32_t* payload);
-  void store_matrices(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site);
+  [[nodiscard]] Packets& packets() { return packets_; }
+  [[nodiscard]] Matrices& matrices() { return matrices_; }
+  [[nodiscard]] ThreadCopies& copies() { return copies_; }
   [[nodiscard]] int64_t index() const { return index_; }
   // Null unless the kernel is asynchronous.
   [[nodiscard]] Asynchronous* asynchronous() { return async_.get(); }
 
-  // For the parts of Asynchronous. After fail(), the thread's outermost function calls abort_if_failed(): no object with
+  // For the parts of a block. After fail(), the thread's outermost function calls abort_if_failed(): no object with
   // a destructor may be alive on a stack that is left for good.
   [[nodiscard]] const Launch& launch() const { return launch_; }
   [[nodiscard]] Thread& thread(int i) { return threads_[static_cast<size_t>(i)]; }
   [[nodiscard]] std::byte* shared_data() { return shared_.data(); }
   [[nodiscard]] uint64_t random();
   void fail(const Thread& t, const std::string& what);
+  void count_call(Thread& t); // fails when there are so many that the kernel does not end
   [[nodiscard]] bool failed() const { return error_.has_value(); }
   void abort_if_failed(Thread& t) {
     if (error_) abort_block(t);
@@ -120,14 +122,16 @@ public:
   void wake(const std::vector<int>& threads);
   // Makes threads [first, first + count) except one ready, in an order that depends on the seed.
   void make_ready(int first, int count, const Thread* except);
-  // Waits until all threads of the warpgroup are here; true in the last one, which acts for all and lets them go on.
+  // Waits until all threads of the warp or warpgroup are here; true in the last one, which acts for all and lets them
+  // go on.
+  [[nodiscard]] bool gather_warp(Thread& t, Collective kind, int32_t site);
+  void scatter_warp(const Thread& t);
   [[nodiscard]] bool gather_warpgroup(Thread& t, Collective kind, int32_t site);
   void scatter_warpgroup(const Thread& t) { make_ready(t.index / kWarpgroup * kWarpgroup, kWarpgroup, &t); }
   // Checks and records an access of shared memory by somebody who knows `known`.
   void touch(const Thread& t, int64_t offset, int64_t bytes, const Stamp& stamp, const Known& known, Access access,
              Proxy proxy);
   void access_global(Thread& t, std::byte* address, int bytes, Access access);
-  void complete(const ThreadCopy& copy);
 
 private:
   struct Gathering {
@@ -139,30 +143,18 @@ private:
     uint32_t epoch = 1, exchange_epoch = 1; // accesses.h
     std::array<uint32_t, kWarp> value{};
     std::array<int32_t, kWarp> source{};
-    std::array<uint32_t*, kWarp> words{}; // of lanes in a tensor core operation
-  };
-  struct PacketUse { // of a packet, since the block's barrier with this index
-    int64_t barriers = 0;
-    std::optional<int> waiter, receiver; // warps
   };
   explicit Block(const Launch& launch) : launch_(launch) {}
   static void enter(void* thread);
   uint32_t in_warp(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source);
   uint32_t in_block(Thread& t, Collective kind, int32_t site, uint32_t value);
-  // tensor.cpp: called when all lanes have arrived
-  void read_matrices(const Warp& w, Thread* lanes);
-  void write_matrices(const Warp& w, Thread* lanes);
-  static void multiply_fragments(const Warp& w);
   // True in the last of `count` threads to arrive; the others wait. `of`: "its warp".
   bool gather(Thread& t, Gathering& g, int count, Collective kind, int32_t site, const char* of);
   void leave(Thread& t); // switches to the next ready thread, or to run()
   Thread* next();
   [[noreturn]] void abort_block(Thread& t);
   [[nodiscard]] std::string deadlock_text() const;
-  void count_call(Thread& t);
   [[noreturn]] void stack_overflow(Thread& t);
-  void check_packet(Thread& t, std::byte* packet);
-  [[nodiscard]] PacketUse& use_of(std::byte* packet);
   template <class Where>
   void check_races(Thread& t, Histories& histories, int64_t at, int bytes, Access access, bool global,
                    const Where& where);
@@ -176,7 +168,9 @@ private:
   std::unique_ptr<Asynchronous> async_;
   Pages shared_;
   Histories shared_history_, global_history_;
-  std::map<std::byte*, PacketUse> packets_;
+  Packets packets_{*this};
+  Matrices matrices_{*this};
+  ThreadCopies copies_{*this};
   Fiber caller_;
   int64_t index_ = 0;
   int ended_ = 0, arrived_ = 0; // threads that have ended, that wait at the block's barrier

@@ -79,8 +79,9 @@ Result<EmulatedProgram> EmulatedProgram::link(const tile::Kernel& kernel, Emulat
 // As ptxas gives them to each thread of a block: its share of the registers of a multiprocessor, as a multiple
 // of 8.
 static int registers_at_launch(int64_t registers, int threads, int64_t blocks) {
-  constexpr int64_t kUnit = 8, kMost = 256;
-  return static_cast<int>(std::min(registers / (threads * std::max<int64_t>(1, blocks)) / kUnit * kUnit, kMost));
+  constexpr int64_t kUnit = 8, kMaxRegisters = 256;
+  return static_cast<int>(
+      std::min(registers / (threads * std::max<int64_t>(1, blocks)) / kUnit * kUnit, kMaxRegisters));
 }
 
 int EmulatedProgram::threads() const { return code_->compiled.threads; }

@@ -32,7 +32,7 @@ class EmulatedProgram {
 public:
   // Errors: those of compile_gpu_kernel.
   [[nodiscard]] static Result<EmulatedProgram> compile(const tile::Kernel& kernel, const GpuTarget& target);
-  // Of code that has been compiled for the parameters of `kernel`.
+  // A program of code that has been compiled for the parameters of `kernel`.
   [[nodiscard]] static Result<EmulatedProgram> link(const tile::Kernel& kernel, EmulatedKernel compiled);
   // Runs blocks [0, grid). Arguments as for tile::interpret; written arguments are updated if all blocks end without an
   // error. Errors: BadInput for arguments that do not fit the parameters; CodegenError, with kernel, block and threads,

@@ -25,7 +25,7 @@ public:
   void join(Thread& t, int id, int threads, bool wait, int32_t site);
   void set_registers(Thread& t, int count, bool raise, int32_t site);
 
-  // Of copies: the phase in which a copy by the thread begins, as its stamp, null after an error; and its completion,
+  // For copies: the phase in which a copy by the thread begins, as its stamp, null after an error; and its completion,
   // of bytes (of a tensor copy) or of one arrival.
   [[nodiscard]] std::optional<Stamp> begin_copy(const Thread& t, int64_t offset, bool of_tensor);
   void complete_copy(const Thread& t, int64_t offset, const Stamp& stamp, int64_t bytes);
@@ -33,7 +33,7 @@ public:
 
   // True if some of the bytes belong to an mbarrier.
   [[nodiscard]] bool overlaps(int64_t at, int64_t bytes) const;
-  // Of the mbarrier at this offset: "2 of 3 arrivals and 512 bytes of phase 7 are missing".
+  // Text on the mbarrier at this offset: "2 of 3 arrivals and 512 bytes of phase 7 are missing".
   [[nodiscard]] std::string state(int64_t offset) const;
   static constexpr int64_t kBytes = 8;
 

@@ -56,7 +56,7 @@ struct Conflict {
 
 class Order {
 public:
-  // Of a block of `threads` threads, which are the first agents. Without `detect`, accesses are not recorded.
+  // A block has `threads` threads, which are the first agents. Without `detect`, accesses are not recorded.
   Order(int threads, int64_t shared_bytes, bool detect);
   // Forgets all accesses; agents are the threads alone.
   void begin();

@@ -13,7 +13,7 @@ namespace tessera::emu {
 class Block;
 struct Thread;
 
-// What a thread gives to a product.
+// Operands that a thread gives to a product.
 struct ProductOperands {
   const TesseraEmuProduct* form = nullptr;
   const void* a = nullptr;

@@ -93,7 +93,7 @@ void TensorCopies::complete_one() {
   copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(i));
   const auto& t = block_.thread(c.thread);
   if (!c.box.map) {
-    for (const auto& m : c.moved) block_.complete(m);
+    for (const auto& m : c.moved) block_.copies().complete(m);
     return mbarriers_.complete_arrival(t, c.barrier);
   }
   const auto bytes = static_cast<size_t>(info(c.box.map->sizes.dtype).bits / 8);

@@ -6,6 +6,7 @@
 #pragma once
 #include "codegen/emulate/memory.h"
 #include "codegen/emulate/order.h"
+#include "codegen/emulate/tensor.h"
 #include "runtime/tensor_map.h"
 #include <map>
 
@@ -14,13 +15,6 @@ namespace tessera::emu {
 class Block;
 class Mbarriers;
 struct Thread;
-
-// A copy by a thread from global to shared memory.
-struct ThreadCopy {
-  int64_t offset = 0;
-  const std::byte* from = nullptr; // null: zeros
-  int bytes = 0;
-};
 
 // A tensor map of a launch.
 struct TensorMap {

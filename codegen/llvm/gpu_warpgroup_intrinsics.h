@@ -1,4 +1,4 @@
-// Instructions of sm_90a beside those of gpu_intrinsics.h: barriers in shared memory that count arrivals and bytes
+// Instructions of sm_90a, in addition to those of gpu_intrinsics.h: barriers in shared memory that count arrivals and bytes
 // (mbarriers), bulk tensor copies, and products of warpgroups. One interface, as PTX and as calls of the emulator.
 // Private to codegen/llvm.
 //

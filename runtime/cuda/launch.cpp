@@ -60,8 +60,8 @@ Started Launcher::start(const Driver& driver, const PreparedLaunch& launch, cons
     parameters_[i] = &values_[i];
   }
   if (count > arguments) {
-    constexpr size_t kMostLaunches = 4096; // whose maps are kept
-    if (maps_.size() >= kMostLaunches && !maps_.contains(&launch)) maps_.clear();
+    constexpr size_t kMaxLaunches = 4096; // whose maps are kept
+    if (maps_.size() >= kMaxLaunches && !maps_.contains(&launch)) maps_.clear();
     auto& encoded = maps_[&launch];
     encoded.resize(launch.tensor_maps.size());
     for (size_t i = 0; i < encoded.size(); ++i) {

@@ -1,0 +1,45 @@
+// Tensor cores as a warp uses them, and asynchronous copies of a thread from global to shared memory.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace tessera::emu {
+
+class Block;
+struct Thread;
+
+// Loads, stores and products of matrices, as NVIDIA's PTX manual defines them ("ldmatrix", "stmatrix",
+// "mma.m16n8k16"). Operands and results of a lane are words on its stack; the last lane to arrive computes for all
+// lanes.
+class Matrices {
+public:
+  explicit Matrices(Block& block) : block_(block) {}
+  void load(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site);
+  void store(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site);
+  void multiply(Thread& t, bool bf16, uint32_t* words, int32_t site);
+
+private:
+  Block& block_;
+};
+
+// A copy by a thread from global to shared memory.
+struct ThreadCopy {
+  int64_t offset = 0;
+  const std::byte* from = nullptr; // null: zeros
+  int bytes = 0;
+};
+
+// The destination counts as written when the copy starts, so no thread may still read it, and again when the copy ends,
+// so reads must follow a barrier behind the wait.
+class ThreadCopies {
+public:
+  explicit ThreadCopies(Block& block) : block_(block) {}
+  void start(Thread& t, int64_t offset, std::byte* from, int bytes, bool exists);
+  void wait(Thread& t, size_t later);
+  void complete(const ThreadCopy& copy);
+
+private:
+  Block& block_;
+};
+
+} // namespace tessera::emu
