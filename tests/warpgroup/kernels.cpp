@@ -375,6 +375,72 @@ private:
   llvm::IRBuilder<>& b_;
 };
 
+class Copied {
+public:
+  Copied(const CopyKernel& form, llvm::Module& module, gpu::Code code) : form_(form), e_(module, code), b_(e_.b) {}
+
+  gpu::EmittedKernel emit() {
+    const std::vector<KernelTensorMap> maps{map(0, form_.dims), map(1, form_.box)};
+    const auto bytes = static_cast<int>(maps[0].box_bytes()), barrier = (bytes + 7) / 8 * 8;
+    e_.begin(parameters(form_), 32, maps);
+    auto* elected = e_.warpgroups->elect();
+    e_.warpgroups->prefetch_map(e_.f.tensor_maps[0], elected);
+    e_.branch(elected, [&] {
+      e_.warpgroups->init_barrier(e_.i(barrier), 1);
+      e_.warpgroups->fence_barrier_init();
+      e_.warpgroups->arrive_expecting(e_.i(barrier), e_.i(bytes), nullptr);
+      Values from, to;
+      for (const int c : form_.coordinates) {
+        from.push_back(e_.i(c));
+        to.push_back(e_.i(0));
+      }
+      e_.warpgroups->copy_tensor(e_.i(0), e_.f.tensor_maps[0], from, e_.i(barrier), nullptr);
+      e_.warpgroups->wait(e_.i(barrier), e_.i(0));
+      e_.warpgroups->store_tensor(e_.f.tensor_maps[1], to, e_.i(0), nullptr);
+      e_.warpgroups->commit_stores();
+      e_.warpgroups->wait_for_stores(0, false);
+    });
+    return e_.end(32, barrier + 8, maps);
+  }
+
+private:
+  // Of a dense tensor.
+  [[nodiscard]] KernelTensorMap map(int buffer, const std::vector<int>& dims) const {
+    KernelTensorMap m;
+    m.buffer = buffer;
+    m.dtype = form_.dtype;
+    m.box = form_.box;
+    m.swizzle = form_.swizzle;
+    int64_t bytes = info(form_.dtype).bits / 8;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      m.dims.push_back({dims[d], {}});
+      bytes *= dims[d];
+      if (d + 1 < dims.size()) m.strides.push_back({bytes, {}});
+    }
+    return m;
+  }
+
+  const CopyKernel& form_;
+  Emission e_;
+  llvm::IRBuilder<>& b_;
+};
+
+gpu::EmittedKernel other_instructions(llvm::Module& module, gpu::Code code) {
+  Emission e(module, code);
+  auto& w = *e.warpgroups;
+  e.begin(parameters(StoredKernel{}), kWarpgroup, {});
+  auto* some = e.b.CreateICmpULT(e.thread, e.i(7));
+  w.init_barrier(e.i(0), 7);
+  w.arrive(e.i(0), some);
+  w.arrive_expecting(e.i(0), e.thread, some);
+  w.wait_for_stores(2, true);
+  w.announce(e.i(2), 64);
+  w.join(e.b.CreateAnd(e.thread, e.i(3)), 64);
+  for (const size_t count : {size_t{1}, size_t{2}, size_t{4}})
+    for (const bool transposed : {false, true}) w.store_matrices(e.i(1024), Values(count, e.thread), transposed);
+  return e.end(kWarpgroup, 4096, {});
+}
+
 template <class Emitter, class Form>
 gpu::EmitKernel emission(const Form& form) {
   return [&form](llvm::Module& module, gpu::Code code) -> Result<gpu::EmittedKernel> {
@@ -391,7 +457,13 @@ tile::Kernel parameters(const RingKernel& form) {
 tile::Kernel parameters(const StoredKernel&) {
   return with_parameters("stored", {{"a", DType::BF16}, {"b", DType::BF16}, {"c", DType::BF16}}, {});
 }
+tile::Kernel parameters(const CopyKernel& form) {
+  return with_parameters("copied", {{"a", form.dtype}, {"c", form.dtype}}, {});
+}
 
+Result<EmulatedKernel> emulated(const CopyKernel& form) {
+  return gpu::compile_emulated(parameters(form).name, emission<Copied>(form), false);
+}
 Result<EmulatedKernel> emulated(const RingKernel& form) {
   return gpu::compile_emulated(parameters(form).name, emission<Ring>(form), false);
 }
@@ -400,6 +472,17 @@ Result<EmulatedKernel> emulated(const StoredKernel& form) {
 }
 Result<GpuKernelCode> ptx(const RingKernel& form) {
   return gpu::compile_ptx(parameters(form).name, *GpuTarget::parse("sm_90a"), emission<Ring>(form), false);
+}
+Result<GpuKernelCode> ptx(const CopyKernel& form) {
+  return gpu::compile_ptx(parameters(form).name, *GpuTarget::parse("sm_90a"), emission<Copied>(form), false);
+}
+Result<GpuKernelCode> ptx_of_other_instructions() {
+  return gpu::compile_ptx(
+      "stored", *GpuTarget::parse("sm_90a"),
+      [](llvm::Module& module, gpu::Code code) -> Result<gpu::EmittedKernel> {
+        return other_instructions(module, code);
+      },
+      false);
 }
 Result<GpuKernelCode> ptx(const StoredKernel& form) {
   return gpu::compile_ptx(parameters(form).name, *GpuTarget::parse("sm_90a"), emission<Stored>(form), false);

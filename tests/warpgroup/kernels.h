@@ -52,13 +52,28 @@ struct StoredKernel {
   Fault fault = Fault::None;
 };
 
+// Copies a box of a dense tensor, from coordinates that may lie outside, to a
+// dense tensor, by tensor copies alone. Parameters: %a, %c.
+struct CopyKernel {
+  DType dtype = DType::F32;
+  std::vector<int> box;  // up to 5 dimensions, the contiguous one first
+  std::vector<int> dims; // of a
+  std::vector<int> coordinates;
+  Swizzle swizzle = Swizzle::None;
+};
+
 // The parameters as a tile kernel without a body.
 [[nodiscard]] tile::Kernel parameters(const RingKernel& form);
 [[nodiscard]] tile::Kernel parameters(const StoredKernel& form);
+[[nodiscard]] tile::Kernel parameters(const CopyKernel& form);
 [[nodiscard]] Result<EmulatedKernel> emulated(const RingKernel& form);
+[[nodiscard]] Result<EmulatedKernel> emulated(const CopyKernel& form);
 [[nodiscard]] Result<EmulatedKernel> emulated(const StoredKernel& form);
 // For sm_90a.
 [[nodiscard]] Result<GpuKernelCode> ptx(const RingKernel& form);
 [[nodiscard]] Result<GpuKernelCode> ptx(const StoredKernel& form);
+[[nodiscard]] Result<GpuKernelCode> ptx(const CopyKernel& form);
+// What the other kernels leave out.
+[[nodiscard]] Result<GpuKernelCode> ptx_of_other_instructions();
 
 } // namespace tessera::test

@@ -135,6 +135,55 @@ TEST(Warpgroup, OperandsOfThreadsMultiply) {
         EXPECT_EQ(run(StoredKernel{registers, copies}, seed), "") << "seed " << seed;
 }
 
+std::vector<CopyKernel> copies() {
+  return {{DType::F32, {8}, {20}, {4}},
+          {DType::F32, {8}, {20}, {-3}},
+          {DType::F32, {8}, {20}, {16}},
+          {DType::BF16, {16, 8}, {24, 7}, {-8, -2}, Swizzle::Bytes32},
+          {DType::F8E5M2, {64, 4, 3}, {80, 6, 5}, {40, 4, 3}, Swizzle::Bytes64},
+          {DType::F32, {4, 3, 2, 3}, {8, 4, 5, 6}, {2, 2, 4, -1}},
+          {DType::F64, {4, 2, 3, 2, 2}, {6, 3, 4, 3, 5}, {4, 1, 2, 2, -1}}};
+}
+// Of all bytes of an element, its number.
+void expect_copied(const CopyKernel& form, uint64_t seed) {
+  const auto size = static_cast<size_t>(info(form.dtype).bits / 8);
+  auto elements = [](const std::vector<int>& dims) {
+    size_t n = 1;
+    for (const int d : dims) n *= static_cast<size_t>(d);
+    return n;
+  };
+  std::vector<uint8_t> a(elements(form.dims) * size), c(elements(form.box) * size, 0xff);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<uint8_t>(1 + i / size % 250);
+  auto compiled = emulated(form);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().str();
+  auto program = EmulatedProgram::link(parameters(form), std::move(*compiled));
+  ASSERT_TRUE(program.ok()) << program.error().str();
+  const tile::Argument args[] = {{std::as_writable_bytes(std::span(a)), {}},
+                                 {std::as_writable_bytes(std::span(c)), {}}};
+  auto done = program->run(args, 1, {.seed = seed});
+  ASSERT_TRUE(done.ok()) << done.error().str();
+  for (size_t i = 0; i < c.size(); ++i) {
+    size_t rest = i / size, place = 0, pitch = 1;
+    bool inside = true;
+    for (size_t d = 0; d < form.box.size(); ++d) {
+      const int at = form.coordinates[d] + static_cast<int>(rest % static_cast<size_t>(form.box[d]));
+      rest /= static_cast<size_t>(form.box[d]);
+      inside = inside && at >= 0 && at < form.dims[d];
+      place += static_cast<size_t>(at) * pitch;
+      pitch *= static_cast<size_t>(form.dims[d]);
+    }
+    ASSERT_EQ(c[i], inside ? a[place * size] : 0) << "byte " << i;
+  }
+}
+
+TEST(Warpgroup, BoxesOfEveryRankAreCopied) {
+  for (const auto& form : copies())
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      SCOPED_TRACE(std::to_string(form.box.size()) + " dimensions of " + std::string(name(form.dtype)));
+      expect_copied(form, seed);
+    }
+}
+
 // Each order of threads finds the error, in whatever it does first.
 template <class Run>
 void expect_found(Run run, const std::vector<std::string>& texts) {
@@ -228,6 +277,8 @@ TEST(Warpgroup, TheAssemblerTakesThem) {
   }
   for (const bool registers : {false, true})
     for (const bool copies : {false, true}) expect(ptx(StoredKernel{registers, copies}));
+  for (const auto& form : copies()) expect(ptx(form));
+  expect(ptx_of_other_instructions());
 }
 
 } // namespace
