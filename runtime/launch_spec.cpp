@@ -18,8 +18,8 @@ std::string text(const TensorMapOf<SymExpr>& m) {
   std::string all = std::string(name(m.dtype)) + " %" + std::to_string(m.buffer);
   if (!absent(m.offset)) all += " + " + text(m.offset);
   all += " " + text(m.dims) + " strides " + text(m.strides) + " box [";
-  for (const int n : m.box) all += std::to_string(n) + (&n == &m.box.back() ? "]" : ", ");
-  return all + " swizzle " + std::to_string(static_cast<int>(m.swizzle));
+  for (size_t i = 0; i < m.box.size(); ++i) all += (i ? ", " : "") + std::to_string(m.box[i]);
+  return all + "] swizzle " + std::to_string(static_cast<int>(m.swizzle));
 }
 template <class T>
 std::string text(const std::vector<T>& list) {
