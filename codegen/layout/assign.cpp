@@ -245,7 +245,7 @@ Diagnostic refuse(const tile::Kernel& k, const std::string& what) {
 
 } // namespace
 
-Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel) {
+Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel, std::optional<WarpgroupPlan> warpgroups) {
   int64_t warps = 4;
   if (auto it = kernel.config.find("warps"); it != kernel.config.end()) warps = it->second;
   if (warps < 1 || warps > 32 || !std::has_single_bit(static_cast<uint64_t>(warps)))
@@ -263,7 +263,10 @@ Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel) {
   if (auto it = kernel.config.find("width");
       it != kernel.config.end() && (it->second < 1 || !std::has_single_bit(static_cast<uint64_t>(it->second))))
     return refuse(kernel, "config width is a power of two, not " + std::to_string(it->second));
-  return Rewriter(kernel, classify(kernel, static_cast<int>(warps))).run();
+  KernelLayouts made =
+      Rewriter(kernel, classify(kernel, static_cast<int>(warps), warpgroups ? &*warpgroups : nullptr)).run();
+  made.warpgroups = std::move(warpgroups);
+  return made;
 }
 
 namespace {
@@ -326,8 +329,8 @@ private:
       if (!is_scannable(result(), op.axis)) return wrong("cannot scan along " + result().str());
       return is(op.operands[0], result(), "an operand");
     case OpKind::Dot:
-      if (on_tensor_cores(k_.kernel, op))
-        TESSERA_TRY(is(op.results[0], dot_layouts(k_.kernel, op, k_.warps).c, "a product"));
+      if (auto layout = accumulator_layout(k_.kernel, id, k_.warps, k_.warpgroups ? &*k_.warpgroups : nullptr))
+        TESSERA_TRY(is(op.results[0], *layout, "a product"));
       return is(op.operands[2], result(), "what a product is added to");
     case OpKind::For:
     case OpKind::If:

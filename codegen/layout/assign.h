@@ -18,7 +18,8 @@
 //                               if tiles, have its drop_axis(a)
 //   scan axis=a                 the result has the operand's; along a, register bits are lowest, then lanes, warps:
 //                               a thread holds a contiguous segment of the axis, lanes hold consecutive segments
-//   dot                         accumulator and result have one, on tensor cores that of dot.h; the operands any
+//   dot                         accumulator and result have one, on tensor cores that of dot.h or warpgroup.h; the operands
+//                               any
 //   for, if                     initial, carried, yielded value and result have one
 //   report_index                the same for all operands, any
 //   cast to its operand's type  a *conversion*: operand and result may have any layouts (see plan_conversion)
@@ -34,7 +35,7 @@
 // threads still load.
 #pragma once
 #include "codegen/layout/choose.h"
-#include "codegen/tile/tile.h"
+#include "codegen/layout/warpgroup.h"
 
 namespace tessera::layout {
 
@@ -58,6 +59,8 @@ struct KernelLayouts {
   //
   // The mask is true for all `width` elements of a window, or for an interval of them.
   std::vector<Window> windows;
+  // The products that warpgroups compute; ids are those of `kernel`.
+  std::optional<WarpgroupPlan> warpgroups;
 
   [[nodiscard]] const LinearLayout& operator[](tile::ValueId v) const { return of_value[static_cast<size_t>(v)]; }
   // True for a conversion between layouts: a cast of a tile to its own type.
@@ -69,7 +72,8 @@ struct KernelLayouts {
 // Config of the kernel: "warps" per block (default 4), and "width", the most contiguous elements of a thread (default
 // 16; set by a tuner). Errors: CodegenError for tile dimensions that are not powers of two, for more than 1024 elements
 // per thread, and for an invalid number of warps. The kernel must have passed verify.
-[[nodiscard]] Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel);
+[[nodiscard]] Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel,
+                                                   std::optional<WarpgroupPlan> warpgroups = std::nullopt);
 // Checks the table above and tile::verify. Results of assign_layouts pass; an error is a bug.
 [[nodiscard]] Status verify_layouts(const KernelLayouts& layouts);
 

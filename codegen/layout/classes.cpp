@@ -27,8 +27,8 @@ bool is_access(const Op& op) {
 
 class Classifier {
 public:
-  Classifier(const tile::Kernel& kernel, int warps)
-      : k_(kernel), info_(axis_info(kernel)), parent_(static_cast<size_t>(kernel.value_count())) {
+  Classifier(const tile::Kernel& kernel, int warps, const WarpgroupPlan* plan)
+      : k_(kernel), plan_(plan), info_(axis_info(kernel)), parent_(static_cast<size_t>(kernel.value_count())) {
     r_.warps = warps;
     if (auto it = kernel.config.find("width"); it != kernel.config.end())
       widest_ = static_cast<int>(std::min<int64_t>(it->second, kAccessBytes));
@@ -54,6 +54,7 @@ public:
 
 private:
   const tile::Kernel& k_;
+  const WarpgroupPlan* plan_;
   std::vector<AxisInfo> info_;
   std::vector<ValueId> parent_; // union-find; a class is named by its smallest value
   std::vector<const Op*> ops_;  // in program order, regions included
@@ -187,9 +188,10 @@ private:
   // Tensor core products have fixed layouts. Then the largest tiles choose first; tiles that are broadcast to or
   // reduced from a tile with a layout get its slice.
   void choose() {
-    for (const Op* op : ops_)
-      if (op->kind == OpKind::Dot && on_tensor_cores(k_, *op))
-        choice_.emplace(find(op->results[0]), Choice{dot_layouts(k_, *op, r_.warps).c, 1});
+    for (OpId id = 0; id < k_.op_count(); ++id)
+      if (k_.op(id).kind == OpKind::Dot)
+        if (auto layout = accumulator_layout(k_, id, r_.warps, plan_))
+          choice_.emplace(find(k_.op(id).results[0]), Choice{std::move(*layout), 1});
     // Exchanged partial results are small, and all warps fold them: each warp holds all of them.
     for (const Op* op : ops_)
       if (op->kind == OpKind::Exchange)
@@ -297,6 +299,8 @@ private:
 
 } // namespace
 
-Classes classify(const tile::Kernel& kernel, int warps) { return Classifier(kernel, warps).run(); }
+Classes classify(const tile::Kernel& kernel, int warps, const WarpgroupPlan* plan) {
+  return Classifier(kernel, warps, plan).run();
+}
 
 } // namespace tessera::layout

@@ -1,6 +1,7 @@
 // Classes of values that share a layout, and the layout of each class.
 #pragma once
 #include "codegen/layout/choose.h"
+#include "codegen/layout/warpgroup.h"
 #include <map>
 
 namespace tessera::layout {
@@ -24,6 +25,7 @@ struct Classes {
   std::map<std::vector<int>, LinearLayout> by_shape;
 };
 
-[[nodiscard]] Classes classify(const tile::Kernel& kernel, int warps);
+// `plan`: as of accumulator_layout (dot.h).
+[[nodiscard]] Classes classify(const tile::Kernel& kernel, int warps, const WarpgroupPlan* plan);
 
 } // namespace tessera::layout

@@ -96,4 +96,11 @@ DotLayouts dot_layouts(const tile::Kernel& k, const Op& dot, int warps) {
   return {a.layout(), b.layout(), c.layout()};
 }
 
+std::optional<LinearLayout> accumulator_layout(const tile::Kernel& k, OpId id, int warps, const WarpgroupPlan* plan) {
+  const Op& dot = k.op(id);
+  if (plan && plan->has_product(id)) return warpgroup_accumulators(k.type(dot.results[0]).shape, warps);
+  if (on_tensor_cores(k, dot)) return dot_layouts(k, dot, warps).c;
+  return std::nullopt;
+}
+
 } // namespace tessera::layout

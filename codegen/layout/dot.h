@@ -1,4 +1,4 @@
-// Layouts of tensor core products.
+// Layouts of tensor core products. Those of warpgroups stand in warpgroup.h; this is for the products of a warp.
 //
 // The instruction mma.m16n8k16 is executed by a warp: [16, 16] times [16, 8] of 16-bit floats, added to [16, 8] of f32.
 // The instruction fixes which lane holds which elements; it is a linear layout. With coordinates (row, column):
@@ -12,8 +12,7 @@
 // columns. Registers of c run along a row before further rows, and so do those of a. So if warps take rows only, the
 // result of one product has the layout of the left operand of the next: softmax(q k) v needs no conversion.
 #pragma once
-#include "codegen/layout/linear_layout.h"
-#include "codegen/tile/tile.h"
+#include "codegen/layout/warpgroup.h"
 
 namespace tessera::layout {
 
@@ -28,5 +27,9 @@ struct DotLayouts {
 // Layouts of such a Dot of `kernel`. Warps take rows of the result while there are rows; if it is the only product of
 // the kernel and no row is reduced, warps are spread so that the operands are read least.
 [[nodiscard]] DotLayouts dot_layouts(const tile::Kernel& kernel, const tile::Op& dot, int warps);
+// The layout of a Dot's sum, where its instructions fix it; nothing where FMA computes it. `plan`: null if warpgroups
+// compute no product.
+[[nodiscard]] std::optional<LinearLayout> accumulator_layout(const tile::Kernel& kernel, tile::OpId dot, int warps,
+                                                             const WarpgroupPlan* plan);
 
 } // namespace tessera::layout

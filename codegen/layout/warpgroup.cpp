@@ -1,0 +1,296 @@
+#include "codegen/layout/warpgroup.h"
+#include <algorithm>
+#include <bit>
+#include <map>
+
+namespace tessera::layout {
+
+using tile::Op;
+using tile::OpId;
+using tile::OpKind;
+using tile::ValueId;
+
+namespace {
+
+constexpr int kDepth = 16, kMostColumns = 256, kMostBox = 256, kDefaultStages = 4;
+constexpr int kMostGroups = 2;         // of consumers: more leave a thread too few registers for its accumulators
+constexpr int kMostAccumulators = 160; // registers of a thread
+constexpr int64_t kBarrierBytes = 16;  // of a stage
+constexpr int64_t kStageAlignment = 1024;
+
+int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
+
+class Planner {
+public:
+  Planner(const tile::Kernel& kernel, int warps) : k_(kernel), warps_(warps), polynomials_(kernel) {
+    for (OpId id = 0; id < k_.op_count(); ++id) {
+      for (const ValueId v : k_.op(id).operands) uses_[v].push_back(id);
+      for (const ValueId v : k_.op(id).results) defined_[v] = id;
+      if (k_.op(id).kind == OpKind::For) inductions_.insert(k_.op(id).region_args[0][0]);
+    }
+  }
+
+  WarpgroupChoice run(int64_t shared_bytes) {
+    if (warps_ % kWarpsPerGroup != 0 || warps_ > kMostGroups * kWarpsPerGroup)
+      return {std::nullopt, std::to_string(warps_) + " warps are not one or two warpgroups"};
+    if (std::string wrong = collectives(k_.body); !wrong.empty()) return {std::nullopt, wrong};
+    block(k_.body, {});
+    if (plan_.loops.empty()) return {std::nullopt, refusal_.empty() ? "no loop has a product" : refusal_};
+    int stages = 0;
+    for (RingLoop& l : plan_.loops) {
+      plan_.stage_bytes = std::max(plan_.stage_bytes, l.bytes);
+      stages = std::max(stages, k_.op(l.loop).num_stages);
+    }
+    constexpr int kLeast = 2; // products read one stage while the next one fills
+    stages = std::max(kLeast, stages > 0 ? stages : kDefaultStages);
+    const int64_t room = shared_bytes / (plan_.stage_bytes + kBarrierBytes);
+    plan_.stages = static_cast<int>(std::min<int64_t>(stages, room));
+    if (plan_.stages < kLeast) return {std::nullopt, "two stages do not fit into shared memory"};
+    return {std::move(plan_), ""};
+  }
+
+private:
+  const tile::Kernel& k_;
+  const int warps_;
+  Polynomials polynomials_;
+  std::map<ValueId, std::vector<OpId>> uses_;
+  std::map<ValueId, OpId> defined_; // by operations
+  std::set<ValueId> inductions_;
+  WarpgroupPlan plan_;
+  std::string refusal_; // of the first product without a plan
+  bool stores_ = false; // something before the place that is looked at writes memory
+
+  // What synchronises all threads of a block in ways that a part of them cannot.
+  std::string collectives(const std::vector<OpId>& ops) const {
+    for (const OpId id : ops) {
+      const Op& op = k_.op(id);
+      if (op.kind == OpKind::Arrive || tile::waits_for_programs(op)) return "its programs cooperate";
+      if (op.kind == OpKind::Reduce && (op.reduce == ReduceKind::Any || op.reduce == ReduceKind::All))
+        return "it has a vote of all threads";
+      for (const auto& region : op.regions)
+        if (std::string wrong = collectives(region); !wrong.empty()) return wrong;
+    }
+    return "";
+  }
+
+  [[nodiscard]] bool writes(const std::vector<OpId>& ops) const {
+    return std::any_of(ops.begin(), ops.end(), [&](OpId id) {
+      const Op& op = k_.op(id);
+      if (op.kind == OpKind::Store || op.kind == OpKind::Atomic) return true;
+      return std::any_of(op.regions.begin(), op.regions.end(), [&](const auto& r) { return writes(r); });
+    });
+  }
+
+  void block(const std::vector<OpId>& ops, const std::vector<OpId>& around) {
+    for (const OpId id : ops) {
+      const Op& op = k_.op(id);
+      if (op.kind == OpKind::For) {
+        // The producer runs ahead: in an outer loop, beyond what later operations of its body write.
+        const bool writes_here = writes(op.regions[0]);
+        if (around.empty()) stores_ = stores_ || writes_here;
+        if (!ring_loop(id, around)) {
+          std::vector<OpId> inner = around;
+          inner.push_back(id);
+          block(op.regions[0], inner);
+        }
+        stores_ = stores_ || writes_here;
+      } else if (op.kind == OpKind::Store || op.kind == OpKind::Atomic || op.kind == OpKind::If) {
+        stores_ = true;
+      }
+    }
+  }
+
+  bool ring_loop(OpId id, const std::vector<OpId>& around) {
+    const Op& op = k_.op(id);
+    RingLoop loop;
+    loop.loop = id;
+    std::set<OpId> slice;
+    int accumulators = 0;
+    for (const OpId dot : op.regions[0]) {
+      if (k_.op(dot).kind != OpKind::Dot) continue;
+      RingLoop with = loop;
+      std::set<OpId> needs = slice;
+      if (std::string why = product(op, dot, with, needs); !why.empty()) {
+        if (refusal_.empty()) refusal_ = why;
+        continue;
+      }
+      accumulators += static_cast<int>(k_.type(k_.op(dot).results[0]).count() / (int64_t{warps_} * kLanes));
+      loop = std::move(with);
+      slice = std::move(needs);
+    }
+    if (loop.products.empty()) return false;
+    std::string why = accumulators > kMostAccumulators ? "its accumulators take too many registers" : "";
+    for (size_t i = 0; i < 3 && why.empty(); ++i) why = scalars(op.operands[i], slice);
+    for (const OpId outer : around)
+      for (size_t i = 0; i < 3 && why.empty(); ++i) why = scalars(k_.op(outer).operands[i], slice);
+    if (!why.empty()) {
+      if (refusal_.empty()) refusal_ = why;
+      return false;
+    }
+    plan_.around.insert(around.begin(), around.end());
+    plan_.producer.insert(slice.begin(), slice.end());
+    plan_.loops.push_back(std::move(loop));
+    return true;
+  }
+
+  // Adds a product of the loop's body, its tiles and the scalars that they need; or says why not.
+  std::string product(const Op& loop, OpId id, RingLoop& to, std::set<OpId>& slice) {
+    const Op& dot = k_.op(id);
+    const tile::Type &a = k_.type(dot.operands[0]), &b = k_.type(dot.operands[1]), &c = k_.type(dot.results[0]);
+    if ((a.dtype != DType::F16 && a.dtype != DType::BF16) || c.dtype != DType::F32)
+      return "its factors are not of 16-bit floats";
+    const WarpgroupGrid grid = warpgroup_grid(c.shape, warps_);
+    if (grid.rows * grid.columns * kWarpsPerGroup != warps_ || a.shape[1] % kDepth != 0)
+      return "its tile is too small for warpgroups";
+    if (!accumulates(loop, dot)) return "its result is more than a sum that the loop carries";
+    for (const size_t factor : {size_t{0}, size_t{1}}) {
+      const int least = factor == 1 ? b.shape[1] / grid.columns : kWarpgroupRows;
+      if (std::string why = add_tile(loop, dot.operands[factor], factor == 0 ? 1 : 0, least, to, slice); !why.empty())
+        return std::string(factor == 0 ? "its left" : "its right") + " factor: " + why;
+    }
+    to.products.push_back(id);
+    return "";
+  }
+
+  // True if the product adds to a carried value, and nothing but the next iteration reads the sum.
+  [[nodiscard]] bool accumulates(const Op& loop, const Op& dot) const {
+    const auto& args = loop.region_args[0];
+    const auto it = std::find(args.begin() + 1, args.end(), dot.operands[2]);
+    if (it == args.end()) return false;
+    const auto n = static_cast<size_t>(it - args.begin() - 1);
+    const auto& reads = uses_.at(dot.operands[2]);
+    const auto result = uses_.find(dot.results[0]);
+    if (reads.size() != 1 || result == uses_.end() || result->second.size() != 1) return false;
+    const Op& yield = k_.op(loop.regions[0].back());
+    return result->second[0] == loop.regions[0].back() && yield.operands[n] == dot.results[0];
+  }
+
+  // `sum_axis`: the axis of the tile that the product sums over; `least`: elements of the other axis that a warpgroup
+  // reads.
+  std::string add_tile(const Op& loop, ValueId factor, int sum_axis, int least, RingLoop& to, std::set<OpId>& slice) {
+    const auto& body = loop.regions[0];
+    const auto found = std::find_if(body.begin(), body.end(), [&](OpId o) {
+      const auto& results = k_.op(o).results;
+      return k_.op(o).kind == OpKind::Load && results[0] == factor;
+    });
+    if (found == body.end()) return "it is no load of the loop";
+    for (const OpId use : uses_.at(factor))
+      if (k_.op(use).kind != OpKind::Dot || std::find(body.begin(), body.end(), use) == body.end() ||
+          k_.op(use).operands[2] == factor)
+        return "something else reads it, too";
+    const Op& load = k_.op(*found);
+    if (std::any_of(to.tiles.begin(), to.tiles.end(), [&](const RingTile& t) { return t.load == *found; }))
+      return uses_.at(factor).size() > 1 ? "" : "it is multiplied by itself";
+    TensorAccessResult access = tensor_access(k_, polynomials_, load);
+    if (!access.access) return access.refusal;
+    const tile::Param& param = k_.params[static_cast<size_t>(access.access->param)];
+    if (param.written || (stores_ && !param.invariant)) return "its memory may be written before it is read";
+    for (const Polynomial& start : access.access->starts)
+      for (const auto& [monomial, coefficient] : start.terms())
+        for (const ValueId v : monomial)
+          if (std::string why = scalars(v, slice); !why.empty()) return why;
+    return arrange(*found, std::move(*access.access), sum_axis, least, to);
+  }
+
+  std::string arrange(OpId load, TensorAccess access, int sum_axis, int least, RingLoop& to) {
+    const tile::Type& type = k_.type(k_.op(load).results[0]);
+    const int contiguous = type.shape[static_cast<size_t>(access.axes[0])], bytes = info(type.dtype).bits / 8;
+    RingTile t;
+    t.load = load;
+    t.rows = type.shape[static_cast<size_t>(access.axes[1])];
+    t.k_major = access.axes[0] == sum_axis;
+    t.map = {access.param, type.dtype, {}, access.dims, access.strides, {}, Swizzle::Bytes128};
+    while (t.map.swizzle != Swizzle::None && swizzle_bytes(t.map.swizzle) > contiguous * bytes)
+      t.map.swizzle = static_cast<Swizzle>(static_cast<int>(t.map.swizzle) - 1);
+    if (t.map.swizzle == Swizzle::None) return "its contiguous dimension is too short";
+    t.chunk_elements = swizzle_bytes(t.map.swizzle) / bytes;
+    t.chunks = contiguous / t.chunk_elements;
+    if (!t.k_major && least % t.chunk_elements != 0) return "its contiguous dimension is too short";
+    t.map.box = {t.chunk_elements, std::min(t.rows, kMostBox)};
+    t.access = std::move(access);
+    t.at = to.bytes;
+    to.bytes += (t.bytes() + kStageAlignment - 1) / kStageAlignment * kStageAlignment;
+    to.tiles.push_back(std::move(t));
+    return "";
+  }
+
+  // Adds the operations that compute a scalar from parameters, program indices and induction values.
+  std::string scalars(ValueId v, std::set<OpId>& slice) const {
+    for (const auto& p : k_.params)
+      if (p.value == v) return "";
+    const auto defined = defined_.find(v);
+    if (defined == defined_.end()) return inductions_.contains(v) ? "" : "its coordinates depend on a carried value";
+    const OpId id = defined->second;
+    const Op& op = k_.op(id);
+    if (slice.contains(id)) return "";
+    if (op.kind != OpKind::Const && op.kind != OpKind::ProgramId && op.kind != OpKind::Scalar)
+      return "its coordinates are not computed from parameters and loops";
+    if (k_.type(v).is_tile()) return "its coordinates depend on a tile";
+    for (const ValueId o : op.operands)
+      if (std::string why = scalars(o, slice); !why.empty()) return why;
+    slice.insert(id);
+    return "";
+  }
+};
+
+} // namespace
+
+const RingTile& RingLoop::tile_of(const tile::Kernel& kernel, ValueId factor) const {
+  return *std::find_if(tiles.begin(), tiles.end(),
+                       [&](const RingTile& t) { return kernel.op(t.load).results[0] == factor; });
+}
+
+const RingLoop* WarpgroupPlan::loop(OpId id) const {
+  const auto it = std::find_if(loops.begin(), loops.end(), [&](const RingLoop& l) { return l.loop == id; });
+  return it == loops.end() ? nullptr : &*it;
+}
+
+bool WarpgroupPlan::has_product(OpId dot) const {
+  return std::any_of(loops.begin(), loops.end(), [&](const RingLoop& l) {
+    return std::find(l.products.begin(), l.products.end(), dot) != l.products.end();
+  });
+}
+
+bool WarpgroupPlan::has_load(OpId load) const {
+  return std::any_of(loops.begin(), loops.end(), [&](const RingLoop& l) {
+    return std::any_of(l.tiles.begin(), l.tiles.end(), [&](const RingTile& t) { return t.load == load; });
+  });
+}
+
+WarpgroupChoice plan_warpgroups(const tile::Kernel& kernel, int warps, int64_t shared_bytes) {
+  return Planner(kernel, warps).run(shared_bytes);
+}
+
+WarpgroupGrid warpgroup_grid(const std::vector<int>& shape, int warps) {
+  const int groups = warps / kWarpsPerGroup;
+  WarpgroupGrid grid;
+  grid.rows = std::min(groups, std::max(1, shape[0] / kWarpgroupRows));
+  grid.columns = groups / grid.rows;
+  constexpr int kLeastColumns = 8;
+  if (shape[0] < kWarpgroupRows || shape[1] / grid.columns < kLeastColumns) return {0, 0};
+  return grid;
+}
+
+LinearLayout warpgroup_accumulators(const std::vector<int>& shape, int warps) {
+  const WarpgroupGrid grid = warpgroup_grid(shape, warps);
+  const int m = log2_of(shape[0]), n = log2_of(shape[1]), rows = log2_of(grid.rows), columns = log2_of(grid.columns);
+  std::vector<Bits> bases;
+  auto row = [&](int bit) { bases.push_back(Bits{1} << bit); };
+  auto column = [&](int bit) { bases.push_back(Bits{1} << (m + bit)); };
+  constexpr int kGroupRowBits = 6; // 64 rows
+  column(0);
+  row(3);
+  for (int bit = 3; bit < n - columns; ++bit) column(bit);
+  for (int bit = kGroupRowBits + rows; bit < m; ++bit) row(bit);
+  const int registers = static_cast<int>(bases.size());
+  column(1), column(2);
+  row(0), row(1), row(2);
+  row(4), row(5);
+  for (int bit = 0; bit < rows; ++bit) row(kGroupRowBits + bit);
+  for (int bit = n - columns; bit < n; ++bit) column(bit);
+  return {{{Dim::Register, registers}, {Dim::Lane, kLaneBits}, {Dim::Warp, log2_of(warps)}},
+          {{Dim::Axis0, m}, {Dim::Axis1, n}},
+          std::move(bases)};
+}
+
+} // namespace tessera::layout

@@ -1,0 +1,82 @@
+// Which products of a kernel warpgroups compute (sm_90a), and how their operands come to shared memory.
+//
+// The instruction wgmma multiplies 64 x k by k x n from shared memory, asynchronously, for the four warps of a
+// warpgroup. Its operands come by bulk tensor copies. Both run beside other code, so the block is divided by roles: one
+// more warpgroup, the producer, starts copies; the others, the consumers, execute the kernel as if the block had no
+// other threads. Between them is a ring of stages in shared memory. A stage holds the operands of one iteration:
+//
+//   producer   for each iteration: wait until stage s is empty; copy the operands to it, which fills it; next s
+//   consumers  for each iteration: wait until stage s is full; start products; wait for those of the iteration before,
+//              whose stage then is empty; next s
+//
+// The ring runs through all loops of the kernel, so that the producer of a persistent kernel copies operands of the next
+// tile while consumers store this one.
+//
+// A loop of the ring has products that add to a carried value, of operands that the loop loads as boxes
+// (tensor_access.h); the producer needs nothing but scalars for it.
+#pragma once
+#include "codegen/layout/linear_layout.h"
+#include "codegen/layout/tensor_access.h"
+#include <set>
+
+namespace tessera::layout {
+
+inline constexpr int kWarpsPerGroup = 4, kWarpgroupRows = 64;
+
+// A tile of a stage. Its contiguous dimension is cut into chunks of swizzle_bytes; a chunk holds all rows, which are the
+// other dimension, one behind the other, permuted as the swizzle says.
+struct RingTile {
+  tile::OpId load = -1;
+  TensorAccess access;
+  KernelTensorMap map; // its box is a chunk, or as much of one as a box can have
+  int rows = 0, chunks = 0;
+  int chunk_elements = 0; // along the contiguous dimension
+  int64_t at = 0;         // byte offset in the stage
+  bool k_major = false;   // the contiguous dimension is that which the product sums over
+
+  [[nodiscard]] int64_t chunk_bytes() const { return int64_t{rows} * swizzle_bytes(map.swizzle); }
+  [[nodiscard]] int64_t bytes() const { return chunks * chunk_bytes(); }
+};
+
+struct RingLoop {
+  tile::OpId loop = -1;
+  std::vector<RingTile> tiles;
+  std::vector<tile::OpId> products; // Dots of the loop's body
+  int64_t bytes = 0;                // of a stage
+
+  [[nodiscard]] const RingTile& tile_of(const tile::Kernel& kernel, tile::ValueId factor) const;
+};
+
+struct WarpgroupPlan {
+  std::vector<RingLoop> loops;
+  std::set<tile::OpId> around;   // loops that are no ring loops but contain some
+  std::set<tile::OpId> producer; // scalar operations that copies need
+  int stages = 0;
+  int64_t stage_bytes = 0;
+
+  [[nodiscard]] const RingLoop* loop(tile::OpId id) const; // null: no loop of the ring
+  [[nodiscard]] bool has_product(tile::OpId dot) const;
+  [[nodiscard]] bool has_load(tile::OpId load) const;
+  [[nodiscard]] bool carries_ring(tile::OpId loop) const { return around.contains(loop) || this->loop(loop); }
+};
+
+// The plan, or why there is none: a text for people.
+struct WarpgroupChoice {
+  std::optional<WarpgroupPlan> plan;
+  std::string refusal;
+};
+// The kernel must have passed verify. `shared_bytes`: that a block may use for stages; `warps`: of the consumers.
+[[nodiscard]] WarpgroupChoice plan_warpgroups(const tile::Kernel& kernel, int warps, int64_t shared_bytes);
+
+// The accumulators of m x n on `warps` warps: warpgroups take rows by 64 while there are some, then columns.
+//
+//              register                     lane                                  warp
+//   [64, 8 j]  (0, 1) (8, 0) (0, 8) ...     (0, 2) (0, 4) (1, 0) (2, 0) (4, 0)    (16, 0) (32, 0)
+[[nodiscard]] LinearLayout warpgroup_accumulators(const std::vector<int>& shape, int warps);
+// How many of the warpgroups share rows, and how many columns.
+struct WarpgroupGrid {
+  int rows = 1, columns = 1;
+};
+[[nodiscard]] WarpgroupGrid warpgroup_grid(const std::vector<int>& shape, int warps);
+
+} // namespace tessera::layout
