@@ -18,9 +18,10 @@ namespace {
 struct Arch {
   std::string_view name;
   bool dependent_launch; // has griddepcontrol; atomic sums of vectors came with it
+  bool warpgroups;       // has wgmma
 };
-constexpr Arch kArchs[] = {{"sm_80", false}, {"sm_86", false}, {"sm_87", false},
-                           {"sm_89", false}, {"sm_90", true},  {"sm_90a", true}};
+constexpr Arch kArchs[] = {{"sm_80", false, false}, {"sm_86", false, false}, {"sm_87", false, false},
+                           {"sm_89", false, false}, {"sm_90", true, false},  {"sm_90a", true, true}};
 constexpr const char* kPtxVersion = "+ptx85"; // supported by CUDA 12.5 and later
 constexpr const char* kTriple = "nvptx64-nvidia-cuda";
 
@@ -85,13 +86,21 @@ Result<GpuTarget> GpuTarget::parse(std::string_view arch) {
                                           "'; known are " + list + " (newer GPUs run code for sm_90)");
 }
 
+static const Arch* find_arch(std::string_view name) {
+  const auto* it = std::find_if(std::begin(kArchs), std::end(kArchs), [&](const Arch& a) { return a.name == name; });
+  return it == std::end(kArchs) ? nullptr : it;
+}
 bool GpuTarget::dependent_launch() const {
-  return std::any_of(std::begin(kArchs), std::end(kArchs),
-                     [&](const Arch& known) { return known.name == arch && known.dependent_launch; });
+  const Arch* known = find_arch(arch);
+  return known && known->dependent_launch;
+}
+bool GpuTarget::warpgroups() const {
+  const Arch* known = find_arch(arch);
+  return known && known->warpgroups;
 }
 
 std::string gpu_compiler_version(const GpuTarget& target) {
-  return "tessera-gpu-22 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline +
+  return "tessera-gpu-23 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline +
          (target.shared_bytes > 0 ? " shared " + std::to_string(target.shared_bytes) : "");
 }
 
@@ -150,17 +159,63 @@ static gpu::EmitKernel emission(const layout::KernelLayouts& layouts, const GpuT
   };
 }
 
+// The products of a kernel that warpgroups compute on this target.
+static layout::WarpgroupChoice choose_warpgroups(const tile::Kernel& kernel, const GpuTarget& target) {
+  bool has_products = false;
+  int64_t taken = gpu::Hazards::kExchangeBytes;
+  std::map<tile::ValueId, int64_t> constants;
+  for (tile::OpId id = 0; id < kernel.op_count(); ++id) {
+    const tile::Op& op = kernel.op(id);
+    has_products = has_products || op.kind == tile::OpKind::Dot;
+    if (op.kind == tile::OpKind::Const && !op.results.empty()) constants[op.results[0]] = op.i;
+    if (op.kind == tile::OpKind::Scratch && !op.results.empty())
+      taken += constants[op.operands[0]] * gpu::element_bytes(kernel.type(op.results[0]).dtype);
+  }
+  if (!target.warpgroups() || !has_products) return {};
+  const auto warps = kernel.config.find("warps");
+  constexpr int64_t kDefaultWarps = 4;
+  const int64_t shared = target.shared_bytes > 0 ? target.shared_bytes : gpu::Hazards::kMaxShared;
+  return layout::plan_warpgroups(kernel, static_cast<int>(warps == kernel.config.end() ? kDefaultWarps : warps->second),
+                                 shared - taken);
+}
+
+// Code: of type GpuKernelCode or EmulatedKernel. Compiles the kernel with its plan of warpgroups; with fewer stages
+// where that fails, as they may leave too little shared memory to exchanges; at last without a plan.
+template <class Code, class Compile>
+static Result<Code> compile_with_layouts(const tile::Kernel& kernel, const GpuTarget& target, std::string& products,
+                                         const Compile& compile) {
+  auto [plan, refusal] = choose_warpgroups(kernel, target);
+  while (true) {
+    TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel, plan));
+    if (plan) layouts.kernel.config.try_emplace("min_blocks", 1); // bounds the registers that a launch begins with
+    Result<Code> code = compile(emission(layouts, target));
+    if (code.ok() || !plan || code.error().code != ErrorCode::CodegenError) {
+      products = plan ? "by warpgroups, " + std::to_string(plan->stages) + " stages" : refusal;
+      return code;
+    }
+    constexpr int kLeastStages = 2;
+    if (--plan->stages >= kLeastStages) continue;
+    plan.reset();
+    refusal = code.error().message;
+  }
+}
+
 Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
   TESSERA_TRY(GpuTarget::parse(target.arch));
   TESSERA_TRY(check_name(kernel));
-  TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
-  return gpu::compile_ptx(kernel.name, target, emission(layouts, target), keep_ir);
+  std::string products;
+  TESSERA_ASSIGN(auto code, compile_with_layouts<GpuKernelCode>(kernel, target, products, [&](const auto& emit) {
+                   return gpu::compile_ptx(kernel.name, target, emit, keep_ir);
+                 }));
+  code.products = std::move(products);
+  return code;
 }
 
 Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
   TESSERA_TRY(GpuTarget::parse(target.arch));
-  TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
-  return gpu::compile_emulated(kernel.name, emission(layouts, target), keep_ir);
+  std::string products;
+  return compile_with_layouts<EmulatedKernel>(
+      kernel, target, products, [&](const auto& emit) { return gpu::compile_emulated(kernel.name, emit, keep_ir); });
 }
 
 } // namespace tessera

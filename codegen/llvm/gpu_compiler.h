@@ -16,6 +16,8 @@ struct GpuTarget {
   // Programmatic dependent launch: kernels of this target wait themselves until the kernel before them in the stream is
   // complete, so that they may be launched before.
   [[nodiscard]] bool dependent_launch() const;
+  // Tensor copies and asynchronous products of warpgroups (wgmma).
+  [[nodiscard]] bool warpgroups() const;
 };
 
 // Kernel parameters: the tile kernel's in order (pointers to global memory, scalars), then the address of an i32 for
@@ -29,6 +31,9 @@ struct GpuKernelCode {
   int64_t shared_bytes = 0;      // dynamic shared memory of a block; above 48 KB the launch must request it
   bool dependent_launch = false; // as the target has it
   std::vector<KernelTensorMap> tensor_maps;
+  // How warpgroups compute products, or why they compute none; empty for a target without warpgroups and for a kernel
+  // without products.
+  std::string products;
 };
 
 // Config of the kernel: "warps" per block (default 4); "min_blocks": resident blocks per multiprocessor, which bounds

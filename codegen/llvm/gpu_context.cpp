@@ -17,7 +17,7 @@ Context::Context(llvm::Module& module, const layout::KernelLayouts& of, Code cod
 
 void begin(Context& c) {
   auto& gpu = *c.gpu;
-  auto k = gpu.begin(c.kernel, c.threads(), c.tensor_maps);
+  auto k = gpu.begin(c.kernel, c.block_threads(), c.tensor_maps);
   c.function = k.function;
   for (size_t i = 0; i < c.kernel.params.size(); ++i)
     c.values[static_cast<size_t>(c.kernel.params[i].value)] = {k.params[i]};

@@ -16,7 +16,11 @@ struct Context {
   Context(llvm::Module& module, const layout::KernelLayouts& layouts, Code code, int64_t shared_bytes);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
+  // Threads that execute the kernel; of the block, with those that only copy (gpu_ring.h).
   [[nodiscard]] int threads() const { return layouts.warps * layout::kLanes; }
+  [[nodiscard]] int block_threads() const {
+    return threads() + (layouts.warpgroups ? layout::kWarpsPerGroup * layout::kLanes : 0);
+  }
 
   const layout::KernelLayouts& layouts;
   const tile::Kernel& kernel;
@@ -30,6 +34,7 @@ struct Context {
   std::vector<layout::Bounds> bounds;
   std::vector<const tile::Op*> definitions; // null of parameters and region arguments
   std::vector<KernelTensorMap> tensor_maps; // of the kernel; complete before begin()
+  bool divided = false; // the code at the insertion point is that of threads() threads, not of the block's
   // Set by begin().
   llvm::Function* function = nullptr;
   Value *thread = nullptr, *program = nullptr; // i32, i64

@@ -44,18 +44,26 @@ static void add_incoming(const std::vector<Registers>& phis, const std::vector<R
     for (size_t r = 0; r < phis[n].size(); ++r) llvm::cast<llvm::PHINode>(phis[n][r])->addIncoming(lists[n][r], from);
 }
 
-Status Control::loop(const tile::Op& op) {
-  auto *from = scalar(op.operands[0]), *to = scalar(op.operands[1]), *step = scalar(op.operands[2]);
+Control::Counter Control::counter_of(const tile::Op& op) {
+  Counter c{scalar(op.operands[0]), scalar(op.operands[1]), scalar(op.operands[2])};
+  auto bounds = [&](tile::ValueId id) { return c_.bounds[static_cast<size_t>(id)]; };
+  const auto induction = bounds(op.region_args[0][0]);
+  // The induction values of prefetched iterations beyond the last one must fit, too.
+  const int64_t room = std::numeric_limits<int32_t>::max() - induction.most;
+  c.fits_32 = induction.fits_32() && bounds(op.operands[1]).fits_32() &&
+              bounds(op.operands[2]).most <= room / std::max(1, op.num_stages);
+  if (c.fits_32)
+    for (auto** v : {&c.from, &c.to, &c.step}) *v = b_.CreateTrunc(*v, b_.getInt32Ty());
+  return c;
+}
+
+Status Control::loop(tile::OpId id) {
+  const auto& op = kernel_.op(id);
   const auto& args = op.region_args[0];
   const auto initial = std::span(op.operands).subspan(3), carried = std::span(args).subspan(1);
-  auto bounds = [&](tile::ValueId id) { return c_.bounds[static_cast<size_t>(id)]; };
-  // The induction values of prefetched iterations beyond the last one must fit, too.
-  const int64_t room = std::numeric_limits<int32_t>::max() - bounds(args[0]).most;
-  const bool fits_32 = bounds(args[0]).fits_32() && bounds(op.operands[1]).fits_32() &&
-                       bounds(op.operands[2]).most <= room / std::max(1, op.num_stages);
-  if (fits_32)
-    for (auto** v : {&from, &to, &step}) *v = b_.CreateTrunc(*v, b_.getInt32Ty());
-  auto index = [&](Value* v) { return fits_32 ? b_.CreateSExt(v, b_.getInt64Ty()) : v; };
+  const Counter counter = counter_of(op);
+  auto *from = counter.from, *to = counter.to, *step = counter.step;
+  auto index = [&](Value* v) { return this->index(counter, v); };
   auto* any = b_.CreateICmpSLT(from, to);
   const auto loads = pipelining_.plan(op);
   const bool copies = !loads.copies.empty() && !loads.per_thread,
@@ -77,7 +85,9 @@ Status Control::loop(const tile::Op& op) {
                                  b_.getInt32(static_cast<uint32_t>(s) * stage_bytes), deferred));
   }
   finish_copies();
-  const std::vector<Registers> first = packed(initial, carried);
+  std::vector<Registers> first = packed(initial, carried);
+  const bool passes_ring = ring_.passes(id);
+  if (passes_ring) first.push_back(ring_.state());
   auto* before = b_.GetInsertBlock();
   auto* body = llvm::BasicBlock::Create(b_.getContext(), "loop", c_.function);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", c_.function);
@@ -92,6 +102,7 @@ Status Control::loop(const tile::Op& op) {
   }
   const std::vector<Registers> current = phis(first, before);
   define_packed(carried, current);
+  if (passes_ring) ring_.set_state(current.back());
   auto pending = c_.hazards.pending();
   c_.hazards.enter_loop();
   auto* next = b_.CreateNSWAdd(i, step);
@@ -125,7 +136,8 @@ Status Control::loop(const tile::Op& op) {
   c_.hazards.leave_loop();
   c_.hazards.merge(pending); // of a loop without iterations
 
-  const std::vector<Registers> last = packed(yielded_, carried);
+  std::vector<Registers> last = packed(yielded_, carried);
+  if (passes_ring) last.push_back(ring_.state());
   auto* latch = b_.GetInsertBlock();
   i->addIncoming(next, latch);
   if (stage) stage->addIncoming(other, latch);
@@ -135,6 +147,64 @@ Status Control::loop(const tile::Op& op) {
   const std::vector<Registers> out = phis(first, before);
   add_incoming(out, last, latch);
   define_packed(op.results, out);
+  if (passes_ring) ring_.set_state(out.back());
+  return {};
+}
+
+Status Control::ring_loop(tile::OpId id) {
+  const auto& op = kernel_.op(id);
+  const auto& ring = *ring_.loop(id);
+  const auto& args = op.region_args[0];
+  const auto carried = std::span(args).subspan(1);
+  const Counter n = counter_of(op);
+  std::vector<Registers> first = packed(std::span(op.operands).subspan(3), carried);
+  first.push_back(ring_.state());
+  auto* before = b_.GetInsertBlock();
+  auto block = [&](const char* name) { return llvm::BasicBlock::Create(b_.getContext(), name, c_.function); };
+  auto *body = block("products"), *drained = block("drained"), *after = block("after");
+  b_.CreateCondBr(b_.CreateICmpSLT(n.from, n.to), body, after);
+  b_.SetInsertPoint(body);
+  auto* i = b_.CreatePHI(n.from->getType(), 2, "i");
+  i->addIncoming(n.from, before);
+  const std::vector<Registers> current = phis(first, before);
+  define_packed(carried, current);
+  ring_.set_state(current.back());
+  define(args[0], {index(n, i)});
+  auto pending = c_.hazards.pending();
+  c_.hazards.enter_loop();
+  ring_.start_iteration(ring);
+  TESSERA_TRY(operations_.block(op.regions[0]));
+  ring_.finish_iteration(b_.CreateICmpNE(i, n.from));
+  if (c_.hazards.next_round_conflicts()) shared_.barrier();
+  c_.hazards.leave_loop();
+  c_.hazards.merge(pending); // of a loop without iterations
+  std::vector<Registers> last = packed(yielded_, carried);
+  last.push_back(ring_.state());
+  auto* next = b_.CreateNSWAdd(i, n.step);
+  auto* latch = b_.GetInsertBlock();
+  i->addIncoming(next, latch);
+  add_incoming(current, last, latch);
+  b_.CreateCondBr(b_.CreateICmpSLT(next, n.to), body, drained);
+
+  b_.SetInsertPoint(drained);
+  std::vector<Registers*> sums; // of asynchronous products
+  Registers all;
+  for (size_t v = 0; v < yielded_.size(); ++v)
+    for (const auto dot : ring.products)
+      if (kernel_.op(dot).results[0] == yielded_[v]) {
+        sums.push_back(&last[v]);
+        all.insert(all.end(), last[v].begin(), last[v].end());
+      }
+  all = ring_.drain(all);
+  size_t at = 0;
+  for (auto* list : sums)
+    for (auto*& v : *list) v = all[at++];
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  const std::vector<Registers> out = phis(first, before);
+  add_incoming(out, last, drained);
+  define_packed(op.results, out);
+  ring_.set_state(out.back());
   return {};
 }
 

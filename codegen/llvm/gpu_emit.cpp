@@ -12,7 +12,9 @@ Status Emitter::emit() {
   for (const auto& p : context_.kernel.params)
     if (!math.element_type(p.type.dtype) || (p.type.kind == tile::Type::Kind::Data && p.type.dtype == DType::BF16))
       return math.error("parameter " + p.name + " of type " + p.type.str() + " has no GPU code");
+  if (ring_.is_used()) TESSERA_TRY(ring_.reserve());
   begin(context_);
+  if (ring_.is_used()) TESSERA_TRY(ring_.divide());
   TESSERA_TRY(accesses_.reserve_scratch());
   windows_.load_tails();
   TESSERA_TRY(block(context_.kernel.body));
@@ -21,6 +23,7 @@ Status Emitter::emit() {
 }
 
 Status Emitter::operation(tile::OpId id) {
+  if (ring_.is_dropped(id) && context_.divided) return {};
   const auto& op = context_.kernel.op(id);
   auto& math = context_.math;
   for (auto r : op.results)
@@ -42,8 +45,11 @@ Status Emitter::operation(tile::OpId id) {
     return {};
   case OpKind::Reduce: return reductions_.reduce(op);
   case OpKind::Scan: return reductions_.scan(op);
-  case OpKind::Dot: return dots_.dot(op);
-  case OpKind::For: return control_.loop(op);
+  case OpKind::Dot:
+    if (!ring_.computes(id)) return dots_.dot(op);
+    ring_.multiply(id);
+    return {};
+  case OpKind::For: return ring_.loop(id) ? control_.ring_loop(id) : control_.loop(id);
   case OpKind::If: return control_.branch(op);
   case OpKind::Scratch: return {}; // Accesses::reserve_scratch
   case OpKind::Atomic: return memory_.atomic(id);

@@ -13,7 +13,7 @@
 //   Accesses, Windows, Memory         memory
 //   Reductions, Conversions, Dots     operations across the threads of a block
 //   Cooperation                       operations of cooperative blocks
-//   Pipelining, Control               loops, and their software pipelining
+//   Pipelining, Ring, Control         loops, and their software pipelining
 //
 // Order. Memory operations of a program happen in the order of the text, but threads run independently. Hazards
 // (gpu_hazards.h) records the accesses since the last barrier; a barrier is emitted before an access that conflicts
@@ -36,7 +36,7 @@ public:
   Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, Code code, int64_t shared_bytes);
   // Emits the kernel's function. Error CodegenError for operations and types without GPU code.
   Status emit();
-  [[nodiscard]] int threads() const { return context_.threads(); }
+  [[nodiscard]] int threads() const { return context_.block_threads(); } // of a block
   [[nodiscard]] int64_t shared_bytes() const { return context_.hazards.shared_bytes(); }
   [[nodiscard]] const std::vector<KernelTensorMap>& tensor_maps() const { return context_.tensor_maps; }
 
@@ -57,7 +57,8 @@ private:
   Cooperation cooperation_{context_, positions_, shared_, accesses_};
   Pipelining pipelining_{context_, positions_, words_, shared_, accesses_, *this};
   Dots dots_{context_, positions_, words_, shared_, conversions_, pipelining_};
-  Control control_{context_, words_, shared_, pipelining_, *this};
+  Ring ring_{context_, *this};
+  Control control_{context_, words_, shared_, pipelining_, ring_, *this};
 };
 
 } // namespace tessera::gpu

@@ -45,7 +45,11 @@ Registers Words::unpack(std::span<Value* const> words, DType dtype, int elements
 }
 
 void SharedMemory::barrier() {
-  gpu_.barrier();
+  constexpr uint32_t kConsumers = 1; // the barrier of the whole block is 0
+  if (c_.divided)
+    c_.warpgroups->join(b_.getInt32(kConsumers), c_.threads());
+  else
+    gpu_.barrier();
   c_.hazards.barrier();
 }
 

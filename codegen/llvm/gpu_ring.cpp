@@ -1,0 +1,295 @@
+#include "codegen/llvm/gpu_ring.h"
+#include "base/check.h"
+
+namespace tessera::gpu {
+
+using layout::RingLoop;
+using layout::RingTile;
+using tile::OpKind;
+
+namespace {
+
+constexpr int kGroupThreads = layout::kWarpsPerGroup * layout::kLanes;
+constexpr int kProductDepth = 16, kProductColumns = 256, kProductRows = layout::kWarpgroupRows; // of one instruction
+constexpr int kBarrierBytes = 8; // a stage has two: full, empty
+constexpr int kGroupRows = 8;    // rows of a swizzled tile of shared memory
+
+} // namespace
+
+Status Ring::reserve() {
+  find_dropped();
+  const int64_t bytes = plan_->stages * (plan_->stage_bytes + 2 * kBarrierBytes);
+  const auto at = c_.hazards.reserve_scratch(bytes);
+  if (!at || *at % swizzle_alignment(Swizzle::Bytes128) != 0)
+    return error("a ring of " + std::to_string(bytes) + " bytes beyond the shared memory of a block");
+  stages_ = *at;
+  barriers_ = stages_ + plan_->stages * plan_->stage_bytes;
+  for (const RingLoop& loop : plan_->loops)
+    for (const RingTile& t : loop.tiles) {
+      map_of_[t.load] = c_.tensor_maps.size();
+      c_.tensor_maps.push_back(t.map);
+    }
+  return {};
+}
+
+// Pure operations whose results nothing reads, once the copied loads are gone.
+void Ring::find_dropped() {
+  std::map<tile::ValueId, int> uses;
+  for (tile::OpId id = 0; id < kernel_.op_count(); ++id)
+    for (const auto v : kernel_.op(id).operands) ++uses[v];
+  std::vector<tile::OpId> dead;
+  for (const RingLoop& loop : plan_->loops) {
+    for (const auto id : loop.products)
+      for (size_t i : {size_t{0}, size_t{1}}) --uses[kernel_.op(id).operands[i]];
+    for (const RingTile& t : loop.tiles) dead.push_back(t.load);
+  }
+  auto is_pure = [](OpKind kind) {
+    return kind == OpKind::Const || kind == OpKind::Range || kind == OpKind::ExpandDims || kind == OpKind::Broadcast ||
+           kind == OpKind::Scalar;
+  };
+  while (!dead.empty()) {
+    const auto id = dead.back();
+    dead.pop_back();
+    if (!dropped_.insert(id).second) continue;
+    for (const auto v : kernel_.op(id).operands) {
+      const auto* op = c_.definitions[static_cast<size_t>(v)];
+      if (--uses[v] == 0 && op && is_pure(op->kind) && kernel_.type(v).is_tile())
+        for (tile::OpId d = 0; d < kernel_.op_count(); ++d)
+          if (&kernel_.op(d) == op) dead.push_back(d);
+    }
+  }
+}
+
+// Registers of a producer's and of a consumer's thread; zeros where all may have as many as a thread can use.
+std::pair<int, int> Ring::registers_by_role() const {
+  constexpr int64_t kRegisters = 64 << 10; // of a multiprocessor, of every architecture with warpgroups
+  constexpr int64_t kProducer = 40, kEnough = 240, kStep = 8;
+  const int64_t blocks = std::max<int64_t>(1, kernel_.config.at("min_blocks"));
+  const int64_t launched = kRegisters / (blocks * c_.block_threads()) / kStep * kStep;
+  if (launched >= kEnough || launched <= kProducer) return {0, 0};
+  const int64_t left = launched * c_.block_threads() - kProducer * kGroupThreads;
+  return {static_cast<int>(kProducer), static_cast<int>(std::min(kEnough, left / c_.threads() / kStep * kStep))};
+}
+
+Status Ring::divide() {
+  auto& context = b_.getContext();
+  auto& w = *c_.warpgroups;
+  const auto consumers = static_cast<uint32_t>(c_.threads());
+  auto block = [&](const char* name) { return llvm::BasicBlock::Create(context, name, c_.function); };
+  auto *init = block("init"), *start = block("start"), *producer = block("producer"), *issue = block("issue"),
+       *end = block("producer.end"), *consumer = block("consumer");
+  b_.CreateCondBr(b_.CreateICmpEQ(c_.thread, b_.getInt32(0)), init, start);
+  b_.SetInsertPoint(init);
+  for (int s = 0; s < plan_->stages; ++s) {
+    auto* stage = b_.getInt32(static_cast<uint32_t>(s));
+    w.init_barrier(full(stage), 1);
+    w.init_barrier(empty(stage), c_.threads() / kGroupThreads);
+  }
+  w.fence_barrier_init();
+  b_.CreateBr(start);
+  b_.SetInsertPoint(start);
+  gpu_.barrier();
+  const auto [few, many] = registers_by_role();
+  b_.CreateCondBr(b_.CreateICmpUGE(c_.thread, b_.getInt32(consumers)), producer, consumer);
+
+  b_.SetInsertPoint(producer);
+  if (few > 0) w.lower_registers(few);
+  b_.CreateCondBr(b_.CreateICmpEQ(c_.thread, b_.getInt32(consumers)), issue, end);
+  b_.SetInsertPoint(issue);
+  set_state({b_.getInt32(0), b_.getInt32(0)});
+  TESSERA_TRY(produce(kernel_.body));
+  b_.CreateBr(end);
+  b_.SetInsertPoint(end);
+  b_.CreateRetVoid();
+
+  b_.SetInsertPoint(consumer);
+  if (many > 0) w.raise_registers(many);
+  set_state({b_.getInt32(0), b_.getInt32(0)});
+  leads_ = b_.CreateICmpEQ(b_.CreateAnd(c_.thread, b_.getInt32(kGroupThreads - 1)), b_.getInt32(0));
+  // The same in all lanes of a warp, which the shuffle lets the assembler know.
+  group_ = gpu_.shuffle_word(b_.CreateUDiv(c_.thread, b_.getInt32(kGroupThreads)), b_.getInt32(0));
+  c_.divided = true;
+  return {};
+}
+
+// ---- the producer
+
+Status Ring::produce(const std::vector<tile::OpId>& ops) {
+  for (const auto id : ops) {
+    if (plan_->producer.contains(id)) TESSERA_TRY(operations_.operation(id));
+    if (plan_->carries_ring(id)) TESSERA_TRY(produce_loop(id));
+  }
+  return {};
+}
+
+Status Ring::produce_loop(tile::OpId id) {
+  const auto& op = kernel_.op(id);
+  auto *from = scalar(op.operands[0]), *to = scalar(op.operands[1]), *step = scalar(op.operands[2]);
+  auto* before = b_.GetInsertBlock();
+  auto* body = llvm::BasicBlock::Create(b_.getContext(), "copies", c_.function);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "copied", c_.function);
+  b_.CreateCondBr(b_.CreateICmpSLT(from, to), body, after);
+  b_.SetInsertPoint(body);
+  auto phi = [&](Value* first) {
+    auto* p = b_.CreatePHI(first->getType(), 2);
+    p->addIncoming(first, before);
+    return p;
+  };
+  const Registers entering = state();
+  auto* i = phi(from);
+  llvm::PHINode* current[] = {phi(entering[0]), phi(entering[1])};
+  set_state({current[0], current[1]});
+  define(op.region_args[0][0], {i});
+  TESSERA_TRY(produce(op.regions[0]));
+  if (const RingLoop* ring = plan_->loop(id)) fill(*ring);
+  auto* next = b_.CreateNSWAdd(i, step);
+  auto* latch = b_.GetInsertBlock();
+  const Registers leaving = state();
+  i->addIncoming(next, latch);
+  for (size_t n = 0; n < 2; ++n) current[n]->addIncoming(leaving[n], latch);
+  b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
+  b_.SetInsertPoint(after);
+  Registers out;
+  for (size_t n = 0; n < 2; ++n) {
+    auto* p = phi(entering[n]);
+    p->addIncoming(leaving[n], latch);
+    out.push_back(p);
+  }
+  set_state(out);
+  return {};
+}
+
+void Ring::fill(const RingLoop& loop) {
+  auto& w = *c_.warpgroups;
+  w.wait(empty(stage_), b_.CreateXor(parity_, b_.getInt32(1)));
+  int64_t bytes = 0;
+  for (const RingTile& t : loop.tiles) bytes += t.bytes();
+  auto* barrier = full(stage_);
+  w.arrive_expecting(barrier, b_.getInt32(static_cast<uint32_t>(bytes)), nullptr);
+  auto* base = b_.CreateMul(stage_, b_.getInt32(static_cast<uint32_t>(plan_->stage_bytes)));
+  for (const RingTile& t : loop.tiles) {
+    Value* starts[] = {evaluate(t.access.starts[0]), evaluate(t.access.starts[1])};
+    const int row_bytes = swizzle_bytes(t.map.swizzle);
+    for (int c = 0; c < t.chunks; ++c)
+      for (int row = 0; row < t.rows; row += t.map.box[1]) {
+        const int64_t at = stages_ + t.at + c * t.chunk_bytes() + int64_t{row} * row_bytes;
+        Value* coordinates[] = {b_.CreateAdd(starts[0], b_.getInt32(static_cast<uint32_t>(c * t.chunk_elements))),
+                                b_.CreateAdd(starts[1], b_.getInt32(static_cast<uint32_t>(row)))};
+        w.copy_tensor(b_.CreateAdd(base, b_.getInt32(static_cast<uint32_t>(at))), c_.map_values[map_of_.at(t.load)],
+                      coordinates, barrier, nullptr);
+      }
+  }
+  advance();
+}
+
+// i32.
+llvm::Value* Ring::evaluate(const layout::Polynomial& polynomial) {
+  Value* sum = b_.getInt64(0);
+  for (const auto& [monomial, coefficient] : polynomial.terms()) {
+    Value* term = b_.getInt64(static_cast<uint64_t>(coefficient));
+    for (const auto v : monomial) term = b_.CreateMul(term, scalar(v));
+    sum = b_.CreateAdd(sum, term);
+  }
+  return b_.CreateTrunc(sum, b_.getInt32Ty());
+}
+
+// ---- both
+
+llvm::Value* Ring::full(Value* stage) {
+  return b_.CreateAdd(b_.CreateMul(stage, b_.getInt32(2 * kBarrierBytes)),
+                      b_.getInt32(static_cast<uint32_t>(barriers_)));
+}
+llvm::Value* Ring::empty(Value* stage) { return b_.CreateAdd(full(stage), b_.getInt32(kBarrierBytes)); }
+
+void Ring::advance() {
+  auto* next = b_.CreateAdd(stage_, b_.getInt32(1));
+  auto* wraps = b_.CreateICmpEQ(next, b_.getInt32(static_cast<uint32_t>(plan_->stages)));
+  stage_ = b_.CreateSelect(wraps, b_.getInt32(0), next);
+  parity_ = b_.CreateXor(parity_, b_.CreateZExt(wraps, b_.getInt32Ty()));
+}
+
+// ---- consumers
+
+void Ring::start_iteration(const RingLoop& loop) {
+  current_ = &loop;
+  c_.warpgroups->wait(full(stage_), parity_);
+  c_.warpgroups->begin_products();
+}
+
+// An operand of a warpgroup's products: a descriptor of its first rows or columns, and how far others lie from there.
+struct Ring::Factor {
+  Value* descriptor = nullptr;
+  const RingTile* tile = nullptr;
+
+  // The byte distance of element (`along`, `k`): rows of the left factor or columns of the right one, and the sum.
+  [[nodiscard]] int distance(int along, int k) const {
+    const int contiguous = tile->k_major ? k : along, row = tile->k_major ? along : k;
+    const int bytes = info(tile->map.dtype).bits / 8;
+    return static_cast<int>(contiguous / tile->chunk_elements * tile->chunk_bytes()) +
+           contiguous % tile->chunk_elements * bytes + row * swizzle_bytes(tile->map.swizzle);
+  }
+};
+
+// `index`: which of the shares of `share` rows or columns the warpgroup reads.
+Ring::Factor Ring::factor(const RingTile& tile, int64_t share, Value* index) const {
+  Factor f{nullptr, &tile};
+  auto* offset = b_.CreateAdd(b_.CreateMul(stage_, b_.getInt32(static_cast<uint32_t>(plan_->stage_bytes))),
+                              b_.getInt32(static_cast<uint32_t>(stages_ + tile.at)));
+  offset = b_.CreateAdd(
+      offset, b_.CreateMul(index, b_.getInt32(static_cast<uint32_t>(f.distance(static_cast<int>(share), 0)))));
+  const int rows = kGroupRows * swizzle_bytes(tile.map.swizzle);
+  const OperandLayout layout{tile.map.swizzle, tile.k_major ? 0 : static_cast<int>(tile.chunk_bytes()), rows};
+  f.descriptor = c_.warpgroups->descriptor(offset, layout);
+  return f;
+}
+
+void Ring::multiply(tile::OpId id) {
+  const auto& op = kernel_.op(id);
+  const auto& shape = kernel_.type(op.results[0]).shape;
+  const auto grid = layout::warpgroup_grid(shape, layouts_.warps);
+  const int columns = shape[1] / grid.columns, depth = kernel_.type(op.operands[0]).shape[1];
+  auto* grid_rows = b_.getInt32(static_cast<uint32_t>(grid.rows));
+  const Factor a = factor(current_->tile_of(kernel_, op.operands[0]), kProductRows, b_.CreateURem(group_, grid_rows)),
+               b = factor(current_->tile_of(kernel_, op.operands[1]), columns, b_.CreateUDiv(group_, grid_rows));
+  WarpgroupProduct product;
+  product.a = product.b = a.tile->map.dtype;
+  product.n = std::min(columns, kProductColumns);
+  product.a_transposed = !a.tile->k_major;
+  product.b_transposed = !b.tile->k_major;
+  Registers sums = registers(op.operands[2], register_count(op.results[0]));
+  const auto each = static_cast<size_t>(product.accumulators());
+  for (int k = 0; k < depth; k += kProductDepth) {
+    size_t at = 0; // registers enumerate columns first, then blocks of rows
+    for (int row = 0; row < shape[0]; row += kProductRows * grid.rows)
+      for (int column = 0; column < columns; column += product.n, at += each) {
+        Value* left[] = {c_.warpgroups->advance(a.descriptor, a.distance(row, k))};
+        auto* right = c_.warpgroups->advance(b.descriptor, b.distance(column, k));
+        const auto made = c_.warpgroups->multiply(product, left, right, std::span(sums).subspan(at, each), nullptr);
+        std::copy(made.begin(), made.end(), sums.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+  }
+  define(op.results[0], std::move(sums));
+}
+
+// The stage before the current one.
+void Ring::release_previous(Value* predicate) {
+  auto* last = b_.getInt32(static_cast<uint32_t>(plan_->stages - 1));
+  auto* previous = b_.CreateSelect(b_.CreateICmpEQ(stage_, b_.getInt32(0)), last, b_.CreateSub(stage_, b_.getInt32(1)));
+  c_.warpgroups->arrive(empty(previous), both(b_, leads_, predicate));
+}
+
+void Ring::finish_iteration(Value* was_before) {
+  auto& w = *c_.warpgroups;
+  w.commit_products();
+  w.wait_for_products(1, {});
+  release_previous(was_before);
+  advance();
+}
+
+Registers Ring::drain(const Registers& accumulators) {
+  Registers out = c_.warpgroups->wait_for_products(0, accumulators);
+  release_previous(nullptr);
+  return out;
+}
+
+} // namespace tessera::gpu

@@ -1,0 +1,66 @@
+// Products of warpgroups and the ring of their operands (codegen/layout/warpgroup.h). Private to codegen/llvm.
+//
+// The kernel's function divides behind its first block. The producer's branch has the loops that contain copies and the
+// scalars that these need; one of its threads runs them. The consumers' branch has everything but the copied loads.
+// Consumers are the first threads of the block, so their index is that of a block without producers, and all layouts
+// stay as they are; their barriers are those of a part of the block.
+#pragma once
+#include "codegen/llvm/gpu_shared.h"
+
+namespace tessera::gpu {
+
+class Ring final : Part {
+public:
+  Ring(Context& context, Operations& operations) : Part(context), operations_(operations) {}
+
+  [[nodiscard]] bool is_used() const { return plan_ != nullptr; }
+  // Before begin(): shared memory of the stages, and tensor maps. Error CodegenError if the stages do not fit.
+  Status reserve();
+  // Behind begin(): initialises the barriers and emits the producer. The consumers' code follows.
+  Status divide();
+  // True for operations that only copies need: they have no code in the consumers' branch.
+  [[nodiscard]] bool is_dropped(tile::OpId id) const { return dropped_.contains(id); }
+
+  [[nodiscard]] const layout::RingLoop* loop(tile::OpId id) const { return plan_ ? plan_->loop(id) : nullptr; }
+  [[nodiscard]] bool computes(tile::OpId dot) const { return plan_ && plan_->has_product(dot); }
+  // The ring's state, stage and parity, passes through these loops beside their carried values.
+  [[nodiscard]] bool passes(tile::OpId loop) const { return plan_ && plan_->carries_ring(loop); }
+  [[nodiscard]] Registers state() const { return {stage_, parity_}; }
+  void set_state(const Registers& state) {
+    stage_ = state[0];
+    parity_ = state[1];
+  }
+
+  // The consumers' part of an iteration: waits for the stage; starts a product; lets products run on, and releases the
+  // stage of the iteration before, if there was one in this loop (i1).
+  void start_iteration(const layout::RingLoop& loop);
+  void multiply(tile::OpId dot);
+  void finish_iteration(Value* was_before);
+  // Behind the last of at least one iteration: the accumulators with their values.
+  Registers drain(const Registers& accumulators);
+
+private:
+  struct Factor;
+  [[nodiscard]] Factor factor(const layout::RingTile& tile, int64_t start_step, Value* index) const;
+  Status produce(const std::vector<tile::OpId>& ops);
+  Status produce_loop(tile::OpId id);
+  void fill(const layout::RingLoop& loop);
+  [[nodiscard]] Value* evaluate(const layout::Polynomial& polynomial);
+  [[nodiscard]] Value* full(Value* stage);
+  [[nodiscard]] Value* empty(Value* stage);
+  void advance();
+  void release_previous(Value* predicate);
+  void find_dropped();
+  [[nodiscard]] std::pair<int, int> registers_by_role() const;
+
+  Operations& operations_;
+  const layout::WarpgroupPlan* plan_ = layouts_.warpgroups ? &*layouts_.warpgroups : nullptr;
+  std::set<tile::OpId> dropped_;
+  std::map<tile::OpId, size_t> map_of_; // by load
+  int64_t stages_ = 0, barriers_ = 0;   // byte offsets of shared memory
+  Value *stage_ = nullptr, *parity_ = nullptr;
+  Value *leads_ = nullptr, *group_ = nullptr; // consumers: i1, the first thread of its warpgroup; i32
+  const layout::RingLoop* current_ = nullptr;
+};
+
+} // namespace tessera::gpu
