@@ -36,6 +36,7 @@ const std::map<std::string, Subcommand> kSubcommands = {
     {"ops", {"ops M", {"--json", "--markdown"}, true, true, false}},
     {"cache", {"cache list", {"--json"}, false, false, false, false}},
     {"triton", {"triton M -o repository", {"--json", "-o"}, true, true, false}},
+    {"kernel", {"kernel copy.tile", {"-o"}, false, false, false, false}},
 };
 
 class ExitCodes : public Command {
@@ -44,6 +45,8 @@ protected:
     Command::SetUp();
     fs::copy_file(model("relu"), path("relu.onnx"));
     fs::create_directory(path("folder"));
+    std::ofstream(path("copy.tile")) << "tile.kernel @copy(%x: ptr<f32>, %y: ptr<f32> written) {\n"
+                                        "  %v = load %x[0] : f32\n  store %y[0] = %v\n}\n";
     std::ofstream(path("cut.onnx"), std::ios::binary) << read_text(model("mlp")).substr(0, 60);
     Maker foreign;
     foreign.input("x", {"b", 4}).output("y", {"b", 4}).add("NoSuchOperator", {"x"}, {"y"});

@@ -29,6 +29,7 @@ void add_debug(CommandLine& line);
 void add_reduce(CommandLine& line);
 void add_cache(CommandLine& line);
 void add_triton(CommandLine& line);
+void add_kernel(CommandLine& line);
 
 // ---- options that every subcommand with a model takes
 struct ModelOptions {

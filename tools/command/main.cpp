@@ -1,4 +1,4 @@
-// tessera: run, inspect, explain, diff, compile, bench, tune, calibrate, test, debug, reduce, opt, ops, cache, triton. Each subcommand is a file of its name.
+// tessera: run, inspect, explain, diff, compile, bench, tune, calibrate, test, debug, reduce, opt, ops, cache, triton, kernel. Each subcommand is a file of its name.
 #include "base/environment.h"
 #include "base/guarded.h"
 #include "command.h"
@@ -34,6 +34,7 @@ static int run(int argc, char** argv) {
   add_ops(line);
   add_cache(line);
   add_triton(line);
+  add_kernel(line);
   if (const Status set = check_environment(); !set.ok()) return fail(set.error());
   std::signal(SIGPIPE, SIG_DFL); // 'tessera explain | head' ends quietly
   return line.run(argc, argv, [](const tessera::Diagnostic& d) { return fail(d); });

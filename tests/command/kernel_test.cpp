@@ -1,0 +1,42 @@
+// tessera kernel: a tile kernel at each level, and what a launch of it needs.
+#include "harness.h"
+
+namespace tessera::command_test {
+namespace {
+
+const std::string kExamples = TESSERA_SOURCE_DIR "/examples/tile/";
+
+TEST_F(Command, KernelPrintsEachLevel) {
+  const std::string file = "kernel '" + kExamples + "product.tile' ";
+  expect(0, file + "--emit tile", {"tile.kernel @product(", "= dot("});
+  expect(0, file + "--arch sm_90 --emit llvm", {"nvptx", "define "});
+  expect(0, file + "--arch sm_80", {".target sm_80", ".entry product(", "mma.sync"});
+  expect(0, file + "-o product.ptx");
+  EXPECT_NE(read_text(path("product.ptx")).find(".target sm_90\n"), std::string::npos);
+}
+
+TEST_F(Command, KernelSaysWhatALaunchNeeds) {
+  expect(0, "kernel '" + kExamples + "product.tile' --arch sm_80 --emit json -o product.json");
+  const Json launch = json("product.json");
+  EXPECT_EQ(launch["symbol"], "product");
+  EXPECT_EQ(launch["threads"], 256);
+  EXPECT_EQ(launch["dependent_launch"], false);
+  EXPECT_GT(launch["shared_bytes"], 0);
+  std::vector<std::string> names;
+  for (const auto& p : launch["params"]) names.push_back(p["name"]);
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "b", "c", "m", "n", "k", "report"}));
+  EXPECT_EQ(launch["params"][2]["written"], true);
+  EXPECT_EQ(launch["params"][4]["multiple"], 8);
+  EXPECT_EQ(launch["tensor_maps"], Json::array());
+}
+
+TEST_F(Command, KernelRefusesWhatIsNone) {
+  std::ofstream(path("wrong.tile")) << "tile.kernel @wrong(%x: ptr<f32>) {\n  store %x[0] = 1\n}\n";
+  expect(4, "kernel wrong.tile", {"wrong.tile"});
+  expect(4, "kernel none.tile", {"none.tile"});
+  expect(2, "kernel '" + kExamples + "product.tile' --arch sm_1", {"sm_1", "sm_90a"});
+  expect(2, "kernel '" + kExamples + "product.tile' --emit cubin", {"cubin"});
+}
+
+} // namespace
+} // namespace tessera::command_test
