@@ -32,14 +32,14 @@ Memory copy_of(const tile::Kernel& kernel, const GpuRun& run) {
 
 // The same kernel for a GPU: PTX that the assembler, where there is one, takes. One kernel of eight: the rest would
 // cost more time than it is worth.
-void expect_ptx(const tile::Kernel& kernel) {
+void expect_ptx(const tile::Kernel& kernel, const GpuTarget& target) {
   static int kernels = 0;
   if (kernels++ % 8 != 0) return;
-  auto code = compile_gpu_kernel(kernel, {});
+  auto code = compile_gpu_kernel(kernel, target);
   ASSERT_TRUE(code.ok()) << code.error().str() << tile::print(kernel);
   static auto assembler = cuda::Assembler::find();
   if (!assembler.ok()) return; // Ptx.AnAssemblerIsHere reports it
-  auto cubin = (*assembler)->assemble(code->ptx, "sm_90");
+  auto cubin = (*assembler)->assemble(code->ptx, target.arch);
   ASSERT_TRUE(cubin.ok()) << cubin.error().str() << tile::print(kernel) << code->ptx;
 }
 
@@ -54,12 +54,15 @@ void expect_as_interpreted(tile::Kernel kernel, const GpuRun& run) {
   if (!run.may_report) {
     ASSERT_FALSE(meaning->report.any());
   }
+  const GpuTarget target = *GpuTarget::parse(run.arch);
   for (int warps : run.warps) {
     kernel.config["warps"] = warps;
-    auto program = EmulatedProgram::compile(kernel, {});
+    auto program = EmulatedProgram::compile(kernel, target);
     ASSERT_TRUE(program.ok()) << program.error().str() << tile::print(kernel);
-    EXPECT_EQ(program->threads(), warps * 32);
-    if (warps == run.warps.back()) expect_ptx(kernel);
+    if (!target.warpgroups()) {
+      EXPECT_EQ(program->threads(), warps * 32);
+    }
+    if (warps == run.warps.back()) expect_ptx(kernel, target);
     for (uint32_t seed = 0; seed < seeds(run.seeds); ++seed) {
       Memory actual = copy_of(kernel, run);
       auto r = program->run(actual.args, run.grid, {.seed = seed});

@@ -15,6 +15,7 @@ struct GpuRun {
   std::vector<int> warps = {1, 2, 4, 8};
   uint32_t seeds = 3;
   bool may_report = false; // else a report is a failure
+  std::string arch = "sm_90";
 };
 void expect_as_interpreted(tile::Kernel kernel, const GpuRun& run);
 

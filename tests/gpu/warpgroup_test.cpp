@@ -1,0 +1,174 @@
+// Products by warpgroups (sm_90a): what they compute, of sizes that fill no tile, and what their PTX is made of.
+#include "codegen/llvm/gpu_compiler.h"
+#include "harness.h"
+#include "runtime/cuda/assembler.h"
+#include <regex>
+
+namespace tessera::test {
+namespace {
+
+using tile::ValueId;
+
+int occurrences(const std::string& text, const std::string& pattern) {
+  std::regex r(pattern);
+  return static_cast<int>(std::distance(std::sregex_iterator(text.begin(), text.end(), r), std::sregex_iterator()));
+}
+
+struct Form {
+  DType dtype = DType::BF16;
+  int m = 128, n = 128, k = 64;              // of a tile
+  bool a_columns = false, b_columns = false; // a factor lies in memory by columns
+  int num_stages = 3;
+  bool persistent = false;
+  bool epilogue = false; // relu(sum + bias) + residual; and the sum of each row of the tile
+};
+
+// c = a b, with sizes as parameters.
+tile::Kernel product(const Form& f) {
+  KernelMaker w("product");
+  auto a = w.in("a", f.dtype), b = w.in("b", f.dtype);
+  auto bias = w.in("bias", f.dtype), residual = w.in("residual", f.dtype);
+  auto c = w.out("c", f.dtype), sums = w.out("sums", DType::F32);
+  for (auto& p : w.k.params) p.invariant = !p.written;
+  auto m = w.size("m", f.a_columns ? 8 : 1), n = w.size("n", 8), k = w.size("k", 8), programs = w.size("programs");
+  auto up = [&](ValueId v, int by) { return w.op(ScalarOp::Div, {w.add(v, w.i(by - 1)), w.i(by)}); };
+  auto tile_columns = up(n, f.n), tiles = w.mul(up(m, f.m), tile_columns);
+  // A tile of a matrix: its offsets and mask, from the indices along both dimensions.
+  auto access = [&](const std::vector<int>& shape, ValueId row0, ValueId column0, ValueId rows, ValueId columns,
+                    bool by_columns) {
+    auto along = [&](int axis, ValueId start) { return w.add(w.b.range(shape[static_cast<size_t>(axis)]), start); };
+    auto spread = [&](ValueId v, int axis) { return w.b.broadcast(w.b.expand_dims(v, 1 - axis), shape); };
+    auto r = along(0, row0), s = along(1, column0);
+    auto in = w.op(ScalarOp::And, {spread(w.lt(r, rows), 0), spread(w.lt(s, columns), 1)});
+    auto at = by_columns ? w.add(spread(r, 0), spread(w.mul(s, rows), 1))
+                         : w.add(spread(w.mul(r, columns), 0), spread(s, 1));
+    return std::pair(at, in);
+  };
+  auto one = [&](ValueId t) {
+    auto row0 = w.mul(w.op(ScalarOp::Div, {t, tile_columns}), w.i(f.m)),
+         column0 = w.mul(w.op(ScalarOp::Mod, {t, tile_columns}), w.i(f.n));
+    const std::vector<int> out = {f.m, f.n};
+    auto zero = w.b.broadcast(w.b.const_f(DType::F32, 0), out);
+    auto sum = w.b.for_loop(
+        w.i(0), k, w.i(f.k), {zero},
+        [&](ValueId i, std::span<const ValueId> acc) -> std::vector<ValueId> {
+          auto [a_at, a_in] = access({f.m, f.k}, row0, i, m, k, f.a_columns);
+          auto [b_at, b_in] = access({f.k, f.n}, i, column0, k, n, f.b_columns);
+          return {w.b.dot(w.b.load(a, a_at, a_in), w.b.load(b, b_at, b_in), acc[0])};
+        },
+        f.num_stages)[0];
+    auto [at, in] = access(out, row0, column0, m, n, false);
+    if (f.epilogue) {
+      auto column = w.add(w.b.range(f.n), column0), row = w.add(w.b.range(f.m), row0);
+      auto added = w.b.cast(w.b.load(bias, column, w.lt(column, n)), DType::F32);
+      sum = w.add(sum, w.b.broadcast(w.b.expand_dims(added, 0), out));
+      sum = w.op(ScalarOp::Max, {sum, zero});
+      sum = w.add(sum, w.b.cast(w.b.load(residual, at, in), DType::F32));
+      auto row_sums = w.b.reduce(ReduceKind::Sum, w.op(ScalarOp::Select, {in, sum, zero}), 1);
+      w.b.store(sums, w.add(w.mul(row, tile_columns), w.op(ScalarOp::Mod, {t, tile_columns})), row_sums, w.lt(row, m));
+    }
+    w.b.store(c, at, w.b.cast(sum, f.dtype), in);
+  };
+  if (f.persistent)
+    w.b.for_loop(w.b.program_id(0), tiles, programs, {},
+                 [&](ValueId t, std::span<const ValueId>) -> std::vector<ValueId> { return one(t), std::vector<ValueId>{}; });
+  else
+    one(w.b.program_id(0));
+  return std::move(w.k);
+}
+
+void run(const Form& f, int64_t m, int64_t n, int64_t k, std::vector<int> warps) {
+  SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) + " by tiles of " +
+               std::to_string(f.m) + " x " + std::to_string(f.n) + " x " + std::to_string(f.k) +
+               (f.a_columns ? ", a by columns" : "") + (f.b_columns ? ", b by columns" : "") + ", stages " +
+               std::to_string(f.num_stages));
+  const int64_t columns = (n + f.n - 1) / f.n, tiles = (m + f.m - 1) / f.m * columns;
+  GpuRun run;
+  run.buffers = {random_tensor(f.dtype, m * k, 1, 1), random_tensor(f.dtype, k * n, 2, 1),
+                 random_tensor(f.dtype, n, 3, 1),     random_tensor(f.dtype, m * n, 4, 1),
+                 filled(f.dtype, m * n, 9),           filled(DType::F32, m * columns, 9)};
+  run.grid = f.persistent ? std::min<int64_t>(2, tiles) : tiles;
+  run.scalars = {m, n, k, run.grid};
+  run.tolerance = f.epilogue ? 3e-2 : 1e-2;
+  run.warps = std::move(warps);
+  run.seeds = 2;
+  run.arch = "sm_90a";
+  expect_as_interpreted(product(f), run);
+}
+
+TEST(Warpgroups, BothArrangementsOfBothFactors) {
+  for (bool a_columns : {false, true})
+    for (bool b_columns : {false, true}) {
+      run({.m = 64, .n = 64, .a_columns = a_columns, .b_columns = b_columns}, 72, 72, 200, {4});
+      run({.dtype = DType::F16, .m = 128, .n = 128, .a_columns = a_columns, .b_columns = b_columns}, 136, 104, 72, {8});
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(Warpgroups, TilesOfEverySize) {
+  for (auto [m, n, k] : {std::array{64, 8, 64}, {64, 16, 16}, {64, 256, 32}, {256, 64, 64}, {128, 32, 128}})
+    run({.m = m, .n = n, .k = k, .b_columns = true}, m + 8, n + 8, k + 8, {4, 8});
+  for (auto [m, n, k] : {std::array{64, 128, 128}, {128, 64, 32}})
+    run({.m = m, .n = n, .k = k}, m, n + 8, 2 * k + 8, {4, 8});
+}
+
+// Fewer iterations than stages, as many, more, and none.
+TEST(Warpgroups, AnyNumberOfIterations) {
+  for (int num_stages : {1, 2, 4})
+    for (int64_t k : {0, 8, 64, 128, 64 * 6}) {
+      run({.m = 64, .n = 64, .num_stages = num_stages}, 64, 64, k, {4});
+      if (HasFatalFailure()) return;
+    }
+}
+
+// The ring goes on from one tile to the next.
+TEST(Warpgroups, PersistentPrograms) {
+  for (int64_t k : {0, 64, 200})
+    run({.m = 64, .n = 64, .num_stages = 3, .persistent = true, .epilogue = true}, 190, 136, k, {4, 8});
+}
+
+TEST(Warpgroups, WhatFollowsTheProduct) {
+  run({.m = 128, .n = 64, .epilogue = true}, 130, 136, 136, {4, 8});
+  run({.dtype = DType::F16, .m = 64, .n = 128, .b_columns = true, .epilogue = true}, 60, 136, 136, {8});
+}
+
+GpuKernelCode compile(const Form& f, int warps) {
+  auto k = product(f);
+  k.config["warps"] = warps;
+  auto code = compile_gpu_kernel(k, *GpuTarget::parse("sm_90a"));
+  EXPECT_TRUE(code.ok()) << code.error().str();
+  return code.ok() ? *code : GpuKernelCode{};
+}
+
+TEST(Warpgroups, AreMadeOfTheirInstructions) {
+  const auto code = compile({.m = 128, .n = 256, .num_stages = 4}, 8);
+  EXPECT_EQ(code.products, "by warpgroups, 4 stages");
+  EXPECT_EQ(code.threads, 384);
+  EXPECT_EQ(code.tensor_maps.size(), 2U);
+  EXPECT_GE(code.shared_bytes, 4 * 48 << 10);
+  EXPECT_EQ(occurrences(code.ptx, "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"), 4);
+  EXPECT_EQ(occurrences(code.ptx, "cp.async.bulk.tensor.2d"), 1 + 4) << "one box of a, four of b";
+  EXPECT_EQ(occurrences(code.ptx, "ld.global"), 0);
+  EXPECT_EQ(occurrences(code.ptx, "setmaxnreg"), 2);
+}
+
+// Registers suffice, and products overlap: ptxas waits for each where it cannot prove that nothing touches the sums.
+TEST(Warpgroups, AssembleWithoutSpills) {
+  static auto assembler = cuda::Assembler::find();
+  if (!assembler.ok()) GTEST_SKIP() << assembler.error().message;
+  for (bool persistent : {false, true})
+    for (bool epilogue : {false, true})
+      for (auto [m, n, warps] : {std::array{128, 256, 8}, {256, 128, 8}, {64, 256, 4}, {128, 128, 4}}) {
+        const auto code =
+            compile({.m = m, .n = n, .num_stages = 4, .persistent = persistent, .epilogue = epilogue}, warps);
+        const std::string what = std::to_string(m) + " x " + std::to_string(n) + (persistent ? " persistent" : "") +
+                                 (epilogue ? " epilogue" : "");
+        EXPECT_NE(code.products.find("by warpgroups"), std::string::npos) << what << ": " << code.products;
+        auto cubin = (*assembler)->assemble(code.ptx, "sm_90a");
+        ASSERT_TRUE(cubin.ok()) << what << cubin.error().str();
+        EXPECT_EQ(cubin->spill_bytes, 0) << what;
+      }
+}
+
+} // namespace
+} // namespace tessera::test

@@ -1,0 +1,146 @@
+// Which loads are boxes of a tensor, which products warpgroups compute, and where their sums lie.
+#include "codegen/layout/dot.h"
+#include "codegen/layout/warpgroup.h"
+#include "tests/tile/helpers.h"
+#include <gtest/gtest.h>
+
+namespace tessera::layout {
+namespace {
+
+using tile::test::read;
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+// c = a b, a by rows, b by columns: both have the sum's dimension contiguous.
+const std::string kProduct = R"(
+tile.kernel @product(%a: ptr<bf16> invariant, %b: ptr<bf16> invariant, %c: ptr<f32> written, %m: i64, %n: i64, %k: i64 multiple=8) config(warps: 8) {
+  %p = program_id 0                             : i64
+  %r0 = mul(%p, 128)                            : i64
+  %r = range 128                                : tile<[128], i64>
+  %row = add(%r, %r0)                           : tile<[128], i64>
+  %row_in = lt(%row, %m)                        : tile<[128], bool>
+  %rows = expand_dims(%row) axis=1              : tile<[128, 1], i64>
+  %rows_in = expand_dims(%row_in) axis=1        : tile<[128, 1], bool>
+  %a_rows = mul(%rows, %k)                      : tile<[128, 1], i64>
+  %a_row = broadcast(%a_rows)                   : tile<[128, 64], i64>
+  %a_row_in = broadcast(%rows_in)               : tile<[128, 64], bool>
+  %column = range 64                            : tile<[64], i64>
+  %column_in = lt(%column, %n)                  : tile<[64], bool>
+  %columns = expand_dims(%column) axis=0        : tile<[1, 64], i64>
+  %columns_in = expand_dims(%column_in) axis=0  : tile<[1, 64], bool>
+  %b_columns = mul(%columns, %k)                : tile<[1, 64], i64>
+  %b_column = broadcast(%b_columns)             : tile<[64, 64], i64>
+  %b_column_in = broadcast(%columns_in)         : tile<[64, 64], bool>
+  %zero = const 0                               : tile<[128, 64], f32>
+  %sum = for %i = 0 to %k step 64 num_stages=3 carry(%acc = %zero) {
+    %depth = add(%column, %i)                   : tile<[64], i64>
+    %depth_in = lt(%depth, %k)                  : tile<[64], bool>
+    %a_depths = expand_dims(%depth) axis=0      : tile<[1, 64], i64>
+    %a_ins = expand_dims(%depth_in) axis=0      : tile<[1, 64], bool>
+    %a_depth = broadcast(%a_depths)             : tile<[128, 64], i64>
+    %a_depth_in = broadcast(%a_ins)             : tile<[128, 64], bool>
+    %a_at = add(%a_row, %a_depth)               : tile<[128, 64], i64>
+    %a_in = and(%a_row_in, %a_depth_in)         : tile<[128, 64], bool>
+    %a_tile = load %a[%a_at] mask=%a_in other=0 : tile<[128, 64], bf16>
+    %b_depths = expand_dims(%depth) axis=1      : tile<[64, 1], i64>
+    %b_ins = expand_dims(%depth_in) axis=1      : tile<[64, 1], bool>
+    %b_depth = broadcast(%b_depths)             : tile<[64, 64], i64>
+    %b_depth_in = broadcast(%b_ins)             : tile<[64, 64], bool>
+    %b_at = add(%b_column, %b_depth)            : tile<[64, 64], i64>
+    %b_in = and(%b_column_in, %b_depth_in)      : tile<[64, 64], bool>
+    %b_tile = load %b[%b_at] mask=%b_in         : tile<[64, 64], bf16>
+    %next = dot(%a_tile, %b_tile, %acc)         : tile<[128, 64], f32>
+    yield %next
+  }
+  %c_row = broadcast(%a_rows)                   : tile<[128, 64], i64>
+  store %c[%c_row] = %sum
+})";
+
+std::string str(const ParameterProduct& p, const tile::Kernel& k) {
+  std::string out = std::to_string(p.factor);
+  for (const int i : p.params) out += " " + k.params[static_cast<size_t>(i)].name;
+  return out;
+}
+
+WarpgroupChoice plan(const std::string& text, int64_t shared_bytes = 200 << 10) {
+  const tile::Kernel k = read(text);
+  return plan_warpgroups(k, static_cast<int>(k.config.at("warps")), shared_bytes);
+}
+
+TEST(Warpgroup, LoadsBecomeBoxes) {
+  const tile::Kernel k = read(kProduct);
+  const WarpgroupChoice choice = plan(kProduct);
+  ASSERT_TRUE(choice.plan) << choice.refusal;
+  ASSERT_EQ(choice.plan->loops.size(), 1U);
+  const RingLoop& loop = choice.plan->loops[0];
+  ASSERT_EQ(loop.tiles.size(), 2U);
+  const RingTile &a = loop.tiles[0], &b = loop.tiles[1];
+  for (const RingTile& t : loop.tiles) {
+    EXPECT_TRUE(t.k_major);
+    EXPECT_EQ(t.map.swizzle, Swizzle::Bytes128);
+    EXPECT_EQ(str(t.map.dims[0], k), "1 k");
+    EXPECT_EQ(str(t.map.strides[0], k), "2 k");
+    EXPECT_EQ(t.chunks, 1);
+  }
+  EXPECT_EQ(str(a.map.dims[1], k), "1 m");
+  EXPECT_EQ(str(b.map.dims[1], k), "1 n");
+  EXPECT_EQ(a.map.buffer, 0);
+  EXPECT_EQ(b.map.buffer, 1);
+  EXPECT_EQ(a.map.box, (std::vector<int>{64, 128}));
+  EXPECT_EQ(b.map.box, (std::vector<int>{64, 64}));
+  EXPECT_TRUE(b.access.starts[1].is_zero());
+  EXPECT_EQ(a.access.starts[1].terms().begin()->second, 128) << "times the program's index";
+  EXPECT_EQ(loop.bytes, (128 + 64) * 64 * 2);
+  EXPECT_EQ(choice.plan->stages, 3);
+  EXPECT_EQ(choice.plan->producer.size(), 3U) << "0, 64 and the program's index";
+}
+
+TEST(Warpgroup, StagesFitTheSharedMemory) {
+  EXPECT_EQ(plan(kProduct, 60 << 10).plan->stages, 2);
+  EXPECT_EQ(plan(kProduct, 40 << 10).refusal, "two stages do not fit into shared memory");
+  EXPECT_EQ(plan(replaced(kProduct, "num_stages=3", "num_stages=1")).plan->stages, 2);
+  EXPECT_EQ(plan(replaced(kProduct, " num_stages=3", "")).plan->stages, 4);
+}
+
+TEST(Warpgroup, RefusalsSayWhy) {
+  const std::vector<std::array<std::string, 3>> cases = {
+      {"%k: i64 multiple=8", "%k: i64 multiple=4", "a stride is not known to be a multiple of 16 bytes"},
+      {"%a: ptr<bf16> invariant", "%a: ptr<bf16> invariant align=8", "the pointer is not aligned"},
+      {"%a: ptr<bf16> invariant", "%a: ptr<bf16> written", "its memory may be written"},
+      {"load %a[%a_at] mask=%a_in other=0", "load %a[%a_at]", "no mask that bounds each dimension"},
+      {"load %a[%a_at] mask=%a_in", "load %a[%a_at] mask=%a_row_in", "only some of its dimensions"},
+      {"mask=%a_in other=0", "mask=%a_in other=1", "masked elements are not 0"},
+      {"%a_at = add(%a_row, %a_depth) ", "%a_at = add(%a_row, %a_row) ", "no single contiguous dimension"},
+      {"%a_at = add(%a_row, %a_depth) ", "%a_at = div(%a_row, %a_depth) ", "no sum of indices"},
+      {"%row_in = lt(%row, %m) ", "%row_in = lt(%r, %m) ", "begin at different elements"},
+      {"%row_in = lt(%row, %m) ", "%row_in = lt(%row, %p) ", "a bound is no product of parameters"},
+      {"yield %next", "%more = add(%next, 1) : tile<[128, 64], f32>\n yield %more", "more than a sum"},
+      {"warps: 8", "warps: 2", "2 warps are not one or two warpgroups"},
+  };
+  for (const auto& [from, to, why] : cases) {
+    const WarpgroupChoice choice = plan(replaced(kProduct, from, to));
+    EXPECT_FALSE(choice.plan) << to;
+    EXPECT_NE(choice.refusal.find(why), std::string::npos) << to << ": " << choice.refusal;
+  }
+}
+
+TEST(Warpgroup, SumsLieWhereTheInstructionPutsThem) {
+  EXPECT_EQ(warpgroup_accumulators({64, 16}, 4).str(),
+            "register: (0, 1) (8, 0) (0, 8) | lane: (0, 2) (0, 4) (1, 0) (2, 0) (4, 0) | warp: (16, 0) (32, 0) -> [64, "
+            "16]");
+  auto high = [](const std::vector<int>& shape) {
+    const LinearLayout l = warpgroup_accumulators(shape, 8);
+    EXPECT_TRUE(l.is_injective() && l.is_surjective()) << l.str();
+    return l.unpack_out(l.bases(Dim::Warp)[2]);
+  };
+  EXPECT_EQ(high({128, 256}), (std::vector<int>{64, 0}));
+  EXPECT_EQ(high({256, 128}), (std::vector<int>{64, 0}));
+  EXPECT_EQ(high({64, 128}), (std::vector<int>{0, 64}));
+}
+
+} // namespace
+} // namespace tessera::layout
