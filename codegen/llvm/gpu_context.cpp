@@ -7,10 +7,10 @@ Context::Context(llvm::Module& module, const layout::KernelLayouts& of, Code cod
     : layouts(of), kernel(of.kernel), math(module, of.kernel, code == Code::Emulated),
       gpu(code == Code::Emulated ? emulated_intrinsics(module, math.builder())
                                  : nvptx_intrinsics(module, math.builder(), code == Code::DependentPtx)),
-      warpgroups(code == Code::Emulated ? emulated_warpgroup_intrinsics(module, math.builder())
-                                        : nvptx_warpgroup_intrinsics(module, math.builder())),
       hazards(of.kernel, shared_bytes), values(static_cast<size_t>(of.kernel.value_count())),
-      facts(layout::axis_info(of.kernel)), bounds(layout::integer_bounds(of.kernel)), definitions(values.size()) {
+      facts(layout::axis_info(of.kernel)), bounds(layout::integer_bounds(of.kernel)), definitions(values.size()),
+      warpgroups(code == Code::Emulated ? emulated_warpgroup_intrinsics(module, math.builder())
+                                        : nvptx_warpgroup_intrinsics(module, math.builder())) {
   for (tile::OpId id = 0; id < kernel.op_count(); ++id)
     for (auto r : kernel.op(id).results) definitions[static_cast<size_t>(r)] = &kernel.op(id);
 }

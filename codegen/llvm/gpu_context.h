@@ -26,20 +26,21 @@ struct Context {
   const tile::Kernel& kernel;
   Math math;
   std::unique_ptr<Intrinsics> gpu;
-  std::unique_ptr<WarpgroupIntrinsics> warpgroups;
   Hazards hazards;
   // By value id.
   std::vector<Registers> values;
   std::vector<layout::AxisInfo> facts;
   std::vector<layout::Bounds> bounds;
   std::vector<const tile::Op*> definitions; // null of parameters and region arguments
-  std::vector<KernelTensorMap> tensor_maps; // of the kernel; complete before begin()
-  bool divided = false; // the code at the insertion point is that of threads() threads, not of the block's
   // Set by begin().
   llvm::Function* function = nullptr;
   Value *thread = nullptr, *program = nullptr; // i32, i64
   Value* report = nullptr;                     // address of the IndexReport
-  std::vector<Value*> map_values;              // of tensor_maps, for `warpgroups`
+  // Of targets with warpgroups.
+  std::unique_ptr<WarpgroupIntrinsics> warpgroups;
+  std::vector<KernelTensorMap> tensor_maps; // of the kernel; complete before begin()
+  std::vector<Value*> map_values;           // of tensor_maps, for `warpgroups`; set by begin()
+  bool divided = false; // the code at the insertion point is that of threads() threads, not of the block's
 };
 
 // Begins the function, and defines the kernel's parameters.

@@ -237,8 +237,9 @@ Ring::Factor Ring::factor(const RingTile& tile, int64_t share, Value* index) con
                               b_.getInt32(static_cast<uint32_t>(stages_ + tile.at)));
   offset = b_.CreateAdd(
       offset, b_.CreateMul(index, b_.getInt32(static_cast<uint32_t>(f.distance(static_cast<int>(share), 0)))));
-  const int rows = kGroupRows * swizzle_bytes(tile.map.swizzle);
-  const OperandLayout layout{tile.map.swizzle, tile.k_major ? 0 : static_cast<int>(tile.chunk_bytes()), rows};
+  constexpr int kIgnored = 16;
+  const OperandLayout layout{tile.map.swizzle, tile.k_major ? kIgnored : static_cast<int>(tile.chunk_bytes()),
+                             kGroupRows * swizzle_bytes(tile.map.swizzle)};
   f.descriptor = c_.warpgroups->descriptor(offset, layout);
   return f;
 }
