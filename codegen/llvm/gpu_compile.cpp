@@ -187,7 +187,10 @@ static Result<Code> compile_with_layouts(const tile::Kernel& kernel, const GpuTa
   auto [plan, refusal] = choose_warpgroups(kernel, target);
   while (true) {
     TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel, plan));
-    if (plan) layouts.kernel.config.try_emplace("min_blocks", 1); // bounds the registers that a launch begins with
+    if (plan) {
+      layouts.kernel.config.try_emplace("min_blocks", 1); // bounds the registers that a launch begins with
+      layouts.kernel.config["inline_division"] = 1;       // next to a call, products would not be asynchronous
+    }
     Result<Code> code = compile(emission(layouts, target));
     if (code.ok() || !plan || code.error().code != ErrorCode::CodegenError) {
       products = plan ? "by warpgroups, " + std::to_string(plan->stages) + " stages" : refusal;
