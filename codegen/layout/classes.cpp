@@ -67,7 +67,8 @@ private:
     LinearLayout layout;
     int fastest = 0; // the axis along which lanes run first
   };
-  std::map<ValueId, Choice> choice_; // by class
+  std::map<ValueId, Choice> choice_;    // by class
+  std::set<ValueId> warpgroup_classes_; // those of sums of warpgroups
   Classes r_;
   int widest_ = kAccessBytes;
 
@@ -190,8 +191,10 @@ private:
   void choose() {
     for (OpId id = 0; id < k_.op_count(); ++id)
       if (k_.op(id).kind == OpKind::Dot)
-        if (auto layout = accumulator_layout(k_, id, r_.warps, plan_))
+        if (auto layout = accumulator_layout(k_, id, r_.warps, plan_)) {
           choice_.emplace(find(k_.op(id).results[0]), Choice{std::move(*layout), 1});
+          if (plan_ && plan_->has_product(id)) warpgroup_classes_.insert(find(k_.op(id).results[0]));
+        }
     // Exchanged partial results are small, and all warps fold them: each warp holds all of them.
     for (const Op* op : ops_)
       if (op->kind == OpKind::Exchange)
@@ -282,6 +285,14 @@ private:
       layout = choose_for(a.shape, {a}).layout;
       if (load) r_.of_value[static_cast<size_t>(op.results[0])] = layout;
     }
+    // A thread has two neighbours of a warpgroup's sum. Exchanges within the warp cost less than narrow accesses.
+    if (warpgroup_classes_.contains(cls) && movable(1) && movable(load ? 2 : 3) && (!load || movable(3)))
+      for (size_t i = 0; i < a.shape.size(); ++i) {
+        if (a.width[i] <= layout.contiguous(axis(static_cast<int>(i)))) continue;
+        layout = with_contiguous(layout, static_cast<int>(i), a.width[i]);
+        if (load) r_.of_value[static_cast<size_t>(op.results[0])] = layout;
+        break;
+      }
     int& width = r_.access_width[static_cast<size_t>(a.op)];
     for (size_t i = 0; i < a.shape.size(); ++i) {
       int along = std::min(a.width[i], layout.contiguous(axis(static_cast<int>(i))));

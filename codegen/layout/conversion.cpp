@@ -63,6 +63,39 @@ std::optional<Conversion> by_shuffles(const LinearLayout& from, const LinearLayo
   return c;
 }
 
+// Layouts of the same bits, where lanes have bits of the tile that registers have in the other.
+std::optional<Conversion> by_swaps(const LinearLayout& from, const LinearLayout& to) {
+  auto equal = [&](Dim d) {
+    const auto a = from.bases(d), b = to.bases(d);
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  };
+  if (!equal(Dim::Warp) || from.in_bits(Dim::Register) != to.in_bits(Dim::Register)) return std::nullopt;
+  std::vector<Bits> registers(from.bases(Dim::Register).begin(), from.bases(Dim::Register).end());
+  Conversion c;
+  c.kind = Conversion::Kind::Swaps;
+  for (int i = 0; i < kLaneBits; ++i) {
+    const Bits before = from.bases(Dim::Lane)[at(i)], after = to.bases(Dim::Lane)[at(i)];
+    if (before == after) continue;
+    const auto it = std::find(registers.begin(), registers.end(), after);
+    if (before == 0 || after == 0 || it == registers.end()) return std::nullopt;
+    c.swaps.push_back({i, static_cast<int>(it - registers.begin())});
+    *it = before;
+  }
+  std::vector<int> bits; // of the swapped operand's index, by bit of the result's
+  for (const Bits b : to.bases(Dim::Register)) {
+    const auto it = std::find(registers.begin(), registers.end(), b);
+    if (it == registers.end()) return std::nullopt;
+    bits.push_back(static_cast<int>(it - registers.begin()));
+  }
+  for (int r = 0; r < to.registers(); ++r) {
+    int source = 0;
+    for (size_t i = 0; i < bits.size(); ++i)
+      if (r >> i & 1) source |= 1 << bits[i];
+    c.register_map.push_back(source);
+  }
+  return c;
+}
+
 // Non-zero bases of the lanes that are served at once.
 std::vector<Bits> lanes_of(const LinearLayout& l, int bytes) {
   std::vector<Bits> r;
@@ -220,7 +253,7 @@ int wavefronts(const LinearLayout& offsets, int width, int element_bytes, uint32
   return total;
 }
 
-Conversion plan_conversion(const LinearLayout& from, const LinearLayout& to, int element_bytes) {
+Conversion plan_conversion(const LinearLayout& from, const LinearLayout& to, int element_bytes, bool spares_memory) {
   TESSERA_CHECK(from.out() == to.out() && from.warps() == to.warps(), "layouts of different tiles or blocks");
   TESSERA_CHECK(from.is_permutation() && to.is_permutation() && from.is_surjective(),
                 "not a blocked layout or a slice");
@@ -232,6 +265,7 @@ Conversion plan_conversion(const LinearLayout& from, const LinearLayout& to, int
     return c;
   }
   if (std::optional<Conversion> c = by_shuffles(from, to, element_bytes)) return *std::move(c);
+  if (std::optional<Conversion> c = spares_memory ? by_swaps(from, to) : std::nullopt) return *std::move(c);
   return by_memory(from, to, element_bytes);
 }
 
@@ -256,6 +290,12 @@ std::string Conversion::str() const {
     for (size_t r = 0; r < shuffled.size(); ++r)
       s += (r ? ", " : "; ") + list(shuffled[r]) + " from ^" + std::to_string(lane_of_register[r]);
     return s;
+  }
+  case Kind::Swaps: {
+    std::string s = "swaps:";
+    for (const Swap& w : swaps)
+      s += " lane bit " + std::to_string(w.lane_bit) + " with register bit " + std::to_string(w.register_bit) + ",";
+    return s + " registers: " + list(register_map);
   }
   case Kind::Shared:
     return "shared: " + std::to_string(shared_bytes) + " bytes, stores of " + std::to_string(store_width) +

@@ -27,10 +27,11 @@ struct Conversion {
   enum class Kind : uint8_t {
     Registers, // each thread holds its result (the layouts may be equal)
     Shuffles,
+    Swaps,
     Shared,
   } kind = Kind::Registers;
 
-  // Registers: result register r is operand register register_map[r].
+  // Registers: result register r is operand register register_map[r]; Swaps: the same, of the swapped operand.
   std::vector<int> register_map;
 
   // Shuffles. Result register r, with selector s = sum over j of parity(lane & selector_masks[j]) << j of the receiving
@@ -41,6 +42,14 @@ struct Conversion {
   std::vector<int> lane_of_register;
   std::array<int, kLaneBits> lane_bases{};
   std::vector<uint32_t> selector_masks;
+
+  // Swaps: a lane's bit and a register's bit trade places, one pair after the other. Of two registers that differ in
+  // the register's bit, lanes whose bit is 0 send the higher one and get the lower one of the lane beside them, which
+  // becomes their higher one.
+  struct Swap {
+    int lane_bit = 0, register_bit = 0;
+  };
+  std::vector<Swap> swaps;
 
   // Shared: threads whose bits in store_free_* are 0 store operand registers [i * store_width, (i + 1) * store_width)
   // at offset store(i * store_width, lane, warp); a barrier; result registers [i * load_width, ...) are loaded from
@@ -68,8 +77,10 @@ struct Conversion {
 };
 
 // Both layouts are of one tile shape and as assign_layouts makes them: surjective, without copies among registers.
-// element_bytes is 1, 2, 4 or 8.
-[[nodiscard]] Conversion plan_conversion(const LinearLayout& from, const LinearLayout& to, int element_bytes);
+// element_bytes is 1, 2, 4 or 8. `spares_memory`: Swaps rather than Shared where both are possible, as where a ring of
+// stages (warpgroup.h) has the shared memory.
+[[nodiscard]] Conversion plan_conversion(const LinearLayout& from, const LinearLayout& to, int element_bytes,
+                                         bool spares_memory = false);
 
 // Shared memory cycles of all accesses of warp 0 with `width` registers each, counted lane by lane; lanes with a bit of
 // `without` set do not take part.

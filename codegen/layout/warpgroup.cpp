@@ -293,4 +293,41 @@ LinearLayout warpgroup_accumulators(const std::vector<int>& shape, int warps) {
           std::move(bases)};
 }
 
+LinearLayout with_contiguous(const LinearLayout& layout, int axis_index, int width) {
+  const Dim along = axis(axis_index);
+  const auto registers_before = layout.bases(Dim::Register), lanes_before = layout.bases(Dim::Lane);
+  std::vector<Bits> low, registers(registers_before.begin(), registers_before.end()),
+      lanes(lanes_before.begin(), lanes_before.end());
+  // The basis of bit `bit` of the axis.
+  auto basis = [&](int bit) {
+    Bits offset = 0;
+    for (const Extent& e : layout.out()) {
+      if (e.dim == along) break;
+      offset += static_cast<Bits>(e.bits);
+    }
+    return Bits{1} << (offset + static_cast<Bits>(bit));
+  };
+  const int bits = std::min(log2_of(width), layout.out_bits(along));
+  for (int bit = 0; bit < bits; ++bit) {
+    const auto here = std::find(registers.begin(), registers.end(), basis(bit));
+    if (here != registers.end()) {
+      registers.erase(here);
+    } else {
+      const auto lane = std::find(lanes.begin(), lanes.end(), basis(bit));
+      // The register bits of the axis above the contiguous ones, low first, become the lane's.
+      auto given = registers.end();
+      for (int up = bits; up < layout.out_bits(along) && given == registers.end(); ++up)
+        given = std::find(registers.begin(), registers.end(), basis(up));
+      if (lane == lanes.end() || given == registers.end()) break;
+      *lane = *given;
+      registers.erase(given);
+    }
+    low.push_back(basis(bit));
+  }
+  low.insert(low.end(), registers.begin(), registers.end());
+  low.insert(low.end(), lanes.begin(), lanes.end());
+  low.insert(low.end(), layout.bases(Dim::Warp).begin(), layout.bases(Dim::Warp).end());
+  return {layout.in(), layout.out(), std::move(low)};
+}
+
 } // namespace tessera::layout

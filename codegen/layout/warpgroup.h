@@ -73,6 +73,8 @@ struct WarpgroupChoice {
 //              register                     lane                                  warp
 //   [64, 8 j]  (0, 1) (8, 0) (0, 8) ...     (0, 2) (0, 4) (1, 0) (2, 0) (4, 0)    (16, 0) (32, 0)
 [[nodiscard]] LinearLayout warpgroup_accumulators(const std::vector<int>& shape, int warps);
+// The layout with up to `width` contiguous elements of a thread along an axis: bits of lanes and registers trade places.
+[[nodiscard]] LinearLayout with_contiguous(const LinearLayout& layout, int axis, int width);
 // How many of the warpgroups share rows, and how many columns.
 struct WarpgroupGrid {
   int rows = 1, columns = 1;

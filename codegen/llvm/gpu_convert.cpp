@@ -38,6 +38,39 @@ Registers Conversions::exchanged(const Registers& source, const Conversion& plan
   return out;
 }
 
+Registers Conversions::swapped(const Registers& source, const Conversion& plan, DType dtype) {
+  // Two elements of 16 bits that stay side by side move as one word.
+  int packed_bits = info(dtype).bits == 16 ? 1 : 0;
+  for (const auto& swap : plan.swaps) packed_bits = std::min(packed_bits, swap.register_bit);
+  for (size_t r = 0; r < plan.register_map.size(); r += 2)
+    if (plan.register_map[r] % 2 != 0 || plan.register_map[r + 1] != plan.register_map[r] + 1) packed_bits = 0;
+  Registers words;
+  if (packed_bits == 0) words = source;
+  for (size_t r = 0; packed_bits > 0 && r < source.size(); r += 2)
+    words.push_back(words_.pack(std::span<Value* const>(&source[r], 2), dtype)[0]);
+  for (const auto& swap : plan.swaps) {
+    const uint32_t mask = 1u << swap.lane_bit;
+    auto* set = b_.CreateICmpNE(b_.CreateAnd(c_.thread, b_.getInt32(mask)), b_.getInt32(0));
+    const size_t other = size_t{1} << (swap.register_bit - packed_bits);
+    for (size_t r = 0; r < words.size(); ++r) {
+      if (r & other) continue;
+      auto *low = words[r], *high = words[r | other];
+      auto* got = gpu_.shuffle_xor(b_.CreateSelect(set, low, high), static_cast<int>(mask));
+      words[r] = b_.CreateSelect(set, got, low);
+      words[r | other] = b_.CreateSelect(set, high, got);
+    }
+  }
+  Registers out;
+  if (packed_bits == 0)
+    for (const int r : plan.register_map) out.push_back(words[static_cast<size_t>(r)]);
+  else
+    for (size_t r = 0; r < plan.register_map.size(); r += 2) {
+      auto* word = words[static_cast<size_t>(plan.register_map[r]) / 2];
+      for (auto* e : words_.unpack(std::span<Value* const>(&word, 1), dtype, 2)) out.push_back(e);
+    }
+  return out;
+}
+
 Staged Conversions::stage(const Registers& source, Conversion plan, DType dtype, int64_t region) {
   auto* stores = positions_.acts_for_copies(plan.store_free_lanes, plan.store_free_warps);
   auto* part = positions_.thread_part(plan.store, Dim::Offset);
@@ -82,10 +115,13 @@ Registers Conversions::staged_registers(Staged& s, size_t first) {
 Status Conversions::convert(const tile::Op& op) {
   auto from = op.operands[0], to = op.results[0];
   DType dtype = kernel_.type(to).dtype;
-  auto plan = layout::plan_conversion(layouts_[from], layouts_[to], element_bytes(dtype));
+  auto plan =
+      layout::plan_conversion(layouts_[from], layouts_[to], element_bytes(dtype), layouts_.warpgroups.has_value());
   size_t n = register_count(to);
   Registers out;
-  if (plan.kind != Conversion::Kind::Shared) {
+  if (plan.kind == Conversion::Kind::Swaps) {
+    out = swapped(registers(from), plan, dtype);
+  } else if (plan.kind != Conversion::Kind::Shared) {
     out = exchanged(registers(from), plan, n);
   } else {
     TESSERA_ASSIGN(int64_t region, shared_.region(plan.shared_bytes));

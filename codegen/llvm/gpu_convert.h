@@ -22,6 +22,8 @@ public:
   Status convert(const tile::Op& op);
   // Moves elements between registers and lanes (shuffles).
   Registers exchanged(const Registers& source, const layout::Conversion& plan, size_t results);
+  // Trades bits of lanes and registers (Conversion::Kind::Swaps).
+  Registers swapped(const Registers& source, const layout::Conversion& plan, DType dtype);
   // Stores a tile of plan.shared_bytes to `region`. A barrier must follow before it is loaded.
   Staged stage(const Registers& source, layout::Conversion plan, DType dtype, int64_t region);
   // Loads registers [first, first + load_step()) of the readers' layout.

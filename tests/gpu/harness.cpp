@@ -37,7 +37,9 @@ void expect_ptx(const tile::Kernel& kernel, const GpuTarget& target) {
   if (kernels++ % 8 != 0) return;
   auto code = compile_gpu_kernel(kernel, target);
   ASSERT_TRUE(code.ok()) << code.error().str() << tile::print(kernel);
-  static auto assembler = cuda::Assembler::find();
+  // nvJitLink compiles relocatable code, in which products of warpgroups wait for each other.
+  static auto any = cuda::Assembler::find(), ptxas = cuda::Assembler::find(cuda::Assembler::Kind::Ptxas);
+  const auto& assembler = target.warpgroups() ? ptxas : any;
   if (!assembler.ok()) return; // Ptx.AnAssemblerIsHere reports it
   auto cubin = (*assembler)->assemble(code->ptx, target.arch);
   ASSERT_TRUE(cubin.ok()) << cubin.error().str() << tile::print(kernel) << code->ptx;

@@ -40,8 +40,8 @@ tile::Kernel product(const Form& f) {
     auto spread = [&](ValueId v, int axis) { return w.b.broadcast(w.b.expand_dims(v, 1 - axis), shape); };
     auto r = along(0, row0), s = along(1, column0);
     auto in = w.op(ScalarOp::And, {spread(w.lt(r, rows), 0), spread(w.lt(s, columns), 1)});
-    auto at = by_columns ? w.add(spread(r, 0), spread(w.mul(s, rows), 1))
-                         : w.add(spread(w.mul(r, columns), 0), spread(s, 1));
+    auto at =
+        by_columns ? w.add(spread(r, 0), spread(w.mul(s, rows), 1)) : w.add(spread(w.mul(r, columns), 0), spread(s, 1));
     return std::pair(at, in);
   };
   auto one = [&](ValueId t) {
@@ -70,11 +70,20 @@ tile::Kernel product(const Form& f) {
     w.b.store(c, at, w.b.cast(sum, f.dtype), in);
   };
   if (f.persistent)
-    w.b.for_loop(w.b.program_id(0), tiles, programs, {},
-                 [&](ValueId t, std::span<const ValueId>) -> std::vector<ValueId> { return one(t), std::vector<ValueId>{}; });
+    w.b.for_loop(
+        w.b.program_id(0), tiles, programs, {},
+        [&](ValueId t, std::span<const ValueId>) -> std::vector<ValueId> { return one(t), std::vector<ValueId>{}; });
   else
     one(w.b.program_id(0));
   return std::move(w.k);
+}
+
+GpuKernelCode compile(const Form& f, int warps) {
+  auto k = product(f);
+  k.config["warps"] = warps;
+  auto code = compile_gpu_kernel(k, *GpuTarget::parse("sm_90a"));
+  EXPECT_TRUE(code.ok()) << code.error().str();
+  return code.ok() ? *code : GpuKernelCode{};
 }
 
 void run(const Form& f, int64_t m, int64_t n, int64_t k, std::vector<int> warps) {
@@ -93,6 +102,7 @@ void run(const Form& f, int64_t m, int64_t n, int64_t k, std::vector<int> warps)
   run.warps = std::move(warps);
   run.seeds = 2;
   run.arch = "sm_90a";
+  EXPECT_NE(compile(f, run.warps.front()).products.find("by warpgroups"), std::string::npos);
   expect_as_interpreted(product(f), run);
 }
 
@@ -132,14 +142,6 @@ TEST(Warpgroups, WhatFollowsTheProduct) {
   run({.dtype = DType::F16, .m = 64, .n = 128, .b_columns = true, .epilogue = true}, 60, 136, 136, {8});
 }
 
-GpuKernelCode compile(const Form& f, int warps) {
-  auto k = product(f);
-  k.config["warps"] = warps;
-  auto code = compile_gpu_kernel(k, *GpuTarget::parse("sm_90a"));
-  EXPECT_TRUE(code.ok()) << code.error().str();
-  return code.ok() ? *code : GpuKernelCode{};
-}
-
 TEST(Warpgroups, AreMadeOfTheirInstructions) {
   const auto code = compile({.m = 128, .n = 256, .num_stages = 4}, 8);
   EXPECT_EQ(code.products, "by warpgroups, 4 stages");
@@ -149,12 +151,15 @@ TEST(Warpgroups, AreMadeOfTheirInstructions) {
   EXPECT_EQ(occurrences(code.ptx, "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"), 4);
   EXPECT_EQ(occurrences(code.ptx, "cp.async.bulk.tensor.2d"), 1 + 4) << "one box of a, four of b";
   EXPECT_EQ(occurrences(code.ptx, "ld.global"), 0);
+  EXPECT_EQ(occurrences(code.ptx, "st.global.v4.b32"), 128 * 256 / 256 / 8) << "neighbours come from other lanes";
+  EXPECT_EQ(occurrences(code.ptx, "st.global"), 128 * 256 / 256 / 8);
+  EXPECT_EQ(occurrences(code.ptx, "bar.sync"), 1) << "once, before the roles divide";
   EXPECT_EQ(occurrences(code.ptx, "setmaxnreg"), 2);
 }
 
 // Registers suffice, and products overlap: ptxas waits for each where it cannot prove that nothing touches the sums.
 TEST(Warpgroups, AssembleWithoutSpills) {
-  static auto assembler = cuda::Assembler::find();
+  static auto assembler = cuda::Assembler::find(cuda::Assembler::Kind::Ptxas);
   if (!assembler.ok()) GTEST_SKIP() << assembler.error().message;
   for (bool persistent : {false, true})
     for (bool epilogue : {false, true})
