@@ -44,7 +44,7 @@ struct Conversion {
   std::vector<uint32_t> selector_masks;
 
   // Swaps: a lane's bit and a register's bit trade places, one pair after the other. Of two registers that differ in
-  // the register's bit, lanes whose bit is 0 send the higher one and get the lower one of the lane beside them, which
+  // the register's bit, lanes whose bit is 0 send the higher one and get the lower one of the neighbouring lane, which
   // becomes their higher one.
   struct Swap {
     int lane_bit = 0, register_bit = 0;

@@ -12,10 +12,10 @@ using tile::ValueId;
 
 namespace {
 
-constexpr int kDepth = 16, kMostColumns = 256, kMostBox = 256, kDefaultStages = 4;
-constexpr int kMostGroups = 2;         // of consumers: more leave a thread too few registers for its accumulators
-constexpr int kMostAccumulators = 160; // registers of a thread
-constexpr int64_t kBarrierBytes = 16;  // of a stage
+constexpr int kDepth = 16, kMaxBox = 256, kDefaultStages = 4;
+constexpr int kMaxGroups = 2;         // of consumers: more leave a thread too few registers for its accumulators
+constexpr int kMaxAccumulators = 160; // registers of a thread
+constexpr int64_t kBarrierBytes = 16; // of a stage
 constexpr int64_t kStageAlignment = 1024;
 
 int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
@@ -31,7 +31,7 @@ public:
   }
 
   WarpgroupChoice run(int64_t shared_bytes) {
-    if (warps_ % kWarpsPerGroup != 0 || warps_ > kMostGroups * kWarpsPerGroup)
+    if (warps_ % kWarpsPerGroup != 0 || warps_ > kMaxGroups * kWarpsPerGroup)
       return {std::nullopt, std::to_string(warps_) + " warps are not one or two warpgroups"};
     if (std::string wrong = collectives(k_.body); !wrong.empty()) return {std::nullopt, wrong};
     block(k_.body, {});
@@ -60,7 +60,7 @@ private:
   std::string refusal_; // of the first product without a plan
   bool stores_ = false; // something before the place that is looked at writes memory
 
-  // What synchronises all threads of a block in ways that a part of them cannot.
+  // Why the kernel has operations that synchronise all threads of a block; empty if it has none.
   std::string collectives(const std::vector<OpId>& ops) const {
     for (const OpId id : ops) {
       const Op& op = k_.op(id);
@@ -119,7 +119,7 @@ private:
       slice = std::move(needs);
     }
     if (loop.products.empty()) return false;
-    std::string why = accumulators > kMostAccumulators ? "its accumulators take too many registers" : "";
+    std::string why = accumulators > kMaxAccumulators ? "its accumulators take too many registers" : "";
     for (size_t i = 0; i < 3 && why.empty(); ++i) why = scalars(op.operands[i], slice);
     for (const OpId outer : around)
       for (size_t i = 0; i < 3 && why.empty(); ++i) why = scalars(k_.op(outer).operands[i], slice);
@@ -206,7 +206,7 @@ private:
     t.chunk_elements = swizzle_bytes(t.map.swizzle) / bytes;
     t.chunks = contiguous / t.chunk_elements;
     if (!t.k_major && least % t.chunk_elements != 0) return "its contiguous dimension is too short";
-    t.map.box = {t.chunk_elements, std::min(t.rows, kMostBox)};
+    t.map.box = {t.chunk_elements, std::min(t.rows, kMaxBox)};
     t.access = std::move(access);
     t.at = to.bytes;
     to.bytes += (t.bytes() + kStageAlignment - 1) / kStageAlignment * kStageAlignment;

@@ -1,7 +1,7 @@
 // Which products of a kernel warpgroups compute (sm_90a), and how their operands come to shared memory.
 //
 // The instruction wgmma multiplies 64 x k by k x n from shared memory, asynchronously, for the four warps of a
-// warpgroup. Its operands come by bulk tensor copies. Both run beside other code, so the block is divided by roles: one
+// warpgroup. Its operands come by bulk tensor copies. Both run while other code does, so the block is divided by roles: one
 // more warpgroup, the producer, starts copies; the others, the consumers, execute the kernel as if the block had no
 // other threads. Between them is a ring of stages in shared memory. A stage holds the operands of one iteration:
 //

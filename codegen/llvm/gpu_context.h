@@ -36,7 +36,7 @@ struct Context {
   llvm::Function* function = nullptr;
   Value *thread = nullptr, *program = nullptr; // i32, i64
   Value* report = nullptr;                     // address of the IndexReport
-  // Of targets with warpgroups.
+  // For targets with warpgroups.
   std::unique_ptr<WarpgroupIntrinsics> warpgroups;
   std::vector<KernelTensorMap> tensor_maps; // of the kernel; complete before begin()
   std::vector<Value*> map_values;           // of tensor_maps, for `warpgroups`; set by begin()

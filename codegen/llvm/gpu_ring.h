@@ -23,7 +23,7 @@ public:
 
   [[nodiscard]] const layout::RingLoop* loop(tile::OpId id) const { return plan_ ? plan_->loop(id) : nullptr; }
   [[nodiscard]] bool computes(tile::OpId dot) const { return plan_ && plan_->has_product(dot); }
-  // The ring's state, stage and parity, passes through these loops beside their carried values.
+  // The ring's state, stage and parity, passes through these loops with their carried values.
   [[nodiscard]] bool passes(tile::OpId loop) const { return plan_ && plan_->carries_ring(loop); }
   [[nodiscard]] Registers state() const { return {stage_, parity_}; }
   void set_state(const Registers& state) {
