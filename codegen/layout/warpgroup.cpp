@@ -120,6 +120,10 @@ private:
     }
     if (loop.products.empty()) return false;
     std::string why = accumulators > kMaxAccumulators ? "its accumulators take too many registers" : "";
+    for (const RingTile& t : loop.tiles)
+      for (const OpId use : uses_.at(k_.op(t.load).results[0]))
+        if (std::find(loop.products.begin(), loop.products.end(), use) == loop.products.end())
+          why = "another product reads a factor, too";
     for (size_t i = 0; i < 3 && why.empty(); ++i) why = scalars(op.operands[i], slice);
     for (const OpId outer : around)
       for (size_t i = 0; i < 3 && why.empty(); ++i) why = scalars(k_.op(outer).operands[i], slice);
