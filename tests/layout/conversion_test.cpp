@@ -1,5 +1,6 @@
 // Conversions carried out on a model of a block: every place gets its element, and shared memory without conflicts.
 #include "codegen/layout/conversion.h"
+#include "codegen/layout/warpgroup.h"
 #include <bit>
 #include <gtest/gtest.h>
 #include <random>
@@ -71,6 +72,16 @@ Block carried_out(const Conversion& c, const LinearLayout& from, const LinearLay
           result = in[static_cast<size_t>(w)][static_cast<size_t>(source)][static_cast<size_t>(reg)];
           break;
         }
+        case Kind::Swaps: { // back through the renaming and the swaps
+          int reg = c.register_map[static_cast<size_t>(r)], source = lane;
+          for (auto s = c.swaps.rbegin(); s != c.swaps.rend(); ++s) {
+            const int in_lane = source >> s->lane_bit & 1, in_register = reg >> s->register_bit & 1;
+            source = (source & ~(1 << s->lane_bit)) | in_register << s->lane_bit;
+            reg = (reg & ~(1 << s->register_bit)) | in_lane << s->register_bit;
+          }
+          result = in[static_cast<size_t>(w)][static_cast<size_t>(source)][static_cast<size_t>(reg)];
+          break;
+        }
         case Kind::Shared: {
           int first = r / c.load_width * c.load_width;
           size_t start = offset(c.load, first, lane, w);
@@ -83,8 +94,8 @@ Block carried_out(const Conversion& c, const LinearLayout& from, const LinearLay
   return out;
 }
 
-Conversion checked(const LinearLayout& from, const LinearLayout& to, int bytes) {
-  Conversion c = plan_conversion(from, to, bytes);
+Conversion checked(const LinearLayout& from, const LinearLayout& to, int bytes, bool spares_memory = false) {
+  Conversion c = plan_conversion(from, to, bytes, spares_memory);
   EXPECT_EQ(carried_out(c, from, to), held(to)) << c.str() << "\n" << from.str() << "\n" << to.str();
   return c;
 }
@@ -100,6 +111,23 @@ TEST(Conversion, EqualLayoutsAndSlicesStayInTheirRegisters) {
                        {rows.bases()[1], rows.bases()[0], rows.bases()[2], rows.bases()[3], rows.bases()[4],
                         rows.bases()[5], rows.bases()[6]});
   EXPECT_EQ(checked(rows, swapped, 4).register_map, (std::vector<int>{0, 2, 1, 3}));
+}
+
+TEST(Conversion, WhereMemoryIsSparedLanesAndRegistersSwapBits) {
+  for (auto [m, n] : {std::pair{64, 64}, {128, 256}, {64, 16}}) {
+    const LinearLayout sums = warpgroup_accumulators({m, n}, 4);
+    for (int width : {4, 8}) {
+      const LinearLayout wide = with_contiguous(sums, 1, width);
+      for (const auto& [from, to] : {std::pair{sums, wide}, {wide, sums}})
+        if (plan_conversion(from, to, 2).kind == Kind::Shared) {
+          EXPECT_EQ(checked(from, to, 2, true).kind, Kind::Swaps) << m << " x " << n << " " << width;
+        }
+    }
+  }
+  // A lane's bit that no register has.
+  LinearLayout rows = tile({64, 64}, {1, 0}, {1, 1}, {1, 32}, {4, 1}, 4),
+               columns = tile({64, 64}, {0, 1}, {1, 1}, {32, 1}, {1, 4}, 4);
+  EXPECT_EQ(checked(rows, columns, 2, true).kind, Kind::Shared);
 }
 
 TEST(Conversion, WithinAWarpItIsShuffles) {
