@@ -404,7 +404,7 @@ public:
   }
 
 private:
-  // Of a dense tensor.
+  // The map of a dense tensor.
   [[nodiscard]] KernelTensorMap map(int buffer, const std::vector<int>& dims) const {
     KernelTensorMap m;
     m.buffer = buffer;

@@ -73,7 +73,7 @@ struct CopyKernel {
 [[nodiscard]] Result<GpuKernelCode> ptx(const RingKernel& form);
 [[nodiscard]] Result<GpuKernelCode> ptx(const StoredKernel& form);
 [[nodiscard]] Result<GpuKernelCode> ptx(const CopyKernel& form);
-// What the other kernels leave out.
+// Instructions that the other kernels leave out.
 [[nodiscard]] Result<GpuKernelCode> ptx_of_other_instructions();
 
 } // namespace tessera::test

@@ -144,7 +144,7 @@ std::vector<CopyKernel> copies() {
           {DType::F32, {4, 3, 2, 3}, {8, 4, 5, 6}, {2, 2, 4, -1}},
           {DType::F64, {4, 2, 3, 2, 2}, {6, 3, 4, 3, 5}, {4, 1, 2, 2, -1}}};
 }
-// Of all bytes of an element, its number.
+// Each byte of an element is its number.
 void expect_copied(const CopyKernel& form, uint64_t seed) {
   const auto size = static_cast<size_t>(info(form.dtype).bits / 8);
   auto elements = [](const std::vector<int>& dims) {
