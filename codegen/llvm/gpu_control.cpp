@@ -4,6 +4,7 @@
 // register of its own, and would unpack the word in which the element was loaded.
 #include "codegen/llvm/gpu_control.h"
 #include <functional>
+#include <tuple>
 #include <utility>
 
 namespace tessera::gpu {
@@ -44,6 +45,14 @@ static void add_incoming(const std::vector<Registers>& phis, const std::vector<R
     for (size_t r = 0; r < phis[n].size(); ++r) llvm::cast<llvm::PHINode>(phis[n][r])->addIncoming(lists[n][r], from);
 }
 
+// The offsets of the stages before and after one of a ring.
+static std::pair<Value*, Value*> around(llvm::IRBuilder<>& b, Value* stage, int stages, uint32_t bytes) {
+  auto *first = b.getInt32(0), *end = b.getInt32(static_cast<uint32_t>(stages) * bytes), *step = b.getInt32(bytes);
+  auto* after = b.CreateAdd(stage, step);
+  after = b.CreateSelect(b.CreateICmpEQ(after, end), first, after);
+  return {b.CreateSub(b.CreateSelect(b.CreateICmpEQ(stage, first), end, stage), step), after};
+}
+
 Control::Counter Control::counter_of(const tile::Op& op) {
   Counter c{scalar(op.operands[0]), scalar(op.operands[1]), scalar(op.operands[2])};
   auto bounds = [&](tile::ValueId id) { return c_.bounds[static_cast<size_t>(id)]; };
@@ -73,15 +82,15 @@ Status Control::loop(tile::OpId id) {
   auto finish_copies = [&] {
     for (const auto& emit : std::exchange(deferred, {})) emit();
   };
-  if (copies) TESSERA_TRY(pipelining_.copy(op, loads, index(from), any, b_.getInt32(0), deferred));
   // The induction value `count` iterations later.
   auto advanced = [&](Value* v, int count) {
     for (int n = 0; n < count; ++n) v = b_.CreateNSWAdd(v, step);
     return v;
   };
-  for (int s = 0; per_thread && s < loads.stages; ++s) {
+  const int ahead = copies ? loads.stages - 1 : per_thread ? loads.stages : 0; // iterations whose loads are in flight
+  for (int s = 0; s < ahead; ++s) {
     auto* iteration = advanced(from, s);
-    TESSERA_TRY(pipelining_.copy(op, loads, index(iteration), b_.CreateICmpSLT(iteration, to),
+    TESSERA_TRY(pipelining_.copy(op, loads, index(iteration), s == 0 ? any : b_.CreateICmpSLT(iteration, to),
                                  b_.getInt32(static_cast<uint32_t>(s) * stage_bytes), deferred));
   }
   finish_copies();
@@ -109,10 +118,12 @@ Status Control::loop(tile::OpId id) {
   Value* other = nullptr; // the stage of the next iteration
   if (per_thread) gpu_.wait_for_copies(loads.stages - 1);
   if (copies) {
-    gpu_.wait_for_copies(0);
+    gpu_.wait_for_copies(ahead - 1);
     shared_.barrier();
-    other = b_.CreateSub(b_.getInt32(stage_bytes), stage);
-    TESSERA_TRY(pipelining_.copy(op, loads, index(next), b_.CreateICmpSLT(next, to), other, deferred));
+    auto* later = advanced(i, ahead);
+    Value* previous = other = b_.CreateSub(b_.getInt32(stage_bytes), stage); // of two
+    if (loads.stages > 2) std::tie(previous, other) = around(b_, stage, loads.stages, stage_bytes);
+    TESSERA_TRY(pipelining_.copy(op, loads, index(later), b_.CreateICmpSLT(later, to), previous, deferred));
   }
   define(args[0], {index(i)});
   pipelining_.enter(loads, stage);
@@ -128,9 +139,7 @@ Status Control::loop(tile::OpId id) {
       gpu_.commit_copies();
     }
     yielded_ = std::move(yields);
-    auto* end = b_.getInt32(static_cast<uint32_t>(loads.stages) * stage_bytes);
-    other = b_.CreateAdd(stage, b_.getInt32(stage_bytes));
-    other = b_.CreateSelect(b_.CreateICmpEQ(other, end), b_.getInt32(0), other);
+    other = around(b_, stage, loads.stages, stage_bytes).second;
   }
   if (c_.hazards.next_round_conflicts()) shared_.barrier();
   c_.hazards.leave_loop();

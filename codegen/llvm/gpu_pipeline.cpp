@@ -1,17 +1,18 @@
 // Software pipelining of a loop's loads by cp.async.
 //
 // Dot operands. A tile that is loaded from memory and only read as an operand of a tensor core product need not pass
-// through registers: it is copied to shared memory asynchronously, that of the next iteration while this one computes.
-// There are two stages of shared memory:
+// through registers: it is copied to shared memory asynchronously, that of later iterations while this one computes.
+// There are n stages of shared memory, as many as `num_stages` says and there is room for, else two:
 //
-//   copy iteration 0 to stage 0
+//   copy iterations 0 .. n - 2, each a group
 //   for each iteration:
-//     wait for the copies; barrier: the copies of all threads are complete, and all have read the previous stage
-//     copy the next iteration to the other stage
+//     wait for all groups but the last n - 2; barrier: the copies of all threads are complete, and all have read the
+//     previous stage
+//     copy iteration + n - 1 to the previous stage
 //     the loop's body; products read this stage
 //
-// Offsets and masks of the next iteration are the body's own operations on ranges, sizes and the induction value,
-// emitted once more for the next value.
+// Offsets and masks of a later iteration are the body's own operations on ranges, sizes and the induction value,
+// emitted once more for its value.
 //
 // Loops with `num_stages=n` have the loads of n iterations in flight, whatever operation reads them. A thread copies
 // its elements of the tile to its own part of shared memory and reads them there, so no barrier is needed:
@@ -152,7 +153,8 @@ bool is_zero(const tile::Kernel& k, tile::ValueId v) {
 } // namespace
 
 Pipelining::Loads Pipelining::plan(const tile::Op& loop) {
-  return loop.num_stages > 0 ? plan_per_thread(loop) : plan_factors(loop);
+  Loads factors = plan_factors(loop);
+  return factors.copies.empty() && loop.num_stages > 0 ? plan_per_thread(loop) : factors;
 }
 
 void Pipelining::enter(const Loads& loads, Value* stage) {
@@ -179,6 +181,13 @@ void Pipelining::leave(const Loads& loads) {
 const Staged* Pipelining::staged(tile::ValueId id) const {
   auto it = staged_.find(id);
   return it == staged_.end() ? nullptr : &it->second;
+}
+
+// True if stages may take so many bytes of shared memory. A loop that says how many stages it has may have all that the
+// target's blocks have, but what is exchanged.
+bool Pipelining::has_room(const tile::Op& loop, int64_t bytes) {
+  constexpr int64_t kMaxBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for conversions and reductions
+  return bytes <= kMaxBytes || (loop.num_stages > 0 && c_.hazards.extend_for(bytes + Hazards::kExchangeBytes));
 }
 
 Pipelining::Loads Pipelining::plan_factors(const tile::Op& loop) {
@@ -210,29 +219,29 @@ Pipelining::Loads Pipelining::plan_factors(const tile::Op& loop) {
     if (op.operands.size() > 2 && !body.slice(kernel_, loop, op.operands[2], slice)) continue;
     if (std::any_of(slice.begin(), slice.end(), [&](auto o) { return layouts_.is_conversion(kernel_.op(o)); }))
       continue;
-    constexpr int kStages = 2;
-    constexpr int64_t kMaxBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for conversions and reductions
     int64_t bytes = loads.stage_bytes + c.plan.shared_bytes;
-    if (kStages * bytes > kMaxBytes) continue;
+    if (!has_room(loop, 2 * bytes)) continue;
     c.at = loads.stage_bytes;
     loads.stage_bytes = bytes;
     loads.slice = std::move(slice);
     loads.copies.push_back(std::move(c));
   }
   if (loads.copies.empty()) return loads;
+  for (loads.stages = std::max(2, loop.num_stages); loads.stages > 2; --loads.stages)
+    if (has_room(loop, loads.stages * loads.stage_bytes)) break;
   // Consecutive loops use the same shared memory.
-  if (depth_ == 0 && bytes_ >= 2 * loads.stage_bytes) {
+  if (depth_ == 0 && bytes_ >= loads.stages * loads.stage_bytes) {
     shared_.barrier();
     loads.region = region_;
     return loads;
   }
   if (c_.hazards.shared_is_pending()) shared_.barrier(); // else memory below the reserved region would stay unused
-  auto region = c_.hazards.reserve_shared(2 * loads.stage_bytes);
+  auto region = c_.hazards.reserve_shared(loads.stages * loads.stage_bytes);
   if (!region) return {};
   loads.region = *region;
   if (depth_ == 0) {
     region_ = loads.region;
-    bytes_ = 2 * loads.stage_bytes;
+    bytes_ = loads.stages * loads.stage_bytes;
   }
   return loads;
 }

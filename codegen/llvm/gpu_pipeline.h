@@ -48,6 +48,7 @@ public:
 
 private:
   Loads plan_factors(const tile::Op& loop);
+  [[nodiscard]] bool has_room(const tile::Op& loop, int64_t bytes);
   Loads plan_per_thread(const tile::Op& loop);
   // The store to scratch that alone reads `load`, if copies of several iterations may start before the loop: each
   // iteration stores to other elements, and nothing has accessed the scratch before. -1 if there is none.

@@ -60,6 +60,7 @@ BlockFacts::BlockFacts(const Graph& g, const LoopNest& n, const Domain& domain, 
   average_bytes = large ? static_cast<int>(power_below((sum + large / 2) / large)) : narrow;
   live = values_alive(nest, d);
   contiguous_axis = find_contiguous_axis();
+  if (device.tensor_f16_per_cycle > 0) contraction = Contraction::find(graph, nest, d);
 }
 
 SymExpr BlockFacts::points(AxisRole role) const {

@@ -2,6 +2,7 @@
 #pragma once
 #include "codegen/schedule/block_space.h"
 #include "codegen/schedule/cached_values.h"
+#include "codegen/schedule/contraction.h"
 #include <algorithm>
 #include <array>
 
@@ -35,12 +36,13 @@ public:
   const Domain& d;
   const Target& device;
   std::vector<Stream> streams;
-  double largest = 1;       // largest count of a stream
-  int narrow = 0;           // bytes of the narrowest element among the large streams
-  int64_t vector = 1;       // elements of one vector access to it
-  int average_bytes = 1;    // average element bytes of the large streams, rounded to a power of two
-  int live = 1;             // tile values live at a time
-  int contiguous_axis = -1; // along which most bytes are contiguous; -1 without axes
+  double largest = 1;                     // largest count of a stream
+  int narrow = 0;                         // bytes of the narrowest element among the large streams
+  int64_t vector = 1;                     // elements of one vector access to it
+  int average_bytes = 1;                  // average element bytes of the large streams, rounded to a power of two
+  int live = 1;                           // tile values live at a time
+  int contiguous_axis = -1;               // along which most bytes are contiguous; -1 without axes
+  std::optional<Contraction> contraction; // what the nest is, if tensor cores compute it
 
   [[nodiscard]] bool is_row(size_t axis) const { return d.axes[axis].role == AxisRole::Row; }
   [[nodiscard]] const SymExpr& extent(size_t axis) const { return d.axes[axis].extent; }

@@ -86,6 +86,8 @@ BlockSpace group_axes(const LoopNest& nest, Domain domain, const AxisGroups& gro
   space.point = add(groups.points);
   space.row = add(groups.rows);
   space.column = add(groups.columns);
+  space.step = add(groups.steps);
+  space.depth = add(groups.depth);
   domain.axes = std::move(axes);
   find_dependences(nest, domain);
   space.domain = std::move(domain);
@@ -117,8 +119,15 @@ uint64_t axis_bits(std::span<const size_t> axes) {
 AxisGroups axis_groups(const Placement& p, size_t axes, int contiguous_axis, uint64_t row_mask) {
   const bool splits = p.split_axis >= 0;
   AxisGroups g;
-  for (size_t i = 0; i < axes + (splits ? 1 : 0); ++i)
-    (p.row_axes >> i & 1 ? g.rows : p.column_axes >> i & 1 ? g.columns : g.points).push_back(i);
+  for (size_t i = 0; i < axes + (splits ? 1 : 0); ++i) {
+    const bool step = p.depth_axes != 0 && (row_mask >> i & 1);
+    (p.row_axes >> i & 1      ? g.rows
+     : p.column_axes >> i & 1 ? g.columns
+     : p.depth_axes >> i & 1  ? g.depth
+     : step                   ? g.steps
+                              : g.points)
+        .push_back(i);
+  }
   for (std::vector<size_t>* group : {&g.rows, &g.columns}) {
     auto last = std::find(group->begin(), group->end(), static_cast<size_t>(std::max(0, contiguous_axis)));
     if (last == group->end()) continue;

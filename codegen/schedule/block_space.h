@@ -7,6 +7,11 @@
 //   rows      dimension 0 of the tile
 //   columns   dimension 1, along which most bytes are contiguous
 //
+// A contraction has tiles of two factors as well, whose second dimension is reduced:
+//
+//   depth     the dimension that both factors have
+//   steps     reduced axes of which a tile has one position, such as the taps of a convolution
+//
 // If an expression depends on members of a group only through their flattened index (stride(a) == stride(b) *
 // extent(b), as in Domain's collapse, but for this expression alone), it uses the new axis directly; otherwise the
 // member is computed from the index by division. Example: x[b, h, s, t] + mask[b, s, t] with all axes in `columns`, c <
@@ -21,6 +26,10 @@ namespace tessera {
 
 struct AxisGroups {
   std::vector<size_t> points, rows, columns; // positions in Domain::axes; row-major, the last one fastest
+  std::vector<size_t> depth, steps;          // of a contraction
+  [[nodiscard]] size_t members() const {
+    return points.size() + rows.size() + columns.size() + depth.size() + steps.size();
+  }
 };
 // The groups of a placement over a domain of `axes` axes: row-major within a group, but with the contiguous axis last.
 // Indices are those after split_axis is split.
@@ -28,8 +37,9 @@ struct AxisGroups {
 [[nodiscard]] uint64_t axis_bits(std::span<const size_t> axes);
 
 struct BlockSpace {
-  Domain domain;                         // offsets and deps over the new axes; at most three
+  Domain domain;                         // offsets and deps over the new axes; one for each group
   int point = -1, row = -1, column = -1; // positions in domain.axes, -1 for an empty group
+  int depth = -1, step = -1;
 };
 // Each axis of the domain must be in one group; a group has reduced axes or others, not both.
 [[nodiscard]] BlockSpace group_axes(const LoopNest& nest, Domain domain, const AxisGroups& groups);

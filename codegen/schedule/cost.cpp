@@ -1,4 +1,5 @@
 #include "codegen/schedule/cost.h"
+#include "codegen/schedule/contraction_cost.h"
 #include "codegen/schedule/host_cost.h"
 #include <algorithm>
 #include <bit>
@@ -572,6 +573,7 @@ Cost block_cost(const Problem& p) {
 Cost cost(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_per_row, const Target& device,
           const CostModel& model) {
   if (!device.is_gpu()) return host_cost(facts, schedule, device);
+  if (schedule.kind == ScheduleKind::BlockContraction) return contraction_cost(facts, schedule, device);
   return block_cost({facts, schedule, blocks_per_row, device, model});
 }
 

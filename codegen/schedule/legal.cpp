@@ -23,6 +23,11 @@ public:
     out_.schedule = schedule;
   }
   Legal run() {
+    if (contracts()) {
+      out_.refusal = first({[&] { return numbers(); }, [&] { return contraction(); }, [&] { return sizes(); },
+                            [&] { return shared(); }});
+      return std::move(out_);
+    }
     out_.refusal = first({[&] { return numbers(); }, [&] { return placement(); }, [&] { return exchanges(); },
                           [&] { return cooperation(); }, [&] { return sizes(); }, [&] { return alignment(); },
                           [&] { return shared(); }});
@@ -44,6 +49,7 @@ private:
                            {"columns", t.columns},
                            {"warps", t.warps},
                            {"contiguous", t.contiguous},
+                           {"depth", t.depth},
                            {"fold_steps", s_.traversal.fold_steps},
                            {"alignment_peel", s_.access.alignment_peel}})
       if (!power(n) || n > 1 << 20) return std::string(what) + " is " + text(n) + ", no power of two";
@@ -53,8 +59,12 @@ private:
              " elements for each of " + text(int64_t{32} * t.warps) + " threads";
     if (s_.traversal.rows_in_flight < 1 || s_.traversal.rows_in_flight > tile::kMaxStages)
       return "rows_in_flight is " + text(s_.traversal.rows_in_flight) + ", not 1 to " + text(tile::kMaxStages);
-    if (s_.traversal.num_stages < 1 || s_.traversal.num_stages > 2)
-      return "num_stages is " + text(s_.traversal.num_stages) + ", not 1 or 2";
+    const int most_stages = contracts() ? tile::kMaxStages : 2;
+    if (s_.traversal.num_stages < 1 || s_.traversal.num_stages > most_stages)
+      return "num_stages is " + text(s_.traversal.num_stages) + ", not 1 to " + text(most_stages);
+    if (s_.traversal.group_rows < 1 || s_.traversal.group_rows > 1 << 20) return "group_rows is out of range";
+    if (!contracts() && (t.depth > 1 || s_.traversal.group_rows > 1 || s_.placement.depth_axes != 0))
+      return "a depth and groups of rows are a contraction's";
     if (s_.access.min_blocks < 0 || s_.access.min_blocks > 32)
       return "min_blocks is " + text(s_.access.min_blocks) + ", not 0 to 32";
     if (s_.residency.cached_tiles < 0 || s_.residency.cached_tiles > 1 << 20 || s_.cooperation.max_blocks < 0 ||
@@ -78,7 +88,33 @@ private:
   }
   [[nodiscard]] bool along() const { return folds(out_.groups.columns); }
   [[nodiscard]] bool walks() const { return s_.traversal.loop || is_cooperative(); }
+  [[nodiscard]] bool contracts() const { return s_.kind == ScheduleKind::BlockContraction; }
   [[nodiscard]] bool is_cooperative() const { return s_.kind == ScheduleKind::BlockCooperative; }
+
+  Refusal contraction() {
+    if (!f_.contraction) return "the nest is no sum of products that tensor cores compute";
+    const Placement& p = s_.placement;
+    if (p.depth_axes == 0 || (p.depth_axes & ~f_.d.row_mask) != 0) return "the depth is not along reduced axes";
+    if (f_.contraction->left(p.row_axes, p.column_axes) < 0)
+      return "rows and columns are not along axes of one factor each";
+    Schedule plain; // what a contraction has no use for
+    plain.kind = s_.kind;
+    plain.placement.row_axes = p.row_axes, plain.placement.column_axes = p.column_axes;
+    plain.placement.depth_axes = p.depth_axes, plain.placement.rows_fastest = p.rows_fastest;
+    plain.tile.rows = s_.tile.rows, plain.tile.columns = s_.tile.columns, plain.tile.depth = s_.tile.depth;
+    plain.tile.warps = s_.tile.warps;
+    plain.traversal.num_stages = s_.traversal.num_stages, plain.traversal.group_rows = s_.traversal.group_rows;
+    plain.access.min_blocks = s_.access.min_blocks;
+    if (plain != s_) return "a contraction has tiles, stages and groups of rows, no other field";
+    if (s_.tile.rows < Contraction::kFragmentRows || s_.tile.columns < Contraction::kFragmentColumns ||
+        s_.tile.depth < Contraction::kFragmentDepth)
+      return "tiles are smaller than a fragment of tensor cores";
+    if (int64_t{s_.tile.rows} * s_.tile.columns <
+        int64_t{Contraction::kFragmentRows} * Contraction::kFragmentColumns * s_.tile.warps)
+      return "the tile has fewer fragments than the block has warps";
+    out_.groups = axis_groups(p, f_.d.axes.size(), f_.contiguous_axis, f_.d.row_mask);
+    return {};
+  }
 
   Refusal placement() {
     const Placement& p = s_.placement;
@@ -197,7 +233,7 @@ private:
         return "a window's outer axis of " + outer.str() + " is not known to be a multiple of " +
                text(s_.tile.outer_outputs);
     }
-    if (!f_.d.reduces || walks() || s_.tile.taps > 0) return {};
+    if (!f_.d.reduces || walks() || s_.tile.taps > 0 || contracts()) return {};
     const SymExpr row = f_.d.env.simplify(f_.d.row_count());
     const int64_t lanes = along() ? s_.tile.columns : s_.tile.rows;
     if (lanes > 1) return require(row, 1, 0, lanes - s_.access.alignment_peel + 1, "a row");

@@ -5,8 +5,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kNames[] = {"flat",       "row-loop",   "column-loop",   "tiled-2d",   "block-flat",
-                                       "block-rows", "block-loop", "block-columns", "block-team", "block-window"};
+constexpr std::string_view kNames[] = {"flat",       "row-loop",     "column-loop",      "tiled-2d",
+                                       "block-flat", "block-rows",   "block-loop",       "block-columns",
+                                       "block-team", "block-window", "block-contraction"};
 
 template <class T>
 constexpr bool holds(int64_t value) {

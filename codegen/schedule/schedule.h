@@ -23,6 +23,7 @@ enum class ScheduleKind : uint8_t {
   BlockColumns,     // reduction over an axis that is not contiguous: folds over the rows of a tile
   BlockCooperative, // cooperative blocks: several share a row, or columns, and combine their partial results
   BlockWindow,      // folds of a few taps that neighbouring results share: a thread folds several results by itself
+  BlockContraction, // sums of products of two factors (contraction.h): tiles of both, multiplied by tensor cores
 };
 [[nodiscard]] std::string_view name(ScheduleKind kind);
 [[nodiscard]] std::optional<ScheduleKind> schedule_kind(std::string_view name);
@@ -37,6 +38,7 @@ enum class ScheduleKind : uint8_t {
   X(int, cross_axis, -1)        /* host, Tiled2D: axis along which blocks are long */                                  \
   X(uint64_t, row_axes, 0)      /* GPU: axes along dimension 0 of the tile; an axis in neither set is the grid's */    \
   X(uint64_t, column_axes, 0)   /* GPU: axes along dimension 1 */                                                      \
+  X(uint64_t, depth_axes, 0)    /* GPU, BlockContraction: reduced axes along the depth of both factors' tiles */       \
   X(int, split_axis, -1)        /* GPU: axis that is split into vectors of `columns` elements first; -1: none */       \
   X(int, window_axis, -1)       /* GPU, BlockWindow: axis along which a thread computes `outputs` results */           \
   X(int, outer_window_axis, -1) /* GPU, BlockWindow: likewise `outer_outputs`; -1: none */                             \
@@ -51,11 +53,13 @@ enum class ScheduleKind : uint8_t {
   X(int, contiguous, 1)    /* GPU: neighbouring elements that one thread has, a power of two */                        \
   X(int, outputs, 1)       /* GPU, BlockWindow: consecutive results of a thread along window_axis */                   \
   X(int, outer_outputs, 1) /* GPU, BlockWindow: and along outer_window_axis */                                         \
-  X(int, taps, 0)          /* GPU, BlockWindow: taps without a loop; the outermost row axis has a loop for the rest */
+  X(int, taps, 0)          /* GPU, BlockWindow: taps without a loop; the outermost row axis has a loop for the rest */ \
+  X(int, depth, 1)         /* GPU, BlockContraction: extent of the factors' tiles along depth_axes, a power of two */
 #define TESSERA_SCHEDULE_TRAVERSAL(X)                                                                                  \
   X(bool, loop, false)                /* GPU: each stage loops over tiles of the row; else the tile holds it whole */  \
   X(int, rows_in_flight, 1)           /* GPU: tiles of rows that a block computes in turn, all loads in flight */      \
-  X(int, num_stages, 1)               /* GPU: 2: software pipelining, a tile is loaded while another is computed */    \
+  X(int, num_stages, 1)               /* GPU: tiles in flight or computed by software pipelining; 1: none ahead */     \
+  X(int, group_rows, 1)               /* GPU, BlockContraction: tiles of rows whose blocks follow each other */        \
   X(bool, serpentine, true)           /* GPU: every second loop of one stage goes from the last tile to the first */   \
   X(int, fold_steps, 1)               /* GPU: segments of `contiguous` elements a thread folds before accumulators */  \
   X(bool, online, false)              /* of loops: sums are folded with the reductions they depend on (online.h) */    \

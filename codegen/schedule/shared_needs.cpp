@@ -26,6 +26,7 @@ public:
   SharedNeeds run() const {
     SharedNeeds out;
     if (s_.tile.taps > 0) return out;
+    if (s_.kind == ScheduleKind::BlockContraction) return contraction();
     if (s_.residency.cached_tiles > 0)
       out.resident = s_.residency.cached_tiles * elements() * f_.cached_element_bytes(s_.traversal.online);
     if (s_.access.staged) out.resident += staged();
@@ -44,6 +45,27 @@ private:
   }
   [[nodiscard]] bool moves(const Stream& s, const std::vector<size_t>& axes) const {
     return std::any_of(axes.begin(), axes.end(), [&](size_t a) { return s.deps >> of_domain(a) & 1; });
+  }
+
+  // Stages of the tiles of plain loads; other factors, and what is stored of the sums, change threads.
+  [[nodiscard]] SharedNeeds contraction() const {
+    SharedNeeds out;
+    if (!f_.contraction) return out;
+    const int64_t each = info(f_.contraction->dtype).bits / 8;
+    const int left = f_.contraction->left(s_.placement.row_axes, s_.placement.column_axes);
+    int64_t computed = 0;
+    for (size_t i : {size_t{0}, size_t{1}}) {
+      const int64_t side = static_cast<int>(i) == left ? s_.tile.rows : s_.tile.columns,
+                    bytes = side * s_.tile.depth * each;
+      const bool plain = f_.nest.dag[f_.contraction->factors[i]].op == ScalarOp::Load;
+      out.resident += plain ? bytes * std::max(2, s_.traversal.num_stages) : 0;
+      computed += bytes;
+    }
+    int64_t stored = 0;
+    for (const Stream& s : f_.streams)
+      if (!(s.deps & f_.d.row_mask)) stored = std::max<int64_t>(stored, s.bytes);
+    out.exchange = std::max(computed, elements() * stored);
+    return out;
   }
 
   // Each warp along the folded dimension leaves a value for each position of the other one.

@@ -117,6 +117,16 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
   }
   for (const auto& [deps, w] : work) f.work.push_back(w);
   f.row_mask = facts.d.row_mask;
+  if (facts.contraction)
+    for (size_t i : {size_t{0}, size_t{1}}) {
+      const auto value = static_cast<size_t>(facts.contraction->factors[i]);
+      SizedFacts::Factor factor{facts.contraction->axes[i], facts.d.deps[value], -1};
+      for (size_t n = 0; n < facts.streams.size(); ++n)
+        if (facts.nest.dag[static_cast<ScalarId>(value)].op == ScalarOp::Load &&
+            facts.streams[n].access == &facts.d.loads[value])
+          factor.stream = static_cast<int>(n);
+      f.factors.push_back(factor);
+    }
   f.reduces = facts.d.reduces;
   for (size_t n = 0; n < facts.d.live.size(); ++n) {
     const ScalarNode& node = facts.nest.dag[static_cast<ScalarId>(n)];

@@ -39,8 +39,15 @@ struct SizedFacts {
     int loads = 0;                             // of an element, that later rounds make again
     int kept_reads = 0, kept_read_bytes = 0;   // of values of an element that a host keeps between rounds (stages.h)
   };
+  // A factor of a contraction.
+  struct Factor {
+    uint64_t axes = 0; // outer axes on which it alone depends
+    uint64_t deps = 0; // all on which it depends
+    int stream = -1;   // the load that it is; -1: it is computed
+  };
   std::vector<int64_t> extents;
-  std::vector<char> known; // the extent is a constant
+  std::vector<char> known;     // the extent is a constant
+  std::vector<Factor> factors; // two of a contraction, else none
   std::vector<SizedStream> streams;
   std::vector<Work> work;
   Rounds rounds[2]; // [1]: online

@@ -33,6 +33,7 @@ public:
     Domain d = f_.d;
     for (const OnlineSum& sum : find_online(f_.nest, d)) sums_online_ |= sum.kind != OnlineSum::Kind::None;
     if (s_.window) windows(*s_.window);
+    if (f_.contraction) contractions(*f_.contraction);
     if (along) {
       rows();
       cooperative_rows();
@@ -239,6 +240,53 @@ private:
           p.tile.warps = static_cast<int>(threads / 32);
           offer(p);
         }
+  }
+
+  // ---- products of two factors
+  // Rows and columns of the tile along all axes of a factor, or along its last one with the others as points; the depth
+  // along all reduced axes, or along the one that is contiguous in a factor with the others as steps.
+  void contractions(const Contraction& c) {
+    auto stored_along = [&](uint64_t axes) {
+      for (const Stream& s : f_.streams)
+        for (size_t i = 0; i < s_.extents.size() && s.store; ++i)
+          if ((axes >> i & 1) && f_.contiguous(s, i)) return true;
+      return false;
+    };
+    auto last = [](uint64_t axes) { return std::bit_floor(axes); };
+    const size_t right = stored_along(c.axes[0]) && !stored_along(c.axes[1]) ? 0 : 1;
+    uint64_t contiguous = 0; // reduced axes
+    for (size_t i = 0; i < s_.extents.size(); ++i)
+      for (const Stream& s : f_.streams)
+        if (f_.is_row(i) && !s.store && f_.contiguous(s, i)) contiguous |= bit(i);
+    const uint64_t inner = contiguous != 0 ? last(contiguous) : last(f_.d.row_mask);
+    for (const uint64_t rows : std::set<uint64_t>{c.axes[1 - right], last(c.axes[1 - right])})
+      for (const uint64_t columns : std::set<uint64_t>{c.axes[right], last(c.axes[right])})
+        for (const uint64_t depth : std::set<uint64_t>{f_.d.row_mask, inner}) {
+          Schedule p = BlockFacts::schedule(ScheduleKind::BlockContraction, 1, 1, 1);
+          p.placement.row_axes = rows, p.placement.column_axes = columns, p.placement.depth_axes = depth;
+          products(p);
+        }
+  }
+  void products(Schedule p) {
+    constexpr int kStages[] = {2, 3, 4}, kGroup = 8; // tiles
+    const int64_t rows = count(p.placement.row_axes), columns = count(p.placement.column_axes),
+                  depth = count(p.placement.depth_axes);
+    for (int64_t r = 16; r <= std::min<int64_t>(256, std::max<int64_t>(16, power_above(rows))); r *= 2)
+      for (int64_t w = 16; w <= std::min<int64_t>(256, std::max<int64_t>(16, power_above(columns))); w *= 2)
+        for (int64_t d = 16; d <= std::min<int64_t>(128, std::max<int64_t>(16, power_above(depth))); d *= 2)
+          for (int64_t threads : {64, 128, 256}) {
+            const int64_t each = r * w / threads;
+            if (each < 8 || each > 128 || std::max(r, w) > 8 * std::min(r, w)) continue;
+            p.tile.rows = static_cast<int>(r), p.tile.columns = static_cast<int>(w), p.tile.depth = static_cast<int>(d);
+            p.tile.warps = static_cast<int>(threads / 32);
+            for (int stages : kStages) {
+              p.traversal.num_stages = stages;
+              const SharedNeeds needs = shared_needs(f_, p);
+              if (needs.resident + needs.exchange > f_.device.shared_bytes) break;
+              p.traversal.group_rows = rows > r && columns > w ? kGroup : 1;
+              offer(p);
+            }
+          }
   }
 
   // ---- rows

@@ -124,6 +124,23 @@ TEST(BlockGolden, SpatialMean) {
   expect_block_golden("spatial_mean", spatial_mean(), {ScheduleKind::BlockRows, 4, 64, 2});
 }
 TEST(BlockGolden, Rope) { expect_block_golden("rope", rope(), {ScheduleKind::BlockFlat, 16, 64, 8}); }
+// relu(x w + bias), which is stored in 16 bits.
+Problem product() {
+  return problem("x: f16[s, 768]\nw: f16[768, n]\nbias: f16[n]\ny: f16[s, n]", R"(
+    nest product outer(i0: s, i1: n) row(i2: 768) {
+      %0 = load x[i0, i2] : f32
+      %1 = load w[i2, i1] : f32
+      %2 = mul %0, %1 : f32
+      %3 = reduce.sum %2 : f32
+      %4 = load bias[i1] : f32
+      %5 = add %3, %4 : f32
+      %6 = const 0 : f32
+      %7 = max %5, %6 : f32
+      store.row y[i0, i1] = %7
+    })");
+}
+TEST(BlockGolden, Product) { expect_block_golden("product", product(), {ScheduleKind::BlockContraction, 128, 128, 8}); }
+
 TEST(BlockGolden, Embedding) { expect_block_golden("embedding", embedding(), {ScheduleKind::BlockFlat, 256, 4, 8}); }
 
 } // namespace

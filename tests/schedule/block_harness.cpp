@@ -126,6 +126,19 @@ bool conditions_hold(const Graph& graph, const ScheduledKernel& kernel, const Si
   return true;
 }
 
+Problem of_graph(const std::string& text) {
+  Problem out;
+  auto graph = parse_graph(text);
+  EXPECT_TRUE(graph.ok()) << (graph.ok() ? "" : graph.error().str());
+  if (!graph.ok()) return out;
+  out.graph = std::move(*graph);
+  const ValueId y = out.graph.outputs()[0].value;
+  auto nest = make_nest(out.graph, out.graph.value(y).producer, false);
+  EXPECT_TRUE(nest.ok()) << (nest.ok() ? "" : nest.error().str());
+  if (nest.ok()) out.nest = std::move(*nest);
+  return out;
+}
+
 CallSizes by_id(const Problem& p, const Sizes& sizes) {
   CallSizes out;
   for (const auto& [name, size] : sizes)

@@ -15,6 +15,8 @@ std::vector<ScheduledKernel> lower_blocks(const Problem& p, const LoweringOption
                                           const Target& device = gpu_with());
 bool conditions_hold(const Graph& graph, const ScheduledKernel& kernel, const Sizes& sizes);
 
+// The nest of the one operator that makes %y.
+Problem of_graph(const std::string& text);
 CallSizes by_id(const Problem& p, const Sizes& sizes);
 struct Case {
   Problem problem;

@@ -2,24 +2,9 @@
 #include "block_harness.h"
 #include "codegen/schedule/space.h"
 #include "fusion/attention.h"
-#include "graph/ir/operator.h"
 
 namespace tessera::test {
 namespace {
-
-// The nest of the one operator that makes %y.
-Problem of_graph(const std::string& text) {
-  Problem out;
-  auto graph = parse_graph(text);
-  EXPECT_TRUE(graph.ok()) << (graph.ok() ? "" : graph.error().str());
-  if (!graph.ok()) return out;
-  out.graph = std::move(*graph);
-  ValueId y = out.graph.outputs()[0].value;
-  auto nest = make_nest(out.graph, out.graph.value(y).producer, false);
-  EXPECT_TRUE(nest.ok()) << (nest.ok() ? "" : nest.error().str());
-  if (nest.ok()) out.nest = std::move(*nest);
-  return out;
-}
 
 const std::vector<Sizes> kBatches = {{{"n", 1}}, {{"n", 3}}, {{"n", 0}}};
 

@@ -9,7 +9,8 @@ Context::Context(const Graph& graph_, const LoopNest& nest_, const BlockSpace& s
                         ? plan_stages(nest_, space.domain)
                         : Stages(),
                     name),
-      legal(legal_), schedule(legal_.schedule), memo(d.live.size()), point(window ? -1 : space.point) {
+      legal(legal_), schedule(legal_.schedule), memo(d.live.size()), point(window ? -1 : space.point),
+      depth(space.depth), step(space.step) {
   out.kernel.config["warps"] = schedule.tile.warps;
   if (schedule.access.min_blocks > 0) out.kernel.config["min_blocks"] = schedule.access.min_blocks;
   if (schedule.access.streaming_stores) out.kernel.config["streaming"] = 1;

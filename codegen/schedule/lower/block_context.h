@@ -41,6 +41,7 @@ struct Context : KernelContext {
   LoadMemo memo;
   std::array<Side, 2> sides; // rows, columns
   int point;                 // axis with one index per program; -1: none
+  int depth, step;           // of a contraction: reduced axes (block_space.h); -1: none
   int fold = -1;             // side along which rows are folded
   // State during emission.
   V guard = -1;       // a condition on all loads and stores; -1: true

@@ -19,7 +19,8 @@ ScheduledKernel BlockLowering::run() {
 void BlockLowering::parameters() {
   c_.add_buffers();
   // `once`: each point has a separate element; unknown for data-dependent offsets.
-  const bool loops = schedule_.traversal.loop || schedule_.traversal.rows_in_flight > 1 || schedule_.tile.taps > 0;
+  const bool loops = schedule_.traversal.loop || schedule_.traversal.rows_in_flight > 1 || schedule_.tile.taps > 0 ||
+                     schedule_.kind == ScheduleKind::BlockContraction;
   for (size_t i = 0; loops && i < d_.buffers.size(); ++i) {
     auto here = [&](const Access& a) { return a.buffer == static_cast<int>(i); };
     if (auto w = std::find_if(d_.stores.begin(), d_.stores.end(), here); w != d_.stores.end())
@@ -50,7 +51,9 @@ void BlockLowering::program() {
   }
   if (legal_.blocks_per_row) number = cooperation_.take_rank(number, d_.env.simplify(out_.grid));
   bool points = !d_.env.simplify(point).is_const(1);
-  for (size_t i = 0; i < parts.size(); ++i) {
+  const bool groups = schedule_.traversal.group_rows > 1 && parts.size() == 2; // columns, rows
+  if (groups) number = product_.take_blocks(number, parts[1].second, parts[0].second, points);
+  for (size_t i = 0; i < parts.size() && !groups; ++i) {
     auto [side, blocks] = parts[i];
     if (i + 1 == parts.size() && !points) {
       side->blocks = number;
@@ -128,6 +131,7 @@ void BlockLowering::in_turns() {
 // All values before the first store: an output may alias an input that is read at the same index.
 void BlockLowering::body(bool whole) {
   if (unrolled_.window()) return window_.body();
+  if (schedule_.kind == ScheduleKind::BlockContraction) return product_.body();
   if (schedule_.access.staged) staged_.stage(whole, [&] { scalars_.load_overlapped(); });
   if (d_.reduces && !schedule_.traversal.loop) scalars_.load_ahead();
   if (schedule_.traversal.loop || legal_.blocks_per_row) return rounds();
@@ -238,8 +242,7 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
       return unfit("the split axis is not a multiple of the vector");
     split_axis(nest, d, static_cast<size_t>(s.placement.split_axis), s.tile.columns);
   }
-  size_t members = legal.groups.points.size() + legal.groups.rows.size() + legal.groups.columns.size();
-  if (members != d.axes.size()) return unfit("each axis belongs to one group");
+  if (legal.groups.members() != d.axes.size()) return unfit("each axis belongs to one group");
   BlockSpace space = group_axes(nest, std::move(d), legal.groups);
   if ((s.tile.rows > 1 && space.row < 0) || (s.tile.columns > 1 && space.column < 0))
     return unfit("a dimension of the tile has no axis");
@@ -247,6 +250,15 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
     if (space.point < 0 || space.domain.axes[static_cast<size_t>(space.point)].role != AxisRole::Row)
       return unfit("the row axes of a window must not lie along the tile");
     window->fold = space.domain.axes[static_cast<size_t>(space.point)].var;
+  }
+  if (s.kind == ScheduleKind::BlockContraction) {
+    const auto contraction = Contraction::find(graph, nest, space.domain);
+    if (!contraction || space.depth < 0 || space.row < 0 || space.column < 0 ||
+        contraction->left(uint64_t{1} << space.row, uint64_t{1} << space.column) < 0)
+      return unfit("it is for a sum of products of two factors");
+    block::Context context(graph, nest, space, legal, name, {}, false);
+    context.exact_division = options.exact_division;
+    return block::BlockLowering(context, std::nullopt).run();
   }
   bool rows_folded = space.row >= 0 && space.domain.axes[static_cast<size_t>(space.row)].role == AxisRole::Row;
   const int each = s.traversal.fold_steps * s.tile.contiguous;

@@ -24,7 +24,9 @@
 //   Scalars                   values of the nest, loads and stores
 //   Accumulators, Cooperation reductions of loops, and of cooperative blocks
 //   RoundTile, SharedRow, RowLoop, Window   loops over the tiles of a row
+//   Product                   the loop of a contraction
 #pragma once
+#include "codegen/schedule/lower/block_contraction.h"
 #include "codegen/schedule/lower/block_walk.h"
 
 namespace tessera::block {
@@ -56,6 +58,7 @@ private:
   SharedRow share_{c_, shift_, placement_, scalars_, accumulators_, cooperation_, tile_};
   RowLoop row_loop_{c_, shift_, placement_, accumulators_, cooperation_, tile_, share_};
   Window window_{c_, unrolled_, scalars_};
+  Product product_{c_, placement_, scalars_};
 };
 
 } // namespace tessera::block

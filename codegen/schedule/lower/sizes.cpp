@@ -85,6 +85,8 @@ tile::ValueId SizeEmitter::number(const SymExpr& given) {
   const SymExpr e = shifted(given);
   if (!has_axis(e)) return parameter(e);
   if (e.is_symbol() && !varies(e)) return bound_.at(e.symbol_id());
+  if (keeps_positions_ && !e.is_symbol())
+    if (auto sum = of_positions(e)) return *sum;
   for (size_t i = tiles_.size(); i-- > 0;) { // the last dimension is added last
     const TileAxis t = tiles_[i];
     if (!e.contains(t.axis)) continue;
@@ -96,6 +98,25 @@ tile::ValueId SizeEmitter::number(const SymExpr& given) {
     }
   }
   return generic(e);
+}
+
+// The scalar first, then dimension after dimension; nothing if the expression is not affine in all axes of the tile.
+std::optional<tile::ValueId> SizeEmitter::of_positions(const SymExpr& e) {
+  if (!varies(e)) return std::nullopt;
+  std::vector<std::pair<SymExpr, SymExpr>> terms; // axis, stride
+  SymExpr rest = e;
+  for (const TileAxis& t : tiles_) {
+    if (!rest.contains(t.axis)) continue;
+    auto linear = rest.linear_in(t.axis);
+    if (!linear || varies(linear->first)) return std::nullopt;
+    terms.emplace_back(t.axis, linear->first);
+    rest = linear->second;
+  }
+  if (varies(rest)) return std::nullopt;
+  tile::ValueId sum = number(rest);
+  for (const auto& [axis, stride] : terms)
+    sum = op(ScalarOp::Add, op(ScalarOp::Mul, number(axis), number(stride)), sum);
+  return sum;
 }
 
 // An expression that is affine in t's axis, at the first position of each run.

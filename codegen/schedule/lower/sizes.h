@@ -26,6 +26,9 @@ public:
   void unbind_tile() { tiles_.clear(); }
   // From now on `axis` is place - by: `place` is bound to a tile, `by` to a scalar. docs/schedules.md, odd rows.
   void shift(const SymExpr& axis, const SymExpr& place, const SymExpr& by) { shift_ = {axis, place, by}; }
+  // From now on an expression that is affine in the axes of a tile is a sum of positions along each axis, `range + base`,
+  // times its stride, and a scalar: where a tile lies in memory can be read off its offsets.
+  void keep_positions() { keeps_positions_ = true; }
   [[nodiscard]] int lanes() const { return tiles_.empty() ? 0 : tiles_.back().lanes; }
 
   // Values are scalars or tiles, i64 or bool. An expression without a tile axis yields a scalar; one without the other
@@ -54,6 +57,7 @@ private:
   tile::ValueId parameter(const SymExpr& e);
   tile::ValueId run_starts(const SymExpr& e, const SymExpr& stride, const TileAxis& t);
   std::optional<tile::ValueId> divided_runs(const SymExpr& e);
+  std::optional<tile::ValueId> of_positions(const SymExpr& e);
   [[nodiscard]] bool is_extent(const SymExpr& e) const; // true if e is never negative
   tile::ValueId generic(const SymExpr& e);
   tile::ValueId compare(const SymExpr& e);
@@ -67,6 +71,7 @@ private:
   std::vector<SymExpr> sizes_;
   std::vector<TileAxis> tiles_; // by dimension
   SymExpr lane_base_, row_base_;
+  bool keeps_positions_ = false;
   struct Shift {
     SymExpr axis, place, by;
   };

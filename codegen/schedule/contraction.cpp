@@ -1,0 +1,58 @@
+#include "codegen/schedule/contraction.h"
+
+namespace tessera {
+namespace {
+
+// The value in a 16-bit dtype that a factor in f32 is equal to, and the dtype.
+std::optional<std::pair<ScalarId, DType>> narrow(const Graph& graph, const LoopNest& nest, const Domain& domain,
+                                                 ScalarId factor) {
+  auto multiplied = [](DType d) { return d == DType::F16 || d == DType::BF16; };
+  auto stored = [&](ScalarId id) { // of a load: the dtype in memory
+    return graph.type(domain.buffers[static_cast<size_t>(domain.loads[static_cast<size_t>(id)].buffer)]).dtype;
+  };
+  const ScalarNode& n = nest.dag[factor];
+  if (n.op == ScalarOp::Load && multiplied(stored(factor))) return std::pair(factor, stored(factor));
+  if (n.op != ScalarOp::Cast) return std::nullopt;
+  const ScalarId from = n.args[0];
+  const ScalarNode& rounded = nest.dag[from];
+  if (!multiplied(rounded.dtype)) return std::nullopt;
+  if (rounded.op == ScalarOp::Cast) // of a load that needs no rounding
+    if (const ScalarId load = rounded.args[0]; nest.dag[load].op == ScalarOp::Load && stored(load) == rounded.dtype)
+      return std::pair(load, rounded.dtype);
+  return std::pair(from, rounded.dtype);
+}
+
+} // namespace
+
+std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest& nest, const Domain& domain) {
+  Contraction out;
+  for (ScalarId id = 0; id < nest.dag.size(); ++id) {
+    if (!domain.live[static_cast<size_t>(id)]) continue;
+    const ScalarNode& n = nest.dag[id];
+    if (n.op == ScalarOp::CheckBounds && domain.row_varying(id)) return std::nullopt; // each tile would report
+    if (n.op != ScalarOp::Reduce) continue;
+    if (out.fold >= 0 || n.reduce != ReduceKind::Sum || n.dtype != DType::F32) return std::nullopt;
+    out.fold = id;
+  }
+  if (out.fold < 0) return std::nullopt;
+  for (size_t i = 0; i < nest.stores.size(); ++i)
+    if (domain.row_varying(nest.stores[i].scalar) || (domain.access_deps(domain.stores[i]) & domain.row_mask))
+      return std::nullopt;
+  const ScalarNode& product = nest.dag[nest.dag[out.fold].args[0]];
+  if (product.op != ScalarOp::Mul || product.dtype != DType::F32) return std::nullopt;
+  std::array<uint64_t, 2> deps{};
+  for (size_t i : {size_t{0}, size_t{1}}) {
+    const auto value = narrow(graph, nest, domain, product.args[i]);
+    if (!value || (i > 0 && value->second != out.dtype)) return std::nullopt;
+    std::tie(out.factors[i], out.dtype) = *value;
+    deps[i] = domain.deps[static_cast<size_t>(product.args[i])];
+  }
+  for (size_t i : {size_t{0}, size_t{1}}) {
+    out.axes[i] = deps[i] & ~deps[1 - i] & ~domain.row_mask;
+    out.depth[i] = deps[i] & domain.row_mask;
+    if (out.axes[i] == 0 || out.depth[i] == 0) return std::nullopt;
+  }
+  return out;
+}
+
+} // namespace tessera

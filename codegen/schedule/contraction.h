@@ -1,0 +1,54 @@
+// Contractions: sums of products of two factors, each of which depends on outer axes on which the other one does not.
+//
+//   product       sum over k of a[b, m, k] * b[b, k, n]                     m: left, n: right, b: both
+//   convolution   sum over c, t of x[n, c, y*s - p + t*d] * w[o, c, t]      n, y: left, o: right
+//   in groups     the same, where x and w depend on the group of o         the group: both
+//
+// A factor is any scalar expression of loads: a cast, an activation, a dequantisation, a window with padding. What is
+// computed of the sum is any expression as well. Tiles of both factors, [rows, depth] and [depth, columns], are
+// multiplied by tensor cores, so that an element of a factor is read once for a tile of the other one. A schedule places
+// axes by what depends on them:
+//
+//   axes                              product   convolution   placement
+//   of one factor alone               m         n, y          rows of the tile
+//   of the other one alone            n         o             columns
+//   of both                           b         group         grid
+//   reduced                           k         c             depth of both factors' tiles
+//   reduced, one position of a tile             t             steps of the loop
+//
+//   for k = 0 to K step D num_stages=S carry(sum [R, C])
+//     sum += dot(left [R, D], right [D, C])     loads of both under the masks of their two sides
+//   the rest of the nest on [R, C]: bias, activation, residual; stores
+//
+// A factor must be equal to a value of f16 or bf16, so that rounding it to the tile's dtype changes nothing: a load of
+// such memory is, and so is what the model rounds.
+#pragma once
+#include "codegen/schedule/domain.h"
+#include <array>
+
+namespace tessera {
+
+struct Contraction {
+  static constexpr int kFragmentRows = 16, kFragmentColumns = 8, kFragmentDepth = 16; // least extents of tiles
+
+  ScalarId fold = -1; // the sum
+  // Values whose product is summed, in the dtype of the tiles: what is stored in memory for a plain load, else a cast.
+  std::array<ScalarId, 2> factors = {-1, -1};
+  DType dtype = DType::F16;               // of both factors: f16 or bf16
+  std::array<uint64_t, 2> axes = {0, 0};  // outer axes on which this factor alone depends; neither is empty
+  std::array<uint64_t, 2> depth = {0, 0}; // reduced axes on which the factor depends
+
+  // True if factors[factor] may have tiles along `rows` axes of the domain that the other factor does not depend on.
+  [[nodiscard]] bool along(size_t factor, uint64_t rows) const { return rows != 0 && (rows & ~axes[factor]) == 0; }
+  // The factor with tile rows along `rows` and the other one with columns along `columns`; -1: there is none.
+  [[nodiscard]] int left(uint64_t rows, uint64_t columns) const {
+    for (size_t i : {size_t{0}, size_t{1}})
+      if (along(i, rows) && along(1 - i, columns)) return static_cast<int>(i);
+    return -1;
+  }
+
+  // Nothing if the nest is no contraction, or tensor cores do not multiply its factors' dtype.
+  [[nodiscard]] static std::optional<Contraction> find(const Graph& graph, const LoopNest& nest, const Domain& domain);
+};
+
+} // namespace tessera

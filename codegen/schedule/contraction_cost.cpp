@@ -1,0 +1,176 @@
+#include "codegen/schedule/contraction_cost.h"
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kAccess = 16; // bytes of a thread's widest access
+constexpr int64_t kSector = 32; // bytes that the level-2 cache yields at least
+constexpr int kWarp = 32;
+
+class Predicted {
+public:
+  Predicted(const SizedFacts& facts, const Schedule& schedule, const Target& device, const ContractionCostModel& model)
+      : f_(facts), s_(schedule), device_(device), m_(model), threads_(kWarp * schedule.tile.warps) {}
+
+  Cost run() {
+    grid();
+    step();
+    occupancy();
+    return total();
+  }
+
+private:
+  [[nodiscard]] double count(uint64_t axes) const {
+    double n = 1;
+    for (size_t i = 0; i < f_.extents.size(); ++i)
+      if (axes >> i & 1) n *= static_cast<double>(f_.extents[i]);
+    return n;
+  }
+  void grid() {
+    const Placement& p = s_.placement;
+    const uint64_t all = (uint64_t{1} << f_.extents.size()) - 1;
+    blocks_ = count(all & ~f_.row_mask & ~p.row_axes & ~p.column_axes) * std::ceil(count(p.row_axes) / s_.tile.rows) *
+              std::ceil(count(p.column_axes) / s_.tile.columns);
+    steps_ = count(f_.row_mask & ~p.depth_axes) * std::ceil(count(p.depth_axes) / s_.tile.depth);
+  }
+  // Elements that a block moves of values that vary along these axes: of factors for a step, of others once.
+  [[nodiscard]] double elements(uint64_t deps) const {
+    const Placement& p = s_.placement;
+    return ((deps & p.row_axes) ? s_.tile.rows : 1.0) * ((deps & p.column_axes) ? s_.tile.columns : 1.0) *
+           ((deps & p.depth_axes) ? s_.tile.depth : 1.0);
+  }
+  // Elements of one access: neighbours in memory that are aligned together.
+  [[nodiscard]] double width(const SizedStream& s) const {
+    const Placement& p = s_.placement;
+    int64_t g = kAccess / std::max(1, s.bytes);
+    bool along = false;
+    for (size_t i = 0; i < f_.extents.size(); ++i) {
+      if (!(s.deps >> i & 1)) continue;
+      if (!s.affine(i)) return 1;
+      const bool tile = (p.row_axes | p.column_axes | p.depth_axes) >> i & 1;
+      if (tile && s.step[i] == 1 && !along)
+        along = true;
+      else
+        g = std::gcd(g, s.step[i]);
+    }
+    return along ? static_cast<double>(std::max<int64_t>(1, std::gcd(g, s.start))) : 1;
+  }
+  // The cycles and bytes of a block's step.
+  void step() {
+    const double fragments = static_cast<double>(s_.tile.rows) * s_.tile.columns * s_.tile.depth / (16 * 8 * 16);
+    double slots = fragments * m_.fragment;
+    for (size_t n = 0; n < f_.streams.size(); ++n) {
+      const SizedStream& s = f_.streams[n];
+      if (!(s.deps & f_.row_mask) || s.store) continue;
+      const double moved = elements(s.deps), wide = width(s);
+      const bool copied = wide * s.bytes >= 4 && is_factor(n);
+      slots += moved / wide / kWarp * (copied ? m_.copy : m_.load);
+      if (!copied) {
+        slots += moved / kWarp * m_.element;
+        passed_ += moved;
+      }
+      step_bytes_ += moved * std::max<double>(s.bytes, std::min<double>(kSector, wide * s.bytes) / wide);
+    }
+    for (const SizedFacts::Work& w : f_.work) {
+      const bool product = (w.deps & f_.factors[0].axes) && (w.deps & f_.factors[1].axes);
+      if ((w.deps & f_.row_mask) && !product) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
+    }
+    const double tensor = static_cast<double>(s_.tile.rows) * s_.tile.columns * s_.tile.depth /
+                          (device_.tensor_f16_per_cycle * m_.tensor);
+    cycles_ = std::pow(std::pow(tensor, m_.overlap) + std::pow(slots / device_.schedulers, m_.overlap) +
+                           std::pow(shared_cycles(), m_.overlap),
+                       1 / m_.overlap);
+  }
+  [[nodiscard]] bool is_factor(size_t stream) const {
+    return std::any_of(f_.factors.begin(), f_.factors.end(),
+                       [&](const SizedFacts::Factor& x) { return x.stream == static_cast<int>(stream); });
+  }
+  // Each warp reads the fragments of its rows and columns.
+  [[nodiscard]] double shared_cycles() const {
+    double least = INFINITY;
+    for (int down = 1; down <= s_.tile.warps; down *= 2) {
+      const double across = static_cast<double>(s_.tile.warps) / down;
+      if (s_.tile.rows / down >= 16 && s_.tile.columns / across >= 8)
+        least = std::min(least, s_.tile.warps * (s_.tile.rows / static_cast<double>(down) + s_.tile.columns / across));
+    }
+    const double bytes = 2.0 * s_.tile.depth * ((std::isfinite(least) ? least : 0) + s_.tile.rows + s_.tile.columns);
+    return bytes / (device_.shared_bytes_per_us / device_.clock_mhz);
+  }
+  void occupancy() {
+    const double each = static_cast<double>(s_.tile.rows) * s_.tile.columns / threads_;
+    registers_ = m_.registers + each + 0.25 * each + m_.registers_loaded * passed_ / threads_;
+    const auto file = static_cast<double>(device_.registers);
+    most_ = std::min(static_cast<double>(device_.thread_registers), std::floor(file / threads_ / 8) * 8);
+    const double taken = std::min(std::ceil(registers_ / 8) * 8, most_);
+    const double stages = 2.0 * s_.tile.depth * (s_.tile.rows + s_.tile.columns) * s_.traversal.num_stages +
+                          static_cast<double>(device_.reserved_shared_bytes);
+    const double stored = 2.0 * s_.tile.rows * s_.tile.columns; // exchanged before they are stored
+    resident_ = std::max(1.0, std::min({std::floor(file / (threads_ * taken)),
+                                        std::floor(static_cast<double>(device_.resident_threads) / threads_),
+                                        static_cast<double>(device_.resident_blocks),
+                                        std::floor(static_cast<double>(device_.shared_bytes) / (stages + stored))}));
+  }
+  [[nodiscard]] Cost total() const {
+    Cost cost;
+    const double processors = std::max(1, device_.multiprocessors);
+    const double waves = blocks_ / processors;
+    const double most = waves <= 1 ? 1 : waves + m_.tail * (std::ceil(waves) - waves); // blocks of the busiest
+    const double together = std::min(resident_, std::max(1.0, std::ceil(waves)));
+    const double latency = (device_.l2_latency_us + device_.memory_latency_us) / 2;
+    const double of_step =
+        std::max({together * cycles_ / device_.clock_mhz, cycles_ / device_.clock_mhz + m_.step * device_.l2_latency_us,
+                  latency / std::max(1, s_.traversal.num_stages - 1)});
+    const double compute = most / together * steps_ * of_step;
+    double bytes = 0, slots = 0;
+    const double sums = static_cast<double>(s_.tile.rows) * s_.tile.columns;
+    for (const SizedStream& s : f_.streams) {
+      if (!s.shared) bytes += s.count * s.bytes;
+      if (!(s.deps & f_.row_mask)) slots += elements(s.deps) / kWarp * m_.stored;
+    }
+    for (const SizedFacts::Work& w : f_.work)
+      if (!(w.deps & f_.row_mask)) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
+    const double epilogue = most * slots / device_.schedulers / device_.clock_mhz;
+    const double read = blocks_ * steps_ * step_bytes_;
+    cost.memory = std::max(bytes / (m_.bandwidth * device_.memory_peak_bytes_per_us),
+                           (bytes + read) / (m_.cache * device_.l2_bytes_per_us));
+    cost.launch = device_.kernel_us;
+    cost.latency = m_.start * device_.memory_latency_us * std::ceil(most / together);
+    cost.issue = compute + epilogue;
+    cost.blocks = blocks_;
+    cost.resident = resident_;
+    cost.registers = registers_;
+    cost.most = most_;
+    cost.taken = std::min(registers_, most_);
+    cost.code = sums * s_.tile.depth / (16 * 8 * 16) / s_.tile.warps + 16 * sums / threads_;
+    cost.bytes = bytes;
+    cost.again = read;
+    const double missing = std::max(0.0, registers_ / most_ - 1);
+    cost.us = cost.launch + cost.latency + std::max(cost.memory, compute * (1 + m_.spill * missing)) + epilogue +
+              blocks_ * device_.block_us / processors;
+    return cost;
+  }
+
+  const SizedFacts& f_;
+  const Schedule& s_;
+  const Target& device_;
+  const ContractionCostModel& m_;
+  const double threads_;
+  double blocks_ = 1, steps_ = 1;
+  double cycles_ = 0, step_bytes_ = 0; // of a step of a block
+  double passed_ = 0;                  // elements that pass through registers in a step
+  double registers_ = 32, most_ = 255, resident_ = 1;
+};
+
+} // namespace
+
+Cost contraction_cost(const SizedFacts& facts, const Schedule& schedule, const Target& device,
+                      const ContractionCostModel& model) {
+  Cost none;
+  none.us = INFINITY;
+  return facts.factors.empty() ? none : Predicted(facts, schedule, device, model).run();
+}
+
+} // namespace tessera

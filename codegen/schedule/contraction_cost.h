@@ -1,0 +1,41 @@
+// The time that a contraction takes by a schedule, predicted, in the terms of cost.h:
+//
+//   time    = launch + start + max(memory, compute) + epilogue
+//   memory  = bytes / bandwidth, and bytes that blocks read again / bandwidth of the level-2 cache
+//   compute = tiles one after another on a multiprocessor * steps along the depth * time of a step
+//   step    = |tensor cores, issue, shared memory|, but not less than the latency of a load / tiles in flight
+//
+// A factor that is a load in whole accesses is copied to shared memory asynchronously. Others pass through registers:
+// loads of fewer bytes, one instruction each, and what is computed of them, take issue slots that the products wait for.
+#pragma once
+#include "codegen/schedule/cost.h"
+
+namespace tessera {
+
+// Parameters: parts and multiples of the target's figures, issue slots.
+struct ContractionCostModel {
+#define TESSERA_CONTRACTION_COST_PARAMETERS(X)                                                                         \
+  X(tensor, 0.8)         /* of the rate of tensor cores */                                                             \
+  X(overlap, 4)          /* exponent of |a, b| */                                                                      \
+  X(copy, 4)             /* slots of an asynchronous copy: its address, its mask */                                    \
+  X(load, 6)             /* of another load, and of putting what it yields into shared memory */                       \
+  X(element, 1.5)        /* of an element that passes through registers */                                             \
+  X(fragment, 1.2)       /* of a product of fragments, and of reading them */                                          \
+  X(step, 0.2)           /* latencies of the level-2 cache: a step's barrier, and the first of its products */         \
+  X(start, 1.5)          /* memory latencies: until the first tiles are there */                                       \
+  X(stored, 3)           /* slots of an element of the sums: converted, moved to another thread, stored */             \
+  X(registers, 40)       /* registers of a thread without sums */                                                      \
+  X(registers_loaded, 1) /* of an element that passes through registers */                                             \
+  X(spill, 1)            /* of the time, for each share of registers that is missing */                                \
+  X(bandwidth, 0.85)     /* of the memory's bandwidth */                                                               \
+  X(cache, 0.6)          /* of the bandwidth of the level-2 cache */                                                   \
+  X(tail, 0.9)           /* of the part of the last wave that is idle */
+#define X(name, value) double name = value;
+  TESSERA_CONTRACTION_COST_PARAMETERS(X)
+#undef X
+};
+
+[[nodiscard]] Cost contraction_cost(const SizedFacts& facts, const Schedule& schedule, const Target& device,
+                                    const ContractionCostModel& model = {});
+
+} // namespace tessera

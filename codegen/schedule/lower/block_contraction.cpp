@@ -1,0 +1,117 @@
+// A program computes a tile [R, C] of sums. The sides of the tile are bound in turn to what is computed:
+//
+//   left factor    [R, D]   rows, depth
+//   right factor   [D, C]   depth, columns
+//   sums           [R, C]   rows, columns; and all that is computed of them
+//
+// The loop's index runs over the depth in tiles of D, for each step (reduced axes that the tile has one position of)
+// after the other. Elements beyond the depth are 0 in both factors. Values of a factor that do not vary along the
+// depth are computed before the loop.
+#include "codegen/schedule/lower/block_contraction.h"
+#include "codegen/schedule/shapes.h"
+#include <array>
+
+namespace tessera::block {
+
+V Product::take_blocks(V number, const SymExpr& row_blocks, const SymExpr& column_blocks, bool points) {
+  const V rows = sizes_.number(row_blocks), columns = sizes_.number(column_blocks),
+          group = sizes_.constant(schedule_.traversal.group_rows);
+  V point = number;
+  if (points) {
+    const V blocks = sizes_.number(d_.env.simplify(row_blocks * column_blocks));
+    point = op(ScalarOp::Div, number, blocks);
+    number = op(ScalarOp::Mod, number, blocks);
+  }
+  const V of_group = op(ScalarOp::Mul, columns, group);
+  const V first = op(ScalarOp::Mul, op(ScalarOp::Div, number, of_group), group);
+  const V height = op(ScalarOp::Min, op(ScalarOp::Sub, rows, first), group); // of the last group: what is left
+  const V inside = op(ScalarOp::Mod, number, of_group);
+  sides_[0].blocks = op(ScalarOp::Add, op(ScalarOp::Mod, inside, height), first);
+  sides_[1].blocks = op(ScalarOp::Div, inside, height);
+  return point;
+}
+
+// Values of a factor that do not vary along the depth, and what its offsets have of the sides of the tile: the builder
+// uses them again in the loop.
+void Product::hoist(ScalarId factor) {
+  std::vector<char> needed(static_cast<size_t>(factor) + 1);
+  needed.back() = 1;
+  std::vector<ScalarId> fixed, loads;
+  for (ScalarId id = factor; id >= 0; --id) {
+    const ScalarNode& n = node(id);
+    if (!needed[static_cast<size_t>(id)] || !d_.live[static_cast<size_t>(id)] || n.op == ScalarOp::Const ||
+        n.op == ScalarOp::Index)
+      continue;
+    if (!d_.row_varying(id)) {
+      if (need_is_known(d_, c_.needs, id, ~d_.row_mask, 0)) fixed.push_back(id);
+      continue;
+    }
+    if (n.op == ScalarOp::Load) loads.push_back(id);
+    for (ScalarId a : n.args) needed[static_cast<size_t>(a)] = 1;
+  }
+  for (auto id = fixed.rbegin(); id != fixed.rend(); ++id) static_cast<void>(scalars_.value(*id));
+  std::unordered_map<uint64_t, SymExpr> first;
+  for (int axis : {c_.depth, c_.step})
+    if (axis >= 0) first.emplace(d_.axes[static_cast<size_t>(axis)].var.symbol_id(), 0);
+  for (ScalarId id : loads) sizes_.number(d_.env.simplify(d_.loads[static_cast<size_t>(id)].offset.substitute(first)));
+}
+
+// The tile of a factor from `base` on along the depth, in its dtype.
+V Product::factor(ScalarId id, bool left, V base) {
+  const std::array<Side, 2> sums = sides_;
+  Side depth;
+  depth.axis = c_.depth;
+  depth.lanes = schedule_.tile.depth;
+  depth.dim = left ? 1 : 0;
+  sides_[static_cast<size_t>(depth.dim)] = depth;
+  const V v = memo_.scoped([&] {
+    sizes_.unbind_tile();
+    for (Side& s : sides_) placement_.place(s, s.axis == c_.depth ? base : s.base, true);
+    V value = full(node(id).op == ScalarOp::Load ? scalars_.stored_value(id) : scalars_.value(id));
+    const V inside = sides_[static_cast<size_t>(depth.dim)].mask;
+    if (inside < 0) return value;
+    const auto beyond =
+        value_of_zeros(nest_, id, [&](ScalarId load) { return d_.deps[static_cast<size_t>(load)] >> c_.depth & 1; });
+    if (beyond && beyond->f == 0) return value;
+    const V zero = b_.const_f(b_.kernel().type(value).dtype, 0);
+    return pointwise(b_, ScalarOp::Select, std::array{inside, value, zero});
+  });
+  sides_ = sums;
+  return v;
+}
+
+void Product::body() {
+  const Contraction contraction = *Contraction::find(graph_, nest_, d_);
+  const auto bit = [](int axis) { return uint64_t{1} << axis; };
+  const int left = contraction.left(bit(sides_[0].axis), bit(sides_[1].axis));
+  const auto at = static_cast<size_t>(left);
+  const ScalarId a = contraction.factors[at], b = contraction.factors[1 - at];
+  sizes_.keep_positions();
+  for (ScalarId factor : {a, b}) hoist(factor);
+
+  const SymExpr& depth = d_.axes[static_cast<size_t>(c_.depth)].extent;
+  const SymExpr whole = d_.env.simplify(ceildiv(depth, schedule_.tile.depth) * schedule_.tile.depth);
+  const V of_step = c_.step < 0 ? -1 : sizes_.number(whole);
+  const V end =
+      sizes_.number(c_.step < 0 ? depth : d_.env.simplify(d_.axes[static_cast<size_t>(c_.step)].extent * whole));
+  const V none = b_.broadcast(b_.const_f(DType::F32, 0), {sides_[0].lanes, sides_[1].lanes});
+  const Values sum = b_.for_loop(
+      sizes_.constant(0), end, sizes_.constant(schedule_.tile.depth), {none},
+      [&](V index, std::span<const V> carried) -> Values {
+        V base = index;
+        if (c_.step >= 0) {
+          sizes_.bind(d_.axes[static_cast<size_t>(c_.step)].var, op(ScalarOp::Div, index, of_step));
+          base = op(ScalarOp::Mod, index, of_step);
+        }
+        const V x = factor(a, true, base), y = factor(b, false, base);
+        return {b_.dot(x, y, carried[0])};
+      },
+      schedule_.traversal.num_stages);
+  sizes_.unbind_tile();
+  for (Side& s : sides_) placement_.place(s, s.base, true);
+  memo_.remember(static_cast<size_t>(contraction.fold), sum[0]);
+  c_.known = 1;
+  scalars_.store_all();
+}
+
+} // namespace tessera::block

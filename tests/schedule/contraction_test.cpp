@@ -1,0 +1,259 @@
+// Contractions: which nests are one, and every form of schedule that they are offered, against the nest: here by the
+// interpreter of tile kernels, in tests/gpu on the emulator.
+#include "block_harness.h"
+#include "codegen/schedule/contraction.h"
+#include "codegen/schedule/space.h"
+#include "tests/base/seeds.h"
+#include <random>
+#include <set>
+
+namespace tessera::test {
+namespace {
+
+std::optional<Contraction> contraction_of(const Problem& p) {
+  auto domain = make_domain(p.graph, p.nest);
+  EXPECT_TRUE(domain.ok());
+  return domain.ok() ? Contraction::find(p.graph, p.nest, *domain) : std::nullopt;
+}
+
+// A few of the schedules that a nest is offered, the smallest tiles among them, so that there are several; `take` of
+// them at most.
+void expect_contracted(const Case& c, uint32_t seed, size_t take = 6) {
+  SCOPED_TRACE(c.problem.nest.name);
+  ASSERT_TRUE(contraction_of(c.problem));
+  const Meant m = meant(c);
+  ASSERT_FALSE(m.expected.empty());
+  std::vector<ScheduledKernel> kernels;
+  std::set<std::string> met;
+  each_kernel(
+      c, gpu_with(), [](const Schedule& s) { return s.kind == ScheduleKind::BlockContraction; },
+      [&](const Legal& l, ScheduledKernel k) {
+        EXPECT_TRUE(l.schedule.tile.depth >= 16);
+        ASSERT_TRUE(tile::verify(k.kernel).ok()) << tile::verify(k.kernel).error().str() << tile::print(k.kernel);
+        k.why = print(l.schedule);
+        if (met.insert(tile::print(k.kernel)).second) kernels.push_back(std::move(k));
+      });
+  ASSERT_FALSE(kernels.empty());
+  expect_meant(c, m, kernels.front(), 4e-3);
+  std::mt19937 rng(seed);
+  std::shuffle(kernels.begin() + 1, kernels.end(), rng);
+  for (size_t i = 1; i < std::min(take, kernels.size()); ++i) {
+    expect_meant(c, m, kernels[i], 4e-3);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+struct Product {
+  std::string a = "a[i0, i2]", b = "b[i2, i1]", a_shape = "[m, k]", b_shape = "[k, n]", dtype = "f16";
+};
+Problem product(const Product& p) {
+  return problem("a: " + p.dtype + p.a_shape + "\nb: " + p.dtype + p.b_shape + "\ny: " + p.dtype + "[m, n]",
+                 "nest product outer(i0: m, i1: n) row(i2: k) {\n %0 = load " + p.a + " : f32\n %1 = load " + p.b +
+                     " : f32\n %2 = mul %0, %1 : f32\n %3 = reduce.sum %2 : f32\n store.row y[i0, i1] = %3 }");
+}
+
+TEST(Contraction, IsFoundByItsFactors) {
+  EXPECT_TRUE(contraction_of(product({})));
+  EXPECT_TRUE(contraction_of(product({.dtype = "bf16"})));
+  EXPECT_FALSE(contraction_of(product({.dtype = "f32"})));
+  // One factor has all axes of the other one.
+  EXPECT_FALSE(contraction_of(product({.b = "b[i2, i0]", .b_shape = "[k, m]"})));
+  // A value that is not rounded to 16 bits.
+  EXPECT_FALSE(contraction_of(problem(
+      "a: f16[m, k]\nb: f16[k, n]\ny: f16[m, n]",
+      "nest sum outer(i0: m, i1: n) row(i2: k) { %0 = load a[i0, i2] : f32\n %1 = load b[i2, i1] : f32\n %2 = exp "
+      "%0 : f32\n %3 = mul %2, %1 : f32\n %4 = reduce.sum %3 : f32\n store.row y[i0, i1] = %4 }")));
+  // Not a sum alone, but with what is stored along the row.
+  EXPECT_FALSE(contraction_of(problem(
+      "a: f16[m, k]\nb: f16[k, n]\ny: f16[m, n]\nz: f32[m, n, k]",
+      "nest sum outer(i0: m, i1: n) row(i2: k) { %0 = load a[i0, i2] : f32\n %1 = load b[i2, i1] : f32\n %2 = mul "
+      "%0, %1 : f32\n %3 = reduce.sum %2 : f32\n store.row y[i0, i1] = %3\n store z[i0, i1, i2] = %2 }")));
+}
+
+TEST(Contraction, ProductsOfAllLayoutsAndSizes) {
+  const std::vector<Sizes> sizes = {{{"m", 33}, {"n", 47}, {"k", 29}},
+                                    {{"m", 16}, {"n", 24}, {"k", 64}},
+                                    {{"m", 70}, {"n", 9}, {"k", 136}},
+                                    {{"m", 2}, {"n", 40}, {"k", 1}}};
+  uint32_t seed = 0;
+  for (const auto& [a, a_shape] : {std::pair{"a[i0, i2]", "[m, k]"}, {"a[i2, i0]", "[k, m]"}})
+    for (const auto& [b, b_shape] : {std::pair{"b[i2, i1]", "[k, n]"}, {"b[i1, i2]", "[n, k]"}})
+      for (const Sizes& s : sizes) expect_contracted({product({a, b, a_shape, b_shape}), s}, ++seed, 3);
+}
+
+TEST(Contraction, OfKnownSizes) {
+  for (const char* t : {"f16", "bf16"}) {
+    const std::string d = t;
+    expect_contracted(
+        {problem("a: " + d + "[64, 96]\nb: " + d + "[96, 128]\ny: " + d + "[64, 128]",
+                 "nest product outer(i0: 64, i1: 128) row(i2: 96) {\n %0 = load a[i0, i2] : f32\n %1 = load "
+                 "b[i2, i1] : f32\n %2 = mul %0, %1 : f32\n %3 = reduce.sum %2 : f32\n store.row y[i0, i1] = "
+                 "%3 }"),
+         {}},
+        1);
+    expect_contracted(
+        {problem("a: " + d + "[3, 30, 41]\nb: " + d + "[3, 41, 50]\ny: f32[3, 30, 50]",
+                 "nest batch outer(i3: 3, i0: 30, i1: 50) row(i2: 41) {\n %0 = load a[i3, i0, i2] : f32\n "
+                 "%1 = load b[i3, i2, i1] : f32\n %2 = mul %0, %1 : f32\n %3 = reduce.sum %2 : f32\n "
+                 "store.row y[i3, i0, i1] = %3 }"),
+         {}},
+        2);
+  }
+}
+
+// One kernel, without conditions, for every size; a sum of nothing is 0.
+TEST(Contraction, OfAnySize) {
+  const Problem p = product({});
+  auto domain = make_domain(p.graph, p.nest);
+  const Target device = gpu_with();
+  const BlockFacts facts(p.graph, p.nest, *domain, device);
+  const CallSizes sizes = by_id(p, {{"m", 100}, {"n", 100}, {"k", 100}});
+  auto sized = sized_facts(facts, sizes);
+  ASSERT_TRUE(sized.ok());
+  std::optional<ScheduledKernel> kernel;
+  for_each_schedule(facts, *sized, sizes, true, [&](const Schedule& s, int64_t) {
+    if (kernel || s.kind != ScheduleKind::BlockContraction || s.tile.rows != 32 || s.tile.columns != 16) return;
+    const Legal l = legal(facts, s, std::vector<ExtentRange>(domain->axes.size(), {0, INT64_MAX, 1}));
+    ASSERT_TRUE(l) << l.refusal;
+    auto k = lower_block(p.graph, p.nest, *domain, l, "product");
+    ASSERT_TRUE(k.ok()) << k.error().str();
+    kernel = std::move(*k);
+  });
+  ASSERT_TRUE(kernel && kernel->conditions.empty());
+  for (const Sizes& s : {Sizes{{"m", 17}, {"n", 16}, {"k", 0}},
+                         {{"m", 1}, {"n", 1}, {"k", 1}},
+                         {{"m", 64}, {"n", 32}, {"k", 48}},
+                         {{"m", 90}, {"n", 41}, {"k", 77}}}) {
+    const Case c{product({}), s};
+    expect_meant(c, meant(c), *kernel, 4e-3);
+  }
+}
+
+// x x', of one tensor.
+TEST(Contraction, OfATensorWithItself) {
+  expect_contracted(
+      {problem("x: f16[m, k]\ny: f16[m, m]",
+               "nest gram outer(i0: m, i1: m) row(i2: k) {\n %0 = load x[i0, i2] : f32\n %1 = load x[i1, "
+               "i2] : f32\n %2 = mul %0, %1 : f32\n %3 = reduce.sum %2 : f32\n store.row y[i0, i1] = %3 }"),
+       {{"m", 37}, {"k", 50}}},
+      3);
+}
+
+// Several results, of a bias, a residual, a value per row, and an activation.
+TEST(Contraction, WithAnEpilogue) {
+  expect_contracted(
+      {problem("a: f16[m, k]\nb: f16[k, n]\nbias: f32[n]\ns: f16[m]\nr: f16[m, n]\ny: f16[m, n]\nz: f32[n, m]",
+               R"(nest epilogue outer(i0: m, i1: n) row(i2: k) {
+      %0 = load a[i0, i2] : f32
+      %1 = load b[i2, i1] : f32
+      %2 = mul %0, %1 : f32
+      %3 = reduce.sum %2 : f32
+      %4 = load bias[i1] : f32
+      %5 = add %3, %4 : f32
+      %6 = load s[i0] : f32
+      %7 = mul %5, %6 : f32
+      %8 = tanh %7 : f32
+      %9 = load r[i0, i1] : f32
+      %10 = add %8, %9 : f32
+      store.row y[i0, i1] = %10
+      store.row z[i1, i0] = %7
+    })"),
+       {{"m", 45}, {"n", 52}, {"k", 40}}},
+      4);
+}
+
+// Factors that are computed: of 8-bit integers with a scale of each column, and an exponential, which is not 0 where
+// nothing is read.
+TEST(Contraction, OfComputedFactors) {
+  expect_contracted({problem("a: f16[m, k]\nq: i8[k, n]\nzero: i8[n]\nscale: f16[n]\nshift: f16[m]\ny: f16[m, n]",
+                             R"(nest prologue outer(i0: m, i1: n) row(i2: k) {
+      %0 = load a[i0, i2] : f32
+      %1 = load shift[i0] : f32
+      %2 = add %0, %1 : f32
+      %3 = exp %2 : f32
+      %4 = cast %3 : f16
+      %5 = cast %4 : f32
+      %6 = load q[i2, i1] : i8
+      %7 = cast %6 : f32
+      %8 = load zero[i1] : i8
+      %9 = cast %8 : f32
+      %10 = sub %7, %9 : f32
+      %11 = load scale[i1] : f32
+      %12 = mul %10, %11 : f32
+      %13 = cast %12 : f16
+      %14 = cast %13 : f32
+      %15 = mul %5, %14 : f32
+      %16 = reduce.sum %15 : f32
+      store.row y[i0, i1] = %16
+    })"),
+                     {{"m", 20}, {"n", 35}, {"k", 27}}},
+                    5);
+}
+
+// Rows that an index from memory picks.
+TEST(Contraction, OfGatheredRows) {
+  expect_contracted({problem("t: f16[v, k]\nw: f16[n, k]\nat: i32[m]\ny: f16[m, n]",
+                             R"(nest gathered outer(i0: m, i1: n) row(i2: k) {
+      %0 = load at[i0] : i32
+      %1 = cast %0 : i64
+      %2 = index v : i64
+      %3 = check_bounds %1, %2 : i64
+      %4 = load t[%3, i2] : f32
+      %5 = load w[i1, i2] : f32
+      %6 = mul %4, %5 : f32
+      %7 = reduce.sum %6 : f32
+      store.row y[i0, i1] = %7
+    })"),
+                     {{"v", 9}, {"m", 30}, {"n", 33}, {"k", 40}}},
+                    6);
+}
+
+TEST(Contraction, Convolutions) {
+  uint32_t seed = 10;
+  for (const char* text :
+       {R"(graph @main(%x: f16[n, 5, 19], %w: f16[12, 5, 4]) -> (%y: f16[n, 12, 10]) where n in [0, ?] {
+  %y = conv(%x, %w) strides=[2] pads_begin=[1] pads_end=[2] dilations=[1] : f16[n, 12, 10]
+})",
+        R"(graph @main(%x: f16[n, 7, 6, 24], %w: f16[18, 24, 3, 3]) -> (%y: f16[n, 7, 6, 18]) where n in [0, ?] {
+  %y = conv(%x, %w) strides=[1, 1] pads_begin=[1, 1] pads_end=[1, 1] dilations=[1, 1] channels_last=1 : f16[n, 7, 6, 18]
+})",
+        R"(graph @main(%x: f16[n, 8, 7, 6], %w: f16[12, 4, 3, 2]) -> (%y: f16[n, 12, 4, 5]) where n in [0, ?] {
+  %y = conv(%x, %w) strides=[2, 1] pads_begin=[1, 0] pads_end=[1, 1] dilations=[1, 2] groups=2 : f16[n, 12, 4, 5]
+})",
+        R"(graph @main(%x: bf16[n, 6, 5], %w: bf16[6, 9, 3]) -> (%y: bf16[n, 9, 10]) where n in [0, ?] {
+  %y = conv_transpose(%x, %w) strides=[2] pads_begin=[1] pads_end=[0] dilations=[1] output_padding=[0] : bf16[n, 9, 10]
+})"})
+    expect_contracted({of_graph(text), {{"n", 2}}}, ++seed);
+}
+
+// Every schedule that the space offers is legal, and none but a contraction has its fields.
+TEST(Contraction, EveryScheduleIsLegal) {
+  const Case c{product({}), {{"m", 2000}, {"n", 3000}, {"k", 1001}}};
+  auto domain = make_domain(c.problem.graph, c.problem.nest);
+  const BlockFacts facts(c.problem.graph, c.problem.nest, *domain, gpu_with());
+  const CallSizes sizes = by_id(c.problem, c.sizes);
+  auto sized = sized_facts(facts, sizes);
+  ASSERT_TRUE(sized.ok());
+  const std::vector<ExtentRange> any(domain->axes.size());
+  size_t met = 0;
+  for_each_schedule(facts, *sized, sizes, true, [&](const Schedule& s, int64_t) {
+    if (s.kind != ScheduleKind::BlockContraction) return;
+    ++met;
+    const Legal l = legal(facts, s, any);
+    EXPECT_TRUE(l) << l.refusal << " " << print(s);
+    EXPECT_TRUE(l.conditions.empty());
+    Schedule other = s;
+    other.kind = ScheduleKind::BlockColumns;
+    EXPECT_FALSE(legal(facts, other, any));
+    other = s;
+    other.traversal.loop = true;
+    EXPECT_FALSE(legal(facts, other, any));
+    other = s;
+    std::swap(other.placement.row_axes, other.placement.depth_axes);
+    EXPECT_FALSE(legal(facts, other, any));
+  });
+  EXPECT_GT(met, 50u);
+}
+
+} // namespace
+} // namespace tessera::test
