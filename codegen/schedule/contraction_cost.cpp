@@ -120,9 +120,9 @@ private:
     const double most = waves <= 1 ? 1 : waves + m_.tail * (std::ceil(waves) - waves); // blocks of the busiest
     const double together = std::min(resident_, std::max(1.0, std::ceil(waves)));
     const double latency = (device_.l2_latency_us + device_.memory_latency_us) / 2;
-    const double of_step =
-        std::max({together * cycles_ / device_.clock_mhz, cycles_ / device_.clock_mhz + m_.step * device_.l2_latency_us,
-                  latency / std::max(1, s_.traversal.num_stages - 1)});
+    const double barrier = m_.step * device_.l2_latency_us; // hidden by the products of other blocks
+    const double of_step = std::max(together * cycles_ / device_.clock_mhz + barrier / together,
+                                    latency / std::max(1, s_.traversal.num_stages - 1));
     const double compute = most / together * steps_ * of_step;
     double bytes = 0, slots = 0;
     const double sums = static_cast<double>(s_.tile.rows) * s_.tile.columns;
