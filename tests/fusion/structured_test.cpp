@@ -1,6 +1,6 @@
 // Products, convolutions and pooling as loop nests: every sample of their records, with static and symbolic batch,
 // against the reference; and what fuses with them.
-#include "graph/ir/operator.h"
+#include "graph/ops/record.h"
 #include "tests/fusion/harness.h"
 
 namespace tessera {

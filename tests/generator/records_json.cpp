@@ -1,5 +1,5 @@
 #include "records_json.h"
-#include "graph/ir/operator.h"
+#include "graph/ops/record.h"
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,6 @@
 // Shared by the tests of the Graph IR.
 #pragma once
-#include "graph/ir/graph.h"
-#include "graph/ir/operator.h"
+#include "graph/infer/infer.h"
 #include <gtest/gtest.h>
 
 namespace tessera {
