@@ -12,7 +12,7 @@ void Clock::merge(const Clock& other) {
   if (other.times_.size() > times_.size()) times_.resize(other.times_.size());
   for (size_t i = 0; i < other.times_.size(); ++i) times_[i] = std::max(times_[i], other.times_[i]);
 }
-void Clock::meet(const Clock& other) {
+void Clock::intersect(const Clock& other) {
   if (other.times_.size() < times_.size()) times_.resize(other.times_.size());
   for (size_t i = 0; i < times_.size(); ++i) times_[i] = std::min(times_[i], other.times_[i]);
 }
@@ -20,9 +20,9 @@ void Known::merge(const Known& other) {
   events.merge(other.events);
   fenced.merge(other.fenced);
 }
-void Known::meet(const Known& other) {
-  events.meet(other.events);
-  fenced.meet(other.fenced);
+void Known::intersect(const Known& other) {
+  events.intersect(other.events);
+  fenced.intersect(other.fenced);
 }
 void Known::clear() {
   events.clear();

@@ -30,7 +30,7 @@ public:
   }
   void advance(int agent, uint32_t time); // to at least `time`
   void merge(const Clock& other);
-  void meet(const Clock& other); // what both know
+  void intersect(const Clock& other); // what both know
   void clear() { times_.clear(); }
 
 private:
@@ -39,7 +39,7 @@ private:
 struct Known {
   Clock events, fenced;
   void merge(const Known& other);
-  void meet(const Known& other);
+  void intersect(const Known& other);
   void clear();
 };
 struct Stamp {

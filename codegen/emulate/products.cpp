@@ -163,7 +163,7 @@ void Products::start(Thread& t, Group& g) {
   if (!g.fenced && (!p.before || form.a_in_registers))
     return block_.fail(t, "its warpgroup's product uses registers that no fence orders with it (wgmma.fence)");
   Known known = order_.of(first);
-  for (int i = first + 1; i < first + kWarpgroup; ++i) known.meet(order_.of(i));
+  for (int i = first + 1; i < first + kWarpgroup; ++i) known.intersect(order_.of(i));
   if (!form.a_in_registers) {
     uint64_t descriptor = 0;
     std::memcpy(&descriptor, t.product.a, sizeof descriptor);

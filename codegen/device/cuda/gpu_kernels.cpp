@@ -384,7 +384,7 @@ private:
 
   // Gives requests whose code failed another schedule, as long as there are some.
   void without_code() {
-    std::set<const Made*> told; // kernels of one text fail together
+    std::set<const Made*> reported; // kernels of one text fail together
     for (size_t i = 0; i < out_.kernels.size(); ++i)
       for (const ScheduledKernel& s : out_.kernels[i].scheduled) {
         const Made& m = made_of(s);
@@ -396,7 +396,7 @@ private:
           break;
         }
         again_ = true;
-        if (told.insert(&m).second) next_schedule(requests_[i], s.schedule, *m.error);
+        if (reported.insert(&m).second) next_schedule(requests_[i], s.schedule, *m.error);
       }
   }
 
