@@ -61,6 +61,15 @@ class Node:
     def finite(self) -> bool:
         return all(bool(numpy.isfinite(a).all()) for v in self.operands if v is not None and v.dtype.kind == "f" for a in v.arrays)
 
+    def saturates(self) -> bool:
+        """Whether two products of u8 and s8 may have a sum beyond 16 bits. Floating-point operands become u8 up to 255 on the way."""
+        arrays = [v.arrays for v in self.operands if v is not None and v.arrays]
+        signed = max((int(numpy.abs(a.astype(int)).max(initial=0)) for each in arrays for a in each if a.dtype == numpy.int8), default=0)
+        unsigned = max((int(a.max(initial=0)) for each in arrays for a in each if a.dtype == numpy.uint8), default=0)
+        if self.operands[0].dtype.kind == "f":
+            unsigned = 255
+        return 2 * unsigned * signed > 32767
+
     def classes(self) -> bool:
         """Whether the targets of a loss are classes, or those that it ignores."""
         ignored = self.attributes.get("ignore_index")
@@ -92,6 +101,10 @@ class Wrong:
     when: Callable[[Node], bool] = lambda n: True
 
 
+QUANTIZED_PRODUCTS = (
+    "MatMulInteger ConvInteger QLinearMatMul QLinearConv com.microsoft.QLinearConv com.microsoft.QGemm com.microsoft.QAttention"
+    " com.microsoft.MatMulIntegerToFloat com.microsoft.DynamicQuantizeMatMul com.microsoft.DynamicQuantizeLSTM"
+)
 WRONG = [
     # It ends the process.
     Wrong("Div Mod", "integers divided by zero: SIGFPE", lambda n: n.integers() and any(bool((a == 0).any()) for a in n.operands[1].arrays)),
@@ -122,6 +135,7 @@ WRONG = [
     Wrong("BlackmanWindow", "its ends are what rounding leaves of a difference that is 0"),
     Wrong("ReduceSumSquare ReduceProd", "sums and products of integers that overflow", lambda n: n.integers() and any(bool((numpy.abs(a.astype(float)) > 100).any()) for a in n.operands[0].arrays)),
     Wrong("HannWindow HammingWindow DFT STFT Gelu", "f64 is computed with constants of f32", lambda n: n.results is not None and n.results[0][0].dtype == numpy.float64),
+    Wrong(QUANTIZED_PRODUCTS, "two products of u8 and s8 are added in 16 bits, saturated, on a processor without VNNI", Node.saturates),
     # ONNX says nothing of them.
     Wrong("ReduceLogSumExp ReduceLogSum ReduceL2 ReduceMean", "real numbers as integers: how they are rounded", lambda n: n.integers()),
     Wrong("com.microsoft.MoE com.microsoft.QMoE", "experts of equal scores, or of NaN", lambda n: not n.finite() or any(len(set(row)) < len(row) for a in n.operands[1].arrays if a.size for row in a.reshape(-1, a.shape[-1]).tolist())),
