@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 namespace tessera {
 namespace {
+
+constexpr int64_t kAccess = 16; // bytes of a vector access
+
+bool uses_tensor_cores(const ProductShape& s) { return info(s.dtype).bits <= 16 || (s.dtype == DType::F32 && s.tf32); }
 
 // Rates that a library reaches.
 struct Rates {
@@ -65,6 +70,19 @@ double stored_bytes(const Graph& graph, const OperandView& view, const SizeValue
   return out;
 }
 
+// The most bytes, up to an access, of which the contiguous extent and all other strides of a matrix are multiples.
+int64_t alignment_of(const Graph& graph, const OperandView& view, const SizeValue& value, bool& known) {
+  const int64_t element = std::max(1, info(graph.type(view.value).dtype).bits / 8);
+  int64_t bytes = kAccess;
+  for (size_t d = 0; d < view.shape.size(); ++d) {
+    const auto extent = value(view.shape[d]), step = value(view.strides[d]);
+    known = known && extent && step;
+    if (!known || *extent == 1 || *step == 0) continue;
+    bytes = std::gcd(bytes, element * static_cast<int64_t>(*step == 1 ? *extent : *step));
+  }
+  return bytes;
+}
+
 // Multiply-adds of each element of the result.
 SymExpr summed(const LibraryCall& call) {
   SymExpr out = 1;
@@ -91,7 +109,9 @@ PredictedTime product_time(const ProductShape& s, const Target& device, const Li
                         device);
   const std::array tiles_of = {Tile{128, 256, 1}, Tile{128, 128, 1}, Tile{64, 128, 1}, Tile{64, 64, cost.tile_small},
                                Tile{64, 32, cost.tile_least}};
-  const double share = (s.windows ? cost.convolution : 1) * (s.padding > 1 ? cost.unaligned : 1);
+  const bool rows = uses_tensor_cores(s) && s.alignment < kAccess;
+  const double share = (s.windows ? cost.convolution : 1) * (s.padding > 1 ? cost.unaligned : 1) *
+                       (rows ? s.alignment < 4 ? cost.rows_of_2 : cost.rows_of_4 : 1);
   const double k = s.k * s.padding;
   double compute = INFINITY, latency = 0;
   const double large = std::max(s.m, s.n), small = std::min(s.m, s.n);
@@ -106,6 +126,12 @@ PredictedTime product_time(const ProductShape& s, const Target& device, const Li
     }
   }
   return put_together(memory, compute, latency, device);
+}
+
+double copy_time(double bytes, const Target& device, const LibraryCost& cost) {
+  const ProductShape none;
+  const Rates rates = (device.is_gpu() ? gpu_rates : host_rates)(none, device, cost);
+  return lone_launch_us(device) + rates.memory_us(bytes);
 }
 
 PredictedTime attention_time(const ProductShape& scores, const ProductShape& values, const Target& device,
@@ -140,6 +166,9 @@ std::optional<ProductShape> product_shape(const Graph& graph, const LibraryCall&
         s.batch /= repeats;
         s.m *= repeats;
       }
+    s.alignment = alignment_of(graph, call.result, value, known);
+    for (const OperandView& o : call.operands)
+      s.alignment = std::min(s.alignment, alignment_of(graph, o, value, known));
   } else {
     for (size_t d = 2; call.operands.size() > 1 && d < call.operands[1].shape.size(); ++d)
       s.windows = s.windows || !call.operands[1].shape[d].is_const(1);

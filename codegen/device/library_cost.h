@@ -22,6 +22,8 @@ struct ProductShape {
   bool windows = false; // of a convolution whose weights are more than one element wide
   double padding = 1;   // by which a library extends k, to whole groups of 16 bytes; 1: it does not
   double bytes = 0;     // read and written
+  // Bytes to whose multiples all rows of the matrices extend, at most 16. Tensor cores read and write whole groups of 16.
+  int64_t alignment = 16;
 };
 [[nodiscard]] double flops(const ProductShape& shape); // multiplications and additions
 
@@ -36,6 +38,8 @@ struct LibraryCost {
   X(tile_least, 0.91)      /* of that, in tiles of 64 x 32 */                                                          \
   X(convolution, 0.45)     /* of that, in a convolution that is no product */                                          \
   X(unaligned, 0.46)       /* of that, where a pixel's channels are not whole groups of 16 bytes */                    \
+  X(rows_of_4, 0.24)       /* of that, where rows of a product are no multiple of 16 bytes, but one of 4 */            \
+  X(rows_of_2, 0.15)       /* of that, where they are no multiple of 4 bytes */                                        \
   X(vectors, 0.75)         /* of the rate of vector instructions: f32 and f64 of a GPU, everything of a host */        \
   X(start, 0.635)          /* launches: a GPU's kernel until its pipeline is full, and its epilogue */                 \
   X(chain, 0.0188)         /* launches: 64 further elements of a sum, which follow each other */                       \
@@ -53,6 +57,9 @@ struct LibraryCost {
 // An attention, which only a GPU computes at once.
 [[nodiscard]] PredictedTime attention_time(const ProductShape& scores, const ProductShape& values, const Target& device,
                                            const LibraryCost& cost = {});
+
+// The time of a kernel that only moves so many bytes.
+[[nodiscard]] double copy_time(double bytes, const Target& device, const LibraryCost& cost = {});
 
 // The shape of a call. `value`: of an expression at the sizes of a call; nothing where they do not say it.
 using SizeValue = std::function<std::optional<double>(const SymExpr&)>;

@@ -27,16 +27,13 @@ struct Layer {
     return g.add_constant(numbers(dtype, std::move(dims), seed), "c" + std::to_string(seed));
   }
   ValueId product(int64_t columns) { return op("matmul", {x, constant({16, columns})}); }
-  // Joins; `count` products went into others, `padded` got further columns, and the outputs are what they were.
-  void joined(int count, int padded = 0) {
+  // Joins; `count` products went into others, and the outputs are what they were.
+  void joined(int count) {
     std::map<std::string, Tensor> inputs{{"x", numbers(dtype, {5, 16}, 3)}};
     auto before = evaluate_graph(g, inputs);
     auto joined = join_products(g, {});
     ASSERT_TRUE(joined.ok()) << joined.error().str();
     EXPECT_EQ(*joined, count) << print(g);
-    auto widened = pad_products(g, {});
-    ASSERT_TRUE(widened.ok()) << widened.error().str();
-    EXPECT_EQ(*widened, padded) << print(g);
     auto fine = verify(g);
     ASSERT_TRUE(fine.ok()) << fine.error().str();
     auto after = evaluate_graph(g, inputs);
@@ -141,54 +138,6 @@ TEST(JoinProducts, WhatWouldLoseStays) {
     l.g.add_output("y", l.op("mul", {a, b}));
     l.joined(0);
   }
-}
-
-TEST(JoinProducts, OddColumnsOf16BitsArePadded) {
-  for (DType dtype : {DType::F16, DType::BF16}) {
-    Layer l(dtype);
-    ValueId table = l.constant({257, 16}); // which is read as a table, too
-    ValueId logits = l.op("matmul", {l.x, l.op("transpose", {table}, {{"perm", Ints{1, 0}}})});
-    l.g.add_output("logits", l.op("add", {logits, l.constant({257})}));
-    l.g.add_output(
-        "rows",
-        l.op("add", {l.x, l.op("slice", {table},
-                               {{"starts", SymShape{3, 0}}, {"steps", Ints{1, 1}}, {"sizes", SymShape{1, 16}}})}));
-    l.joined(0, 1);
-    auto plan = l.plan();
-    ASSERT_EQ(plan.groups.size(), 3u) << print(l.g, plan);
-    EXPECT_EQ(str(plan.groups[1].call.result.strides), "[264, 1]") << "and the bias is added where the slice is taken";
-  }
-  Layer wide(DType::F32); // computed without tensor cores
-  wide.g.add_output("y", wide.product(257));
-  wide.joined(0);
-  Layer narrow(DType::F16); // little work next to a copy of the result
-  narrow.g.add_output("y", narrow.product(255));
-  narrow.joined(0);
-}
-
-// x [rows, 256] times the transpose of a weight [301, 256], both given at run time; how many products are padded.
-int padded_in_each_call(int64_t rows) {
-  Graph g;
-  ValueId x = g.add_input("x", {DType::F16, {rows, 256}}), w = g.add_input("w", {DType::F16, {301, 256}});
-  ValueId turned = g.apply("transpose", {w}, {{"perm", Ints{1, 0}}}).value();
-  g.add_output("y", g.apply("matmul", {x, turned}).value());
-  std::map<std::string, Tensor> inputs{{"x", numbers(DType::F16, {rows, 256}, 1)},
-                                       {"w", numbers(DType::F16, {301, 256}, 2)}};
-  auto before = evaluate_graph(g, inputs);
-  auto made = pad_products(g, {});
-  EXPECT_TRUE(made.ok());
-  auto fine = verify(g);
-  EXPECT_TRUE(fine.ok()) << fine.error().str();
-  auto after = evaluate_graph(g, inputs);
-  if (!made.ok() || !before.ok() || !after.ok()) return -1;
-  auto same = compare((*after)[0], (*before)[0], 1e-6, 1e-6);
-  EXPECT_TRUE(same.same) << same.message;
-  return *made;
-}
-
-TEST(JoinProducts, WeightsOfRunTimeArePaddedWhereManyRowsMakeUpForTheCopy) {
-  EXPECT_EQ(padded_in_each_call(512), 1);
-  EXPECT_EQ(padded_in_each_call(4), 0);
 }
 
 // Two families with one bias: the joined biases have names of their own.

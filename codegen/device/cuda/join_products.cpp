@@ -1,12 +1,10 @@
 #include "codegen/device/cuda/join_products.h"
+#include "codegen/device/cuda/copied_weights.h"
 #include "codegen/device/cuda/names.h"
 #include "codegen/device/cuda/passes.h"
-#include "fusion/cost.h"
 #include "graph/ops/questions.h"
 #include <algorithm>
-#include <cstring>
 #include <map>
-#include <mutex>
 
 namespace tessera {
 namespace {
@@ -23,68 +21,6 @@ int64_t aligned_columns(int64_t columns, DType dtype) {
   return (columns + whole - 1) / whole * whole;
 }
 
-// The tensor of a constant node, with or without its data.
-const Tensor* tensor_of(const Graph& graph, ValueId value) {
-  const Node* node = graph.producer(value);
-  const auto* structured = node ? node->op->structured() : nullptr;
-  if (!structured || structured->kind != Structured::Constant) return nullptr;
-  return node->attributes.get<Tensor>("value");
-}
-
-// ---- concatenated constants
-
-// Concatenates matrices along `axis`, or vectors, and pads with zeros to `extent` elements. The result is cached while
-// it is in use: variants of a model are compiled separately and have the same weights.
-Result<Tensor> side_by_side(const std::vector<Tensor>& parts, size_t axis, int64_t extent) {
-  struct Joined {
-    std::shared_ptr<std::byte> bytes;
-    std::vector<Tensor> parts; // owned, so that their addresses are not reused
-  };
-  using Key = std::vector<std::pair<const std::byte*, Dims>>;
-  static std::mutex mutex;
-  static std::map<std::tuple<Key, size_t, int64_t>, std::weak_ptr<const Joined>> made;
-
-  Dims dims = parts[0].dims();
-  const auto element = static_cast<size_t>(info(parts[0].dtype()).bits / 8);
-  dims[axis] = 0;
-  Key key;
-  bool known = true;
-  for (const auto& part : parts) {
-    dims[axis] += part.dims()[axis];
-    known = known && has_data(part);
-    key.emplace_back(part.data(), part.dims());
-  }
-  const int64_t zeros = extent - dims[axis];
-  dims[axis] = extent;
-  TESSERA_ASSIGN(int64_t count, element_count(dims));
-  const auto bytes = static_cast<size_t>(byte_size(parts[0].dtype(), count));
-  if (!known) return Tensor::view(parts[0].dtype(), dims, {nullptr, nullptr, bytes});
-
-  std::lock_guard lock(mutex);
-  std::erase_if(made, [](const auto& entry) { return entry.second.expired(); });
-  auto& entry = made[{key, axis, extent}];
-  auto joined = entry.lock();
-  if (!joined) {
-    TESSERA_ASSIGN(auto block, allocate_bytes(bytes));
-    size_t inner = element;
-    for (size_t d = axis + 1; d < dims.size(); ++d) inner *= static_cast<size_t>(dims[d]);
-    const auto runs = static_cast<size_t>(axis == 0 ? 1 : dims[0]); // extent of the dimensions before the axis
-    for (size_t r = 0, at = 0; r < runs; ++r) {
-      for (const auto& part : parts) {
-        size_t n = static_cast<size_t>(part.dims()[axis]) * inner;
-        if (n > 0) std::memcpy(block.get() + at, part.data() + r * n, n);
-        at += n;
-      }
-      std::memset(block.get() + at, 0, static_cast<size_t>(zeros) * inner);
-      at += static_cast<size_t>(zeros) * inner;
-    }
-    joined = std::make_shared<const Joined>(Joined{std::move(block), parts});
-    entry = joined;
-  }
-  const std::byte* data = joined->bytes.get();
-  return Tensor::view(parts[0].dtype(), dims, {std::move(joined), data, bytes});
-}
-
 // ---- candidates
 
 struct Sibling {
@@ -96,7 +32,6 @@ struct Sibling {
   NodeId follows; // an operator with one tensor operand that all siblings have; -1: none
   std::vector<NodeId> replaced;
   bool shared = false; // the weight has other readers
-  bool given = false;  // the weight is a run-time input, padded in each call
 };
 // Common properties of siblings.
 struct Kind {
@@ -130,23 +65,6 @@ public:
     }
     replace();
     return joined;
-  }
-
-  Result<int> pad_each() {
-    std::vector<std::pair<Kind, Sibling>> odd;
-    for (NodeId id : graph_.order()) {
-      Kind kind;
-      auto s = product(id, kind);
-      if (s && !is_aligned(*s) && gains_by_padding(*s, kind)) odd.emplace_back(kind, std::move(*s));
-    }
-    int padded = 0;
-    for (const auto& [kind, s] : odd) {
-      if (!may_copy({s}, kMaxBytesOfModel)) continue;
-      TESSERA_TRY(join(kind, {s}));
-      ++padded;
-    }
-    replace();
-    return padded;
   }
 
 private:
@@ -186,9 +104,9 @@ private:
     if (!structured || structured->kind != Structured::Matmul || !cublaslt_multiplies(graph_, node, libraries_))
       return std::nullopt;
     if (is_kept_apart(node) || node.attributes.i("wide", 0) != 0) return std::nullopt;
-    Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}, false, false};
+    Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}, false};
     kind.operand = node.operands[0];
-    if (graph_.type(kind.operand).rank() < 2 || tensor_of(graph_, kind.operand)) return std::nullopt;
+    if (graph_.type(kind.operand).rank() < 2 || constant_tensor(graph_, kind.operand)) return std::nullopt;
     auto take = [&](ValueId weight) { // weights with other readers are not joined
       if (only_user(weight))
         s.replaced.insert(s.replaced.begin(), graph_.value(weight).producer);
@@ -203,49 +121,24 @@ private:
     const auto columns = shape.size() == 2 ? shape[kind.transposed ? 0 : 1].as_const() : std::nullopt;
     if (!columns || *columns == 0) return std::nullopt;
     s.columns = *columns;
-    s.given = tensor_of(graph_, source) == nullptr;
-    if (kind.transposed && !s.given) take(s.weight);
-    if (!s.shared && !s.given) take(source);
+    if (constant_tensor(graph_, source) == nullptr) return std::nullopt;
+    if (kind.transposed) take(s.weight);
+    if (!s.shared) take(source);
     s.weight = source;
-    if (!s.given) take_bias(s);
+    take_bias(s);
     return s;
   }
 
   // Requirements of a sibling: joining it loses nothing.
   bool joins(Sibling& s, Kind& kind) const {
-    return !s.shared && !s.given && take_what_follows(s, kind) && read_by_strides(s.result);
-  }
-
-  // True if padding pays: 16-bit elements (tensor cores need aligned rows), aligned rows of the other operand, and a
-  // product much larger than the kernel that copies misaligned rows for readers of the result.
-  bool gains_by_padding(const Sibling& s, const Kind& kind) const {
-    constexpr int64_t kFew = 256;
-    const DType dtype = graph_.type(s.result).dtype;
-    const SymExpr& summed = graph_.type(kind.operand).shape.back();
-    return info(dtype).bits == 16 && s.columns >= kFew && summed.known_divisor() % (kAccess * 8 / 16) == 0 &&
-           (!s.given || worth_padding_in_each_call(s, kind));
-  }
-
-  // True if a faster product saves more than a copy of the weight and of the result takes in each call.
-  bool worth_padding_in_each_call(const Sibling& s, const Kind& kind) const {
-    // Fraction of peak multiply-adds that cuBLASLt reaches with misaligned and with padded rows.
-    constexpr double kUnaligned = 0.09, kPadded = 0.726;
-    const Target& device = libraries_.device;
-    const double peak = device.multiprocessors * device.tensor_f16_per_cycle * device.clock_mhz;
-    fusion::Estimator estimate(graph_.env());
-    const double summed = estimate(graph_.type(kind.operand).shape.back());
-    const double rows = estimate(graph_.type(kind.operand).count()) / std::max(summed, 1.0);
-    const double columns = static_cast<double>(s.columns), width = info(graph_.type(s.result).dtype).bits / 8.0;
-    const double gained = rows * summed * columns / peak * (1 / kUnaligned - 1 / kPadded);
-    return gained > 2 * (summed + rows) * columns * width / device.memory_bytes_per_us;
+    return !s.shared && take_what_follows(s, kind) && read_by_strides(s.result);
   }
 
   // True if weights may be stored twice.
   bool may_copy(const std::vector<Sibling>& siblings, int64_t most) {
     int64_t bytes = 0;
     for (const auto& s : siblings) {
-      if (s.given) continue;
-      const Tensor& weight = *tensor_of(graph_, s.weight);
+      const Tensor& weight = *constant_tensor(graph_, s.weight);
       bytes += byte_size(weight.dtype(), weight.count());
     }
     if (bytes > most || copied_ + bytes > kMaxBytesOfModel) return false;
@@ -259,7 +152,7 @@ private:
     const Node& add = graph_.node(*user);
     if (!ops::is(add, ScalarOp::Add) || add.operands[0] == add.operands[1] || is_kept_apart(add)) return;
     ValueId bias = add.operands[add.operands[0] == s.result ? 1 : 0];
-    const Tensor* vector = tensor_of(graph_, bias);
+    const Tensor* vector = constant_tensor(graph_, bias);
     if (!vector || vector->count() != s.columns || vector->dims().empty() || vector->dims().back() != s.columns ||
         graph_.type(add.results[0]).shape != graph_.type(s.result).shape)
       return;
@@ -287,7 +180,7 @@ private:
         text += v == value ? " ." : " -";
         continue;
       }
-      const Tensor* tensor = tensor_of(graph_, v);
+      const Tensor* tensor = constant_tensor(graph_, v);
       alone = alone && tensor && tensor->count() == 1;
       text += " " + std::to_string(v.index);
     }
@@ -321,24 +214,16 @@ private:
     bool biased = false;
     const DType dtype = graph_.type(siblings[0].weight).dtype;
     for (const auto& s : siblings) {
-      if (!s.given) weights.push_back(*tensor_of(graph_, s.weight));
+      weights.push_back(*constant_tensor(graph_, s.weight));
       biased = biased || s.bias.valid();
       columns += s.columns;
     }
-    columns = aligned_columns(columns, dtype);
-    const char* suffix = siblings.size() > 1 ? ".joined" : ".padded";
-    const int axis = kind.transposed ? 0 : 1;
+    const size_t axis = kind.transposed ? 0 : 1;
+    Dims dims = weights[0].dims();
+    dims[axis] = columns;
     const Node first = graph_.node(siblings[0].product);
-    ValueId w;
-    if (weights.empty()) { // a run-time input
-      SymShape none(2, SymExpr(0)), behind = none;
-      behind[static_cast<size_t>(axis)] = columns - siblings[0].columns;
-      TESSERA_ASSIGN(
-          w, graph_.apply("pad", {siblings[0].weight}, {{"pads_begin", none}, {"pads_end", behind}}, first.location));
-    } else {
-      TESSERA_ASSIGN(Tensor weight, side_by_side(weights, axis, columns));
-      w = graph_.add_constant(std::move(weight), names_(graph_.value(siblings[0].weight).name + suffix));
-    }
+    TESSERA_ASSIGN(Tensor weight, copied_weights(weights, axis, std::move(dims)));
+    ValueId w = graph_.add_constant(std::move(weight), names_(graph_.value(siblings[0].weight).name + ".joined"));
     if (kind.transposed) {
       TESSERA_ASSIGN(w, graph_.apply("transpose", {w}, {{"perm", Ints{1, 0}}}, first.location));
     }
@@ -348,22 +233,22 @@ private:
       for (const auto& s : siblings) {
         if (s.bias.valid()) {
           if (name.empty()) name = graph_.value(s.bias).name;
-          biases.push_back(tensor_of(graph_, s.bias)->reshaped({s.columns}));
+          biases.push_back(constant_tensor(graph_, s.bias)->reshaped({s.columns}));
           continue;
         }
         TESSERA_ASSIGN(Tensor none, Tensor::create(dtype, {s.columns}));
         for (int64_t i = 0; i < s.columns; ++i) none.set_f64(i, -0.0);
         biases.push_back(std::move(none));
       }
-      TESSERA_ASSIGN(Tensor bias, side_by_side(biases, 0, columns));
-      ValueId b = graph_.add_constant(std::move(bias), names_(name + suffix));
+      TESSERA_ASSIGN(Tensor bias, copied_weights(biases, 0, {columns}));
+      ValueId b = graph_.add_constant(std::move(bias), names_(name + ".joined"));
       TESSERA_ASSIGN(y, graph_.apply("add", {y, b}, {}, first.location));
     }
     if (siblings[0].follows.valid()) {
       const Node node = graph_.node(siblings[0].follows);
       std::vector<ValueId> operands = node.operands;
       for (ValueId& v : operands)
-        if (v.valid() && !tensor_of(graph_, v)) v = y;
+        if (v.valid() && !constant_tensor(graph_, v)) v = y;
       TESSERA_ASSIGN(y, graph_.apply(node.op->name, operands, node.attributes, node.location));
     }
     int64_t start = 0;
@@ -399,7 +284,5 @@ private:
 Result<int> join_products(Graph& graph, const CudaLibraries& libraries) {
   return Joiner(graph, libraries).join_families();
 }
-
-Result<int> pad_products(Graph& graph, const CudaLibraries& libraries) { return Joiner(graph, libraries).pad_each(); }
 
 } // namespace tessera

@@ -15,16 +15,6 @@
 // only for whole results), and weights with other readers (they would be stored twice). Columns begin at multiples of
 // 16 bytes. The bias -0 changes no sum.
 //
-// Padded products. A result with misaligned rows, for example 50257 columns of 16 bits, takes a library several times
-// as long as one of 50264 columns, because tensor cores load and store aligned vectors. Such a product gets columns of
-// zeros, and its readers use a slice:
-//
-//   y = matmul(x, w)                w' = [w | 0 ...]      : f16[768, 50264]
-//                                   y = matmul(x, w')[..., 0:50257]
-//
-// If y is an output, the slice is a separate kernel that copies. Weights with other readers are then stored twice. A
-// weight that is a run-time input is padded in each call, if the faster product saves more time.
-//
 // Joined weights are copies in host memory, while the parts may be mapped from a file; so only products are joined that
 // are small enough for launches to matter. Executables of one model share the copies.
 #pragma once
@@ -33,8 +23,7 @@
 
 namespace tessera {
 
-// Both functions rewrite the graph and return the number of products that were joined or padded. Error OutOfMemory.
+// Rewrites the graph and returns the number of products that were joined. Error OutOfMemory.
 [[nodiscard]] Result<int> join_products(Graph& graph, const CudaLibraries& libraries);
-[[nodiscard]] Result<int> pad_products(Graph& graph, const CudaLibraries& libraries);
 
 } // namespace tessera

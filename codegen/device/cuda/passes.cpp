@@ -2,6 +2,7 @@
 #include "codegen/device/cuda/passes.h"
 #include "codegen/device/cuda/backend.h"
 #include "codegen/device/cuda/join_products.h"
+#include "codegen/device/cuda/pad_products.h"
 #include "codegen/device/integer_products.h"
 #include "graph/ops/questions.h"
 #include <algorithm>
@@ -110,7 +111,7 @@ const std::vector<CudaRewriting>& cuda_rewritings() {
       {"lay-out-weights", "lays weights of convolutions out as their library or their loops read them",
        lay_out_weights},
       {"join-products", "products of one operand with constant weights become one", join},
-      {"pad-products", "products get columns of zeros up to a multiple of 16 bytes", pad},
+      {"pad-products", "products whose rows are no multiple of 16 bytes get zeros up to one", pad},
   };
   return table;
 }

@@ -1,0 +1,279 @@
+#include "codegen/device/cuda/pad_products.h"
+#include "codegen/device/cuda/copied_weights.h"
+#include "codegen/device/cuda/names.h"
+#include "codegen/device/cuda/passes.h"
+#include "codegen/device/library_cost.h"
+#include "fusion/cost.h"
+#include "graph/ops/questions.h"
+#include "graph/scalar/scalar.h"
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMaxCopiedBytes = int64_t{1} << 30; // of all weights of a model
+constexpr int64_t kAccess = 16;                       // bytes of a vector access
+
+// True for a permutation that exchanges the last two dimensions and no others.
+bool is_turn(const Ints& permutation) {
+  const size_t rank = permutation.size();
+  if (rank < 2) return false;
+  Ints turn(rank);
+  std::iota(turn.begin(), turn.end(), 0);
+  std::swap(turn[rank - 2], turn[rank - 1]);
+  return permutation == turn;
+}
+
+// An operand as memory has it.
+struct Stored {
+  ValueId value;       // below the exchange of the last two dimensions
+  bool turned = false; // there is one
+};
+
+struct Candidate {
+  NodeId product;
+  Stored a, b;
+  SymExpr m, k, n;               // extents as they are
+  SymExpr rows, summed, columns; // padded
+};
+
+class Padder {
+public:
+  Padder(Graph& graph, const CudaLibraries& libraries)
+      : graph_(graph), libraries_(libraries), users_(graph.users()), given_(users_.size(), false),
+        by_value_(users_.size()), names_(graph), estimate_(graph.env()) {
+    for (const auto& output : graph.outputs()) given_[at(output.value)] = true;
+  }
+
+  Result<int> run() {
+    find_attentions();
+    std::vector<Candidate> found;
+    for (NodeId id : graph_.order())
+      if (auto c = candidate(id); c && gains(*c)) found.push_back(std::move(*c));
+    for (const Candidate& c : found) TESSERA_TRY(pad(c));
+    if (found.empty()) return 0;
+    graph_.replace_uses(by_value_);
+    for (const Candidate& c : found) remove(c);
+    graph_.compact();
+    return static_cast<int>(found.size());
+  }
+
+private:
+  static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
+  [[nodiscard]] bool is_product(NodeId id) const { return ops::is(graph_.node(id), Structured::Matmul); }
+  [[nodiscard]] bool is_view(const Node& node) const { return node.op->indexing() && node.op->indexing()->view; }
+  [[nodiscard]] bool is_kept_apart(const Node& node) const {
+    const auto& names = libraries_.kept_apart;
+    return !names.empty() && (names.contains(node.location.node) || names.contains(node.location.output));
+  }
+
+  // Products between which a maximum of rows lies: softmax reads the result of one, the other one reads the softmax.
+  void find_attentions() {
+    for (NodeId first : graph_.order()) {
+      if (!is_product(first)) continue;
+      std::set<NodeId> reached;
+      std::vector<NodeId> pending = {first}, others;
+      bool maximum = false;
+      while (!pending.empty()) {
+        const Node& node = graph_.node(pending.back());
+        pending.pop_back();
+        for (ValueId v : node.results) {
+          if (!v.valid()) continue;
+          for (NodeId user : users_[at(v)]) {
+            if (!reached.insert(user).second) continue;
+            const OpDef& op = *graph_.node(user).op;
+            maximum = maximum || (op.reduction() && op.reduction()->kind == ReduceKind::Max);
+            if (is_product(user))
+              others.push_back(user);
+            else if (op.pointwise() || op.reduction() || op.indexing())
+              pending.push_back(user);
+          }
+        }
+      }
+      if (!maximum || others.empty()) continue;
+      attention_.insert(first);
+      attention_.insert(others.begin(), others.end());
+    }
+  }
+
+  [[nodiscard]] Stored stored(ValueId operand) const {
+    const Node* node = graph_.producer(operand);
+    if (node != nullptr && is_turn(ops::permutation_of(*node))) return {node->operands[0], true};
+    return {operand, false};
+  }
+
+  // A product by tensor cores, with extents that end inside an access.
+  std::optional<Candidate> candidate(NodeId id) {
+    const Node& node = graph_.node(id);
+    if (!is_product(id) || attention_.contains(id) || is_kept_apart(node)) return std::nullopt;
+    if (!cublaslt_multiplies(graph_, node, libraries_)) return std::nullopt;
+    const TensorType &a = graph_.type(node.operands[0]), &b = graph_.type(node.operands[1]);
+    const int bits = info(a.dtype).bits;
+    if (a.rank() < 2 || b.rank() < 2 || (bits != 16 && node.attributes.i("tf32", 0) == 0)) return std::nullopt;
+    const SymExpr &m = a.shape[a.shape.size() - 2], &k = a.shape.back();
+    if (b.shape[b.shape.size() - 2] != k) return std::nullopt; // another expression of it
+    Candidate c{id, stored(node.operands[0]), stored(node.operands[1]), m, k, b.shape.back(), {}, {}, {}};
+    const int64_t whole = kAccess * 8 / bits;
+    auto padded = [&](const SymExpr& extent, bool contiguous) {
+      return contiguous && !is_aligned(extent, whole) ? ceildiv(extent, whole) * whole : extent;
+    };
+    c.rows = padded(c.m, c.a.turned);
+    c.summed = padded(c.k, !c.a.turned || c.b.turned);
+    c.columns = padded(c.n, true);
+    if (c.rows == c.m && c.summed == c.k && c.columns == c.n) return std::nullopt;
+    return c;
+  }
+
+  bool is_aligned(const SymExpr& extent, int64_t whole) {
+    if (extent.known_divisor() % whole == 0) return true;
+    return std::llround(estimate_(extent)) % whole == 0;
+  }
+
+  // True if the product gains more time than the copies take.
+  bool gains(const Candidate& c) {
+    const Node& node = graph_.node(c.product);
+    const TensorType& a = graph_.type(node.operands[0]);
+    ProductShape shape;
+    shape.dtype = a.dtype;
+    shape.tf32 = node.attributes.i("tf32", 0) != 0;
+    const ValueId result = node.results[0];
+    const double all = estimate_(graph_.type(result).count()), n = std::max(1.0, estimate_(c.n));
+    const bool flat = graph_.type(node.operands[1]).rank() == 2; // one product of all rows
+    shape.m = flat ? all / n : std::max(1.0, estimate_(c.m));
+    shape.batch = all / n / std::max(1.0, shape.m);
+    shape.n = n;
+    shape.k = estimate_(c.k);
+    ProductShape padded = shape;
+    padded.n = estimate_(c.columns);
+    padded.k = estimate_(c.summed);
+    padded.m *= estimate_(c.rows) / std::max(1.0, estimate_(c.m));
+    const int64_t element = info(a.dtype).bits / 8;
+    auto bytes = [&](const ProductShape& s) {
+      return s.batch * (s.m * s.k + s.k * s.n + s.m * s.n) * static_cast<double>(element);
+    };
+    shape.bytes = bytes(shape);
+    padded.bytes = bytes(padded);
+    for (const auto& [extent, extended] : {std::pair(&c.m, &c.rows), {&c.k, &c.summed}, {&c.n, &c.columns}})
+      if (*extent != *extended) shape.alignment = std::gcd(shape.alignment, element * std::llround(estimate_(*extent)));
+    const Target& device = libraries_.device;
+    const double gained = product_time(shape, device).us - product_time(padded, device).us;
+    double copies = 0;
+    int64_t copied = 0;
+    if (c.rows != c.m || c.summed != c.k) copies += operand_us(c.a, copied);
+    if (c.summed != c.k || c.columns != c.n) copies += operand_us(c.b, copied);
+    if ((c.rows != c.m || c.columns != c.n) && !read_by_strides(result)) copies += copy_us(result);
+    if (gained <= copies || copied_ + copied > kMaxCopiedBytes) return false;
+    copied_ += copied;
+    return true;
+  }
+
+  // Of a copy in each call; `copied`: takes the bytes of a weight, which is copied when compiling.
+  double operand_us(const Stored& operand, int64_t& copied) {
+    if (const Tensor* weight = constant_tensor(graph_, operand.value)) {
+      copied += byte_size(weight->dtype(), weight->count());
+      return 0;
+    }
+    const Node* from = graph_.producer(operand.value);
+    const bool alone = users_[at(operand.value)].size() == 1 && !given_[at(operand.value)];
+    return alone && from != nullptr && from->op->pointwise() ? 0 : copy_us(operand.value);
+  }
+  double copy_us(ValueId v) {
+    const double bytes = estimate_(graph_.type(v).count()) * info(graph_.type(v).dtype).bits / 8.0;
+    return copy_time(2 * bytes, libraries_.device);
+  }
+
+  // True if all readers of the value, through views, accept strides.
+  [[nodiscard]] bool read_by_strides(ValueId value) const {
+    if (given_[at(value)]) return false;
+    return std::all_of(users_[at(value)].begin(), users_[at(value)].end(), [&](NodeId user) {
+      const Node& node = graph_.node(user);
+      if (is_view(node)) return read_by_strides(node.results[0]);
+      return !node.op->structured() || is_product(user);
+    });
+  }
+
+  Status pad(const Candidate& c) {
+    const Node node = graph_.node(c.product);
+    TESSERA_ASSIGN(const ValueId a, operand(c.a, node.operands[0], {c.m, c.k}, {c.rows, c.summed}, node.location));
+    TESSERA_ASSIGN(const ValueId b, operand(c.b, node.operands[1], {c.k, c.n}, {c.summed, c.columns}, node.location));
+    TESSERA_ASSIGN(ValueId y, graph_.apply(node.op->name, {a, b}, node.attributes, node.location));
+    if (c.rows != c.m || c.columns != c.n) {
+      SymShape sizes = graph_.type(node.results[0]).shape;
+      SymShape starts(sizes.size(), SymExpr(0));
+      Ints steps(sizes.size(), 1);
+      TESSERA_ASSIGN(y, graph_.apply("slice", {y}, {{"starts", starts}, {"steps", steps}, {"sizes", std::move(sizes)}},
+                                     node.location));
+    }
+    graph_.value(y).name = std::exchange(graph_.value(node.results[0]).name, "");
+    by_value_[at(node.results[0])] = y;
+    return {};
+  }
+
+  // `operand` with its last two extents padded; products that read one value padded alike share it.
+  Result<ValueId> operand(const Stored& stored, ValueId operand, std::pair<SymExpr, SymExpr> from,
+                          std::pair<SymExpr, SymExpr> to, const Location& location) {
+    if (from == to) return operand;
+    auto [known, fresh] = padded_.try_emplace({operand, to.first.str(), to.second.str()});
+    if (!fresh) return known->second;
+    if (stored.turned) {
+      std::swap(from.first, from.second);
+      std::swap(to.first, to.second);
+    }
+    ValueId out;
+    if (const Tensor* weight = constant_tensor(graph_, stored.value)) {
+      Dims dims = weight->dims();
+      dims[dims.size() - 2] = to.first.const_value();
+      dims.back() = to.second.const_value();
+      TESSERA_ASSIGN(Tensor copy, copied_weights({*weight}, 0, std::move(dims)));
+      out = graph_.add_constant(std::move(copy), names_(graph_.value(stored.value).name + ".padded"));
+    } else {
+      SymShape none(graph_.type(stored.value).shape.size(), SymExpr(0)), behind = none;
+      behind[behind.size() - 2] = to.first - from.first;
+      behind.back() = to.second - from.second;
+      TESSERA_ASSIGN(out, graph_.apply("pad", {stored.value}, {{"pads_begin", none}, {"pads_end", behind}}, location));
+    }
+    if (stored.turned) {
+      const Node turn = *graph_.producer(operand);
+      TESSERA_ASSIGN(out, graph_.apply(turn.op->name, {out}, turn.attributes, turn.location));
+    }
+    return known->second = out;
+  }
+
+  // The product, and what only it read: an exchange of dimensions, a weight.
+  void remove(const Candidate& c) {
+    const std::vector<ValueId> operands = graph_.node(c.product).operands;
+    graph_.remove_node(c.product);
+    for (ValueId v : operands)
+      while (v.valid()) {
+        const NodeId from = graph_.value(v).producer;
+        const bool read = !graph_.users()[at(v)].empty() || (at(v) < given_.size() && given_[at(v)]);
+        if (!from.valid() || read || graph_.node(from).removed) break;
+        const bool turn = is_turn(ops::permutation_of(graph_.node(from)));
+        if (!turn && constant_tensor(graph_, v) == nullptr) break;
+        const ValueId below = turn ? graph_.node(from).operands[0] : ValueId();
+        graph_.remove_node(from);
+        v = below;
+      }
+  }
+
+  Graph& graph_;
+  const CudaLibraries& libraries_;
+  std::vector<std::vector<NodeId>> users_; // of the original graph, by value
+  std::vector<bool> given_;                // outputs
+  std::vector<ValueId> by_value_;          // replacement of each value
+  NewNames names_;
+  fusion::Estimator estimate_;
+  std::set<NodeId> attention_;
+  std::map<std::tuple<ValueId, std::string, std::string>, ValueId> padded_; // by value and its padded extents
+  int64_t copied_ = 0;                                                      // bytes of weights
+};
+
+} // namespace
+
+Result<int> pad_products(Graph& graph, const CudaLibraries& libraries) { return Padder(graph, libraries).run(); }
+
+} // namespace tessera
