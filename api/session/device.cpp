@@ -1,4 +1,5 @@
 #include "api/device.h"
+#include "codegen/llvm/gpu_compiler.h"
 #include "runtime/cuda/library_start.h"
 #include <charconv>
 
@@ -24,7 +25,8 @@ void DeviceChoice::apply(ExecutorOptions& options) const {
 
 namespace {
 
-// Code for a GPU that is here: PTX that newer ones run as well, machine code for this one.
+// Code for a GPU that is here, with its own instructions where this build has a target for them; else PTX that newer ones
+// run as well, and machine code for this one.
 Result<DeviceChoice> open_gpu(int gpu) {
   auto libraries = std::make_shared<cuda::LibraryStart>();
   libraries->begin(gpu, {.products = true}); // nearly all models have some
@@ -38,8 +40,8 @@ Result<DeviceChoice> open_gpu(int gpu) {
   c.device = "cuda";
   c.gpu = gpu;
   c.name = p.name;
-  c.arch = p.major >= 9 ? "sm_90" : "sm_80";
-  if (p.arch() != c.arch) c.assemble_for = p.arch();
+  c.arch = GpuTarget::of(p.major, p.minor).arch;
+  if (!c.arch.starts_with(p.arch())) c.assemble_for = p.arch();
   c.multiprocessors = p.multiprocessors;
   c.shared_bytes = p.shared_bytes_per_block;
   c.l2_bytes = p.l2_bytes;

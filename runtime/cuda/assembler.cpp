@@ -11,6 +11,15 @@ Result<std::shared_ptr<Assembler>> Assembler::find(Kind kind) {
   return kind == Kind::NvJitLink ? open_nvjitlink() : open_ptxas();
 }
 
+Result<std::shared_ptr<Assembler>> Assembler::find_for_whole_programs() {
+  const char* variable = environment("TESSERA_ASSEMBLER");
+  if (variable == nullptr || *variable == 0) return open_ptxas();
+  TESSERA_ASSIGN(auto assembler, find());
+  if (assembler->kind() == Kind::Ptxas) return assembler;
+  return Diagnostic(ErrorCode::UnsupportedFeature,
+                    "TESSERA_ASSEMBLER is '" + std::string(variable) + "', which makes relocatable code");
+}
+
 Result<std::shared_ptr<Assembler>> Assembler::find() {
   const char* variable = environment("TESSERA_ASSEMBLER");
   std::string requested = variable ? variable : "";

@@ -27,6 +27,9 @@ public:
   // where the system and pip install them (dynamic_library.h); ptxas on PATH, too.
   [[nodiscard]] static Result<std::shared_ptr<Assembler>> find();
   [[nodiscard]] static Result<std::shared_ptr<Assembler>> find(Kind kind);
+  // One that assembles texts as whole programs, for kernels that divide registers among their warps (setmaxnreg, which
+  // relocatable code, as nvJitLink makes it, ignores): ptxas, under the same conditions.
+  [[nodiscard]] static Result<std::shared_ptr<Assembler>> find_for_whole_programs();
   virtual ~Assembler() = default;
   [[nodiscard]] virtual Kind kind() const = 0;
   [[nodiscard]] virtual std::string version() const = 0; // part of cache keys: "ptxas 13.0.88"

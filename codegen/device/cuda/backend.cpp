@@ -5,6 +5,7 @@
 #include "graph/ir/operator.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cudnn.h"
+#include <mutex>
 
 namespace tessera {
 CudaBackend::CudaBackend(const CompileOptions& options, GpuTarget target, ChosenTarget device, GpuKernelOptions kernels,
@@ -61,6 +62,25 @@ void CudaBackend::find_libraries(const Graph& graph) {
   look(windows, libraries_->cudnn, "convolutions and pooling", cuda::Cudnn::open);
 }
 
+namespace {
+
+// Looked for once, by the first kernel that needs it.
+class WholePrograms {
+public:
+  const cuda::Assembler* get() {
+    std::call_once(looked_, [&] {
+      if (auto found = cuda::Assembler::find_for_whole_programs(); found.ok()) assembler_ = *found;
+    });
+    return assembler_.get();
+  }
+
+private:
+  std::once_flag looked_;
+  std::shared_ptr<cuda::Assembler> assembler_;
+};
+
+} // namespace
+
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options) {
   TESSERA_ASSIGN(auto target, GpuTarget::parse(options.arch.empty() ? "sm_90" : options.arch));
   DeviceFacts here;
@@ -83,6 +103,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options
     kernels.assembler = *assembler;
   else
     warnings.push_back("no assembler of PTX, the driver compiles it when it is loaded: " + assembler.error().message);
+  kernels.whole_programs = [found = std::make_shared<WholePrograms>()] { return found->get(); };
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(options, std::move(target), std::move(chosen),
                                                                 std::move(kernels), std::move(warnings)));
 }

@@ -7,7 +7,6 @@
 #include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
-#include "runtime/cuda/code_object.h"
 #include <algorithm>
 #include <map>
 #include <set>
@@ -98,7 +97,8 @@ private:
     auto bytes = cache.find(EntryKind::Kernel, m.key);
     if (!bytes) return false;
     auto object = cuda::decode(*bytes);
-    if (!object || object->symbol != m.kernel->name || object->cubin.empty() != !gpu.assembler) return false;
+    if (!object || object->symbol != m.kernel->name || object->cubin.empty() != (gpu.assembler_of(*object) == nullptr))
+      return false;
     m.object = std::move(*object);
     return true;
   }
@@ -173,10 +173,11 @@ private:
     o.dependent_launch = code->dependent_launch;
     o.tensor_maps = std::move(code->tensor_maps);
     m.llvm_ir = std::move(code->llvm_ir);
-    if (!gpu.assembler || (known && *known == o.ptx)) return;
+    const cuda::Assembler* assembler = gpu.assembler_of(o);
+    if (assembler == nullptr || (known && *known == o.ptx)) return;
     auto cubin = guarded({"assembling kernel", m.first_user}, [&] {
       failure_point("assemble");
-      return gpu.assembler->assemble(o.ptx, arch);
+      return assembler->assemble(o.ptx, arch);
     });
     if (!cubin) {
       m.not_assembled = cubin.error();
@@ -187,7 +188,7 @@ private:
     o.registers = cubin->registers;
     o.spill_bytes = cubin->spill_bytes;
     o.stack_bytes = cubin->stack_bytes;
-    o.assembler = gpu.assembler->version();
+    o.assembler = assembler->version();
   }
 };
 
@@ -481,6 +482,12 @@ private:
 };
 
 } // namespace
+
+const cuda::Assembler* GpuKernelOptions::assembler_of(const cuda::CodeObject& object) const {
+  const bool divides_registers = object.ptx.find("setmaxnreg") != std::string::npos;
+  if (!divides_registers || (assembler && assembler->kind() == cuda::Assembler::Kind::Ptxas)) return assembler.get();
+  return whole_programs();
+}
 
 Result<DeviceCode> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
                                        const Target& device, const GpuTarget& target, Cache& cache,

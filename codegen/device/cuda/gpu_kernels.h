@@ -4,6 +4,8 @@
 #include "codegen/compilation/backend.h"
 #include "codegen/llvm/gpu_compiler.h"
 #include "runtime/cuda/assembler.h"
+#include "runtime/cuda/code_object.h"
+#include <functional>
 
 namespace tessera {
 
@@ -12,6 +14,10 @@ struct GpuKernelOptions {
   std::string assemble_for;
   // null: only PTX, which the driver compiles when it is loaded.
   std::shared_ptr<cuda::Assembler> assembler;
+  // Of kernels whose warps divide registers among them, where `assembler` does not take these. It is looked for when there is
+  // such a kernel; null then: only PTX.
+  std::function<const cuda::Assembler*()> whole_programs = [] { return nullptr; };
+  [[nodiscard]] const cuda::Assembler* assembler_of(const cuda::CodeObject& object) const;
 };
 // Objects are cuda::encode()d. In the texts of a report, each kernel has a heading: its launch condition, registers and
 // spills. Errors: UnsupportedType and CodegenError, with the kernel.

@@ -66,7 +66,14 @@ V Product::factor(ScalarId id, bool left, V base) {
   sides_[static_cast<size_t>(depth.dim)] = depth;
   const V v = memo_.scoped([&] {
     sizes_.unbind_tile();
-    for (Side& s : sides_) placement_.place(s, s.axis == c_.depth ? base : s.base, true);
+    for (Side& s : sides_) {
+      placement_.place(s, s.axis == c_.depth ? base : s.base, true);
+      if (s.mask < 0 && s.lanes > 1 &&
+          node(id).op == ScalarOp::Load) { // always true: the bounds of the tensor that a bulk copy reads
+        const Axis& a = d_.axes[static_cast<size_t>(s.axis)];
+        s.mask = b_.scalar(ScalarOp::Lt, std::array{sizes_.number(a.var), sizes_.number(a.extent)});
+      }
+    }
     V value = full(node(id).op == ScalarOp::Load ? scalars_.stored_value(id) : scalars_.value(id));
     const V inside = sides_[static_cast<size_t>(depth.dim)].mask;
     if (inside < 0) return value;
