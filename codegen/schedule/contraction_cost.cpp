@@ -18,6 +18,7 @@ public:
   Cost run() {
     grid();
     step();
+    if (by_warpgroups()) return total_of_warpgroups();
     occupancy();
     return total();
   }
@@ -83,6 +84,53 @@ private:
     cycles_ = std::pow(std::pow(tensor, m_.overlap) + std::pow(slots / device_.schedulers, m_.overlap) +
                            std::pow(shared_cycles(), m_.overlap),
                        1 / m_.overlap);
+  }
+  // Both factors are loads that bulk copies make: in whole accesses.
+  [[nodiscard]] bool by_warpgroups() const {
+    return fits_warpgroups(s_.tile, device_) &&
+           std::all_of(f_.factors.begin(), f_.factors.end(), [&](const SizedFacts::Factor& x) {
+             if (x.stream < 0) return false;
+             const SizedStream& s = f_.streams[static_cast<size_t>(x.stream)];
+             return width(s) * s.bytes >= kAccess;
+           });
+  }
+  [[nodiscard]] Cost total_of_warpgroups() const {
+    Cost cost;
+    const double processors = std::max(1, device_.multiprocessors), clock = device_.clock_mhz;
+    const bool in_turns = s_.cooperation.max_blocks > 0;
+    const double tiles = std::ceil(blocks_ / processors); // of the busiest multiprocessor
+    const double tensor = static_cast<double>(s_.tile.rows) * s_.tile.columns * s_.tile.depth /
+                          (device_.warpgroup_f16_per_cycle * m_.group_rate * clock);
+    // A stage is free again when the products after those of it have begun.
+    const double of_step = std::max(tensor + m_.group_step * device_.l2_latency_us,
+                                    m_.group_copy * device_.memory_latency_us / (s_.traversal.num_stages - 1.5));
+    double bytes = 0, stored = 0, slots = 0;
+    for (const SizedStream& s : f_.streams) {
+      if (!s.shared) bytes += s.count * s.bytes;
+      if (s.deps & f_.row_mask) continue;
+      slots += elements(s.deps) / kWarp * m_.stored;
+      stored += elements(s.deps) * s.bytes;
+    }
+    for (const SizedFacts::Work& w : f_.work)
+      if (!(w.deps & f_.row_mask)) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
+    const double epilogue = slots / device_.schedulers / clock;
+    // Blocks of one wave end together and share the memory's bandwidth; those that go on have time for it.
+    const double drain = in_turns ? 0 : stored * processors / device_.memory_bytes_per_us;
+    const double start = m_.group_start * device_.memory_latency_us;
+    cost.memory = std::max(bytes / (m_.bandwidth * device_.memory_peak_bytes_per_us),
+                           blocks_ * steps_ * step_bytes_ / (m_.group_cache * device_.l2_bytes_per_us));
+    cost.launch = device_.kernel_us;
+    cost.latency = start * (in_turns ? 1 : tiles);
+    cost.issue = tiles * (steps_ * of_step + epilogue + drain);
+    cost.blocks = in_turns ? std::min(blocks_, processors) : blocks_;
+    cost.resident = 1;
+    cost.registers = cost.taken = cost.most = static_cast<double>(device_.registers) / (threads_ + 4 * kWarp);
+    const double sums = static_cast<double>(s_.tile.rows) * s_.tile.columns;
+    cost.code = sums * s_.tile.depth / (16 * 8 * 16) / s_.tile.warps + 16 * sums / threads_;
+    cost.bytes = bytes;
+    cost.again = blocks_ * steps_ * step_bytes_;
+    cost.us = cost.launch + cost.latency + std::max(cost.memory, cost.issue);
+    return cost;
   }
   [[nodiscard]] bool is_factor(size_t stream) const {
     return std::any_of(f_.factors.begin(), f_.factors.end(),
@@ -165,6 +213,15 @@ private:
 };
 
 } // namespace
+
+bool fits_warpgroups(const TileShape& tile, const Target& device) {
+  constexpr int kWarps = 4, kRows = 64,
+                kMaxGroups = 2; // of a warpgroup and its fragment; the producer is one more group
+  const int groups = tile.warps / kWarps;
+  if (device.warpgroup_f16_per_cycle <= 0 || tile.warps % kWarps != 0 || groups > kMaxGroups) return false;
+  const int down = std::min(groups, tile.rows / kRows);
+  return down > 0 && tile.columns / (groups / down) >= Contraction::kFragmentColumns;
+}
 
 Cost contraction_cost(const SizedFacts& facts, const Schedule& schedule, const Target& device,
                       const ContractionCostModel& model) {

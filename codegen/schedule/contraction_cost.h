@@ -5,6 +5,10 @@
 //   compute = tiles one after another on a multiprocessor * steps along the depth * time of a step
 //   step    = |tensor cores, issue, shared memory|, but not less than the latency of a load / tiles in flight
 //
+// Where warpgroups compute the products (wgmma), a producer fills stages with bulk copies beside them: a step takes what its
+// products take and the wait for a stage. One block is resident on a multiprocessor, as it has most registers. Programs
+// that take tiles in turn fill the first stages of the next tile while they store one.
+//
 // A factor that is a load in whole accesses is copied to shared memory asynchronously. Others pass through registers:
 // loads of fewer bytes, one instruction each, and what is computed of them, take issue slots that the products wait for.
 #pragma once
@@ -29,11 +33,19 @@ struct ContractionCostModel {
   X(spill, 1)            /* of the time, for each share of registers that is missing */                                \
   X(bandwidth, 0.85)     /* of the memory's bandwidth */                                                               \
   X(cache, 0.6)          /* of the bandwidth of the level-2 cache */                                                   \
-  X(tail, 0.9)           /* of the part of the last wave that is idle */
+  X(tail, 0.9)           /* of the part of the last wave that is idle */                                               \
+  X(group_rate, 0.89)    /* of the rate of products by warpgroups */                                                   \
+  X(group_step, 0.7)     /* latencies of the level-2 cache: their wait for a stage */                                  \
+  X(group_copy, 3)       /* memory latencies: of a bulk copy */                                                        \
+  X(group_start, 3)      /* memory latencies: until the first stages are there */                                      \
+  X(group_cache, 1.2)    /* of the bandwidth of the level-2 cache that bulk copies reach */
 #define X(name, value) double name = value;
   TESSERA_CONTRACTION_COST_PARAMETERS(X)
 #undef X
 };
+
+// True if warpgroups may compute the products of such tiles: whole fragments of theirs, for one or two.
+[[nodiscard]] bool fits_warpgroups(const TileShape& tile, const Target& device);
 
 [[nodiscard]] Cost contraction_cost(const SizedFacts& facts, const Schedule& schedule, const Target& device,
                                     const ContractionCostModel& model = {});

@@ -105,7 +105,8 @@ private:
     plain.tile.warps = s_.tile.warps;
     plain.traversal.num_stages = s_.traversal.num_stages, plain.traversal.group_rows = s_.traversal.group_rows;
     plain.access.min_blocks = s_.access.min_blocks;
-    if (plain != s_) return "a contraction has tiles, stages and groups of rows, no other field";
+    plain.cooperation.max_blocks = s_.cooperation.max_blocks;
+    if (plain != s_) return "a contraction has tiles, stages, groups of rows and a number of blocks, no other field";
     if (s_.tile.rows < Contraction::kFragmentRows || s_.tile.columns < Contraction::kFragmentColumns ||
         s_.tile.depth < Contraction::kFragmentDepth)
       return "tiles are smaller than a fragment of tensor cores";

@@ -73,7 +73,8 @@ enum class ScheduleKind : uint8_t {
   X(bool, async_copy, false)      /* GPU: they are copied there asynchronously, all copies in flight */                \
   X(bool, cache_in_output, false) /* host: values between stages lie in an output where one fits, else in scratch */
 #define TESSERA_SCHEDULE_COOPERATION(X)                                                                                \
-  X(int, max_blocks, 0)             /* GPU, BlockCooperative: blocks of the grid; 0, of rows: as many as hold a row */ \
+  X(int, max_blocks, 0) /* GPU: blocks of the grid. BlockCooperative, 0, of rows: as many as hold a row. */            \
+                        /* BlockContraction: they take the tiles in turn; 0: one each */                               \
   X(int64_t, max_blocks_per_row, 1) /* GPU, BlockCooperative: bound where the number is not a constant */              \
   X(int, programs_per_row, 1)       /* host: programs that share a row, or columns, a power of two */
 #define TESSERA_SCHEDULE_ACCESS(X)                                                                                     \

@@ -1,5 +1,6 @@
 // The shared memory that a schedule takes of a block, before code is generated for it.
 #include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/contraction_cost.h"
 
 namespace tessera {
 namespace {
@@ -64,7 +65,8 @@ private:
     int64_t stored = 0;
     for (const Stream& s : f_.streams)
       if (!(s.deps & f_.d.row_mask)) stored = std::max<int64_t>(stored, s.bytes);
-    out.exchange = std::max(computed, elements() * stored);
+    // Warpgroups store what they have; a kernel whose exchanges do not fit has fewer stages.
+    if (!fits_warpgroups(s_.tile, f_.device)) out.exchange = std::max(computed, elements() * stored);
     return out;
   }
 

@@ -1,4 +1,5 @@
 #include "codegen/schedule/space.h"
+#include "codegen/schedule/contraction_cost.h"
 #include "codegen/schedule/cooperation.h"
 #include "codegen/schedule/host_space.h"
 #include "codegen/schedule/online.h"
@@ -284,6 +285,10 @@ private:
               const SharedNeeds needs = shared_needs(f_, p);
               if (needs.resident + needs.exchange > f_.device.shared_bytes) break;
               p.traversal.group_rows = rows > r && columns > w ? kGroup : 1;
+              p.cooperation.max_blocks = 0;
+              offer(p);
+              if (!fits_warpgroups(p.tile, f_.device)) continue;
+              p.cooperation.max_blocks = f_.device.multiprocessors; // which take the tiles in turn
               offer(p);
             }
           }

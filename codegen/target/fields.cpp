@@ -90,6 +90,8 @@ constexpr TargetField kFields[] = {
      &Target::tensor_f16_per_cycle, 1, 1e6, F::Cuda},
     {"tensor_tf32_per_cycle", "results/cycle", "multiply-adds of TF32 on tensor cores", &Target::tensor_tf32_per_cycle,
      1, 1e6, F::Cuda},
+    {"warpgroup_f16_per_cycle", "results/cycle", "multiply-adds of f16 or bf16 in products of a warpgroup; 0: none",
+     &Target::warpgroup_f16_per_cycle, 0, 1e6, F::Cuda},
     {"tensor_i8_per_cycle", "results/cycle", "multiply-adds of 8-bit integers on tensor cores",
      &Target::tensor_i8_per_cycle, 1, 1e6, F::Cuda},
 };

@@ -86,6 +86,8 @@ struct Target {
   double shuffle_per_cycle = 0;     // 32-bit elements that lanes of a warp exchange
   double tensor_f16_per_cycle = 0;  // multiply-adds of f16 or bf16 on tensor cores
   double tensor_tf32_per_cycle = 0; // multiply-adds of TF32 on tensor cores
+  // Multiply-adds of f16 or bf16 in asynchronous products of a warpgroup (wgmma); 0: code cannot use them.
+  double warpgroup_f16_per_cycle = 0;
   double tensor_i8_per_cycle = 0;   // multiply-adds of 8-bit integers on tensor cores
 
   std::vector<FigureSource> sources; // of each of target_fields(); empty for a target that no file describes

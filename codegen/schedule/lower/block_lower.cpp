@@ -30,9 +30,9 @@ void BlockLowering::parameters() {
   if (legal_.blocks_per_row) cooperation_.add_parameters();
 }
 
-// Decomposes the program index, column blocks or row blocks fastest, and places the tile.
+// Decomposes the program index, column blocks or row blocks fastest, and places the tile. A contraction's programs may
+// take every grid-th tile.
 void BlockLowering::program() {
-  V number = b_.program_id(0);
   SymExpr point = c_.point >= 0 ? d_.axes[static_cast<size_t>(c_.point)].extent : SymExpr(1);
   std::vector<std::pair<Side*, SymExpr>> parts;
   out_.grid = point;
@@ -49,8 +49,25 @@ void BlockLowering::program() {
     else
       parts.emplace_back(&s, blocks);
   }
+  const bool points = !d_.env.simplify(point).is_const(1);
+  const V program = b_.program_id(0);
+  if (schedule_.kind != ScheduleKind::BlockContraction || schedule_.cooperation.max_blocks == 0) {
+    tile(program, parts, points);
+    out_.grid = d_.env.simplify(out_.grid);
+    return;
+  }
+  const SymExpr tiles = d_.env.simplify(out_.grid);
+  out_.grid = d_.env.simplify(sym_min(tiles, schedule_.cooperation.max_blocks));
+  const V step = sizes_.number(out_.grid);
+  b_.for_loop(program, sizes_.number(tiles), step, {}, [&](V number, std::span<const V>) {
+    memo_.scoped([&] { tile(number, parts, points); });
+    return Values{};
+  });
+}
+
+// The tile of this number.
+void BlockLowering::tile(V number, const std::vector<std::pair<Side*, SymExpr>>& parts, bool points) {
   if (legal_.blocks_per_row) number = cooperation_.take_rank(number, d_.env.simplify(out_.grid));
-  bool points = !d_.env.simplify(point).is_const(1);
   const bool groups = schedule_.traversal.group_rows > 1 && parts.size() == 2; // columns, rows
   if (groups) number = product_.take_blocks(number, parts[1].second, parts[0].second, points);
   for (size_t i = 0; i < parts.size() && !groups; ++i) {
@@ -64,7 +81,6 @@ void BlockLowering::program() {
     number = sizes_.op(ScalarOp::Div, number, n);
   }
   if (c_.point >= 0) sizes_.bind(d_.axes[static_cast<size_t>(c_.point)].var, points ? number : sizes_.constant(0));
-  out_.grid = d_.env.simplify(out_.grid);
 
   scalars_.hoist(c_.point >= 0 ? uint64_t{1} << c_.point : 0);
   if (schedule_.access.staged) staged_.reserve();

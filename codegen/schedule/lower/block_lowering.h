@@ -41,6 +41,7 @@ public:
 private:
   void parameters();
   void program();
+  void tile(V number, const std::vector<std::pair<Side*, SymExpr>>& parts, bool points);
   void in_turns();
   void body(bool whole);
   void rounds();
