@@ -1,16 +1,26 @@
-# tessera_library(NAME DIRS dir... LINK lib... [PRECOMPILE header]): a static library of every .cpp in the directories, relative to the
-# caller; with a precompiled header of its own where that is named.
+# tessera_library(NAME DIRS dir... LINK lib... [PRECOMPILE header] [SMALL file...]): a static library of every .cpp in the directories,
+# relative to the caller; with a precompiled header of its own where that is named. SMALL: sources that are compiled for size, as
+# objects of the target NAME_small; without sanitizers.
 function(tessera_library name)
-  cmake_parse_arguments(ARG "" "PRECOMPILE" "DIRS;LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "PRECOMPILE" "DIRS;LINK;PRIVATE_LINK;SMALL" ${ARGN})
   set(sources)
   foreach(dir ${ARG_DIRS})
-    file(GLOB found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cpp)
+    get_filename_component(folder ${dir} ABSOLUTE)
+    file(GLOB found CONFIGURE_DEPENDS ${folder}/*.cpp)
     list(APPEND sources ${found})
   endforeach()
   if(NOT sources)
     add_library(${name} INTERFACE)
     target_link_libraries(${name} INTERFACE tessera_flags ${ARG_LINK})
     return()
+  endif()
+  if(ARG_SMALL AND NOT TESSERA_SANITIZE)
+    list(TRANSFORM ARG_SMALL PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    list(REMOVE_ITEM sources ${ARG_SMALL})
+    add_library(${name}_small OBJECT ${ARG_SMALL})
+    target_compile_options(${name}_small PRIVATE -Os)
+    target_link_libraries(${name}_small PRIVATE tessera_flags ${ARG_LINK} ${ARG_PRIVATE_LINK})
+    list(APPEND sources $<TARGET_OBJECTS:${name}_small>)
   endif()
   add_library(${name} STATIC ${sources})
   target_link_libraries(${name} PUBLIC tessera_flags ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})

@@ -2,9 +2,8 @@
 #include <algorithm>
 
 namespace tessera {
+namespace tile {
 namespace {
-
-using namespace tile;
 
 // True if the operand may be a parameter: a summand, a factor, an operand of a comparison, an address.
 bool may_vary(const Op& op, size_t operand) {
@@ -90,7 +89,8 @@ private:
 };
 
 } // namespace
+} // namespace tile
 
-OutlinedKernel outline_constants(const tile::Kernel& kernel) { return Outliner(kernel).run(); }
+OutlinedKernel outline_constants(const tile::Kernel& kernel) { return tile::Outliner(kernel).run(); }
 
 } // namespace tessera
