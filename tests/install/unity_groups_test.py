@@ -4,7 +4,8 @@ import pathlib
 import sys
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "scripts"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools" / "scripts"))
 import unity_groups
 
 OTHER = "namespace t {\nvoid f(int rows) { first(rows); }\n}"
@@ -52,6 +53,13 @@ int exported(int x) { return x; }
         for same in ("using test::Maker;", "namespace fs = std::filesystem;"):
             self.assertFalse(self.clash(local.format(same), local.format(same)), same)
         self.assertFalse(self.clash(local.format("struct Size {};"), "int n = a.Size + a->Size + b::Size;"))
+
+    def test_headers_of_a_file(self):
+        included = unity_groups.of_headers(["cuda.h", "runtime/library/blocks.h"])  # the first is not the project's
+        self.assertIn("Block", included)
+        self.assertIn("DType", unity_groups.of_headers(["base/tensor.h"]))  # of base/dtype.h, which it includes
+        _, used = unity_groups.read(ROOT / "runtime/library/pool.cpp")
+        self.assertIn("Block", used)
 
     def test_groups(self):
         names = {"a": ({"x": ("type", "")}, {}), "b": ({"x": ("type", "")}, {}), "c": ({}, {}), "d": ({}, {}), "e": ({}, {})}

@@ -4,14 +4,17 @@
     unity_groups.py SIZE < LINES     LINES: "TARGET<tab>FILE"; prints "TARGET<tab>GROUP<tab>FILE"
 
 Files in one translation unit share what is local to a file: anonymous namespaces, static functions, constants, macros. Two files of
-which one declares such a name and the other declares it, too, or uses it unqualified, do not come into the same group. Names are found by
+which one declares such a name and the other declares it, too, uses it unqualified, or includes a header that declares it, do not come into
+the same group. Names are found by
 their form, without a compiler: what that overlooks fails to compile, and gets SKIP_UNITY_BUILD_INCLUSION or another name.
 """
-import pathlib, re, sys
+import functools, pathlib, re, sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "structure"))
 from cpp import plain
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.M)
 MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
 UNQUALIFIED = re.compile(r"(?<![\w.:>])([A-Za-z_]\w*)|(?<=[^-]>)([A-Za-z_]\w*)")
 TYPE = re.compile(r"(?:typedef\s+)?(?:struct|class|union|enum(?:\s+(?:class|struct))?)\s+(?:alignas\([^)]*\)\s*)?(\w+)\s*(?:final\s*)?(?::[^:].*)?$", re.S)
@@ -51,9 +54,10 @@ def declared(head):
     return m[2], "function" if head[len(before):].startswith("(") else "value", head
 
 
-def local_names(text):
-    """{name: (kind, text)} of what a source declares for itself, and {name: called} of what it uses unqualified."""
-    names = {name: ("macro", "") for name in MACRO.findall(text)}
+def declarations(text):
+    """(name, kind, text, local) of each declaration at namespace scope; local: whether other files do not see it."""
+    for name in MACRO.findall(text):
+        yield name, "macro", "", True
     code = plain(text)
     scopes, begin, depth = [], 0, 0  # scopes: True for anonymous namespaces; depth: of braces inside a declaration
     for m in re.finditer(r"[{};]", code):
@@ -67,17 +71,51 @@ def local_names(text):
                     scopes.pop()
                 begin = m.end()
                 continue
-            found = declared(head)
-            if found and (any(scopes) or LOCAL.match(without_template(head))):
-                names[found[0]] = found[1:]
+            if found := declared(head):
+                yield *found, any(scopes) or LOCAL.match(without_template(head)) is not None
         depth += (c == "{") - (c == "}")
         if depth == 0:
             begin = m.end()
+
+
+def local_names(text):
+    """{name: (kind, text)} of what a source declares for itself, and {name: called} of what it uses unqualified."""
+    names = {name: (kind, head) for name, kind, head, local in declarations(text) if local}
+    code = plain(text)
     used = {}
     for m in UNQUALIFIED.finditer(code):
         name = m[1] or m[2]
         used[name] = used.get(name, False) or code[m.end():m.end() + 1] == "("
     return names, used
+
+
+@functools.cache
+def header(path):
+    """The types and constants that a header of the project declares, and the headers that it includes."""
+    if not (ROOT / path).is_file():
+        return set(), []
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return {name for name, kind, _, _ in declarations(text) if kind in ("type", "value", "alias")}, INCLUDE.findall(text)
+
+
+def of_headers(waiting):
+    """The types and constants of these headers and those that they include."""
+    names, seen, waiting = set(), set(), list(waiting)
+    while waiting:
+        path = waiting.pop()
+        if path not in seen:
+            seen.add(path)
+            own, included = header(path)
+            names |= own
+            waiting += included
+    return names
+
+
+def read(file):
+    """local_names of a source; what its headers declare counts as used."""
+    text = pathlib.Path(file).read_text(encoding="utf-8")
+    names, used = local_names(text)
+    return names, dict.fromkeys(of_headers(INCLUDE.findall(text)), False) | used
 
 
 def clash(a, b):
@@ -92,8 +130,8 @@ def clash(a, b):
     return False
 
 
-def groups(files, size, read=local_names):
-    """Lists of at most `size` files, of about the same length, none of which clash; `read` maps a file to what local_names returns."""
+def groups(files, size, read=read):
+    """Lists of at most `size` files, of about the same length, none of which clash; `read` maps a file to its names."""
     count = -(-len(files) // size)
     limit = -(-len(files) // max(count, 1))
     made = []
@@ -114,7 +152,7 @@ def main():
         target, file = line.split("\t")
         targets.setdefault(target, []).append(file)
     for target, files in targets.items():
-        for at, group in enumerate(groups(files, int(sys.argv[1]), lambda f: local_names(open(f, encoding="utf-8").read()))):
+        for at, group in enumerate(groups(files, int(sys.argv[1]))):
             for file in group:
                 print(f"{target}\t{at}\t{file}")
 
