@@ -7,6 +7,7 @@
 #include "frontend/onnx/importer.h"
 #include "harness.h"
 #include "runtime/cuda/assembler.h"
+#include "tests/base/share.h"
 #include "tests/gpu/machine_code.h"
 #include "tests/ops/samples_run.h"
 #include <algorithm>
@@ -99,8 +100,19 @@ TEST_F(CudaSpills, HardlyAnyInTheModels) {
   EXPECT_GE(files.size(), 15u);
   // The targets are an H200 and, by its architecture alone, an A100.
   const std::vector<std::string> archs = {"sm_90a", "sm_80"};
-  each(files.size() * archs.size(), [&](size_t i) {
-    const std::string &file = files[i / archs.size()], &arch = archs[i % archs.size()];
+  std::sort(files.begin(), files.end());
+  struct Job {
+    std::string file, arch;
+  };
+  std::vector<Job> jobs;
+  test::Share share;
+  for (const std::string& file : files)
+    for (const std::string& arch : archs) {
+      const auto [architecture, element] = test::kinds_of_model(file);
+      if (share.takes({architecture, element, arch})) jobs.push_back({file, arch});
+    }
+  each(jobs.size(), [&](size_t i) {
+    const auto& [file, arch] = jobs[i];
     ImportOptions import;
     import.missing_weights = ImportOptions::MissingWeights::Empty;
     auto model = onnx::import_file(file, import);
@@ -125,6 +137,7 @@ TEST_F(CudaSpills, FewInTheSamplesOfOperators) {
   const char* wanted = std::getenv("TESSERA_TEST_SPILLS");
   if (!wanted || std::string(wanted) != "all")
     std::erase_if(jobs, [](const Job& job) { return hash128(job.op->name, job.number).lo % 16 != 5; });
+  jobs = test::some(std::move(jobs));
   each(jobs.size(), [&](size_t i) {
     const auto& [op, sample, number] = jobs[i];
     for (const auto& t : sample.operands)

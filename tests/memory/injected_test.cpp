@@ -6,6 +6,7 @@
 #include "codegen/compilation/kernels.h"
 #include "failing_allocations.h"
 #include "tests/api/harness.h"
+#include "tests/base/seeds.h"
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -98,13 +99,15 @@ struct Phase {
   long most = 0; // attempts, about; the stride is longer where that is needed. 0: any number
 };
 
-// Odd, so that it is in step with no loop that allocates twice or four times.
+// Longer where TESSERA_TEST_SEEDS gives a share of the attempts. Odd, so that it is in step with no loop that allocates
+// twice or four times.
 long stride_of(const Phase& phase) {
-  if (phase.most == 0) return phase.stride;
+  const long percent = test::seeds(100);
+  if (phase.most == 0) return percent == 100 ? phase.stride : phase.stride * 100 / percent | 1;
   if (phase.prepare) phase.prepare();
   const long before = test::allocations();
   EXPECT_TRUE(phase.attempt().ok()) << phase.name << ", undisturbed";
-  return std::max(phase.stride, ((test::allocations() - before) / phase.most) | 1);
+  return std::max(phase.stride, (test::allocations() - before) / phase.most) * 100 / percent | 1;
 }
 
 // Returns how many attempts had an allocation fail.

@@ -53,4 +53,12 @@ std::string describe(const Sample& sample, size_t number) {
   return out + " opset " + std::to_string(sample.opset);
 }
 
+bool takes(Share& share, const Sample& sample, Sizes sizes) {
+  std::string attributes;
+  for (const auto& [name, value] : sample.attributes.items())
+    attributes += name + (std::holds_alternative<std::string>(value) ? "=" + std::get<std::string>(value) : "") + " ";
+  const auto element = ops::element_type(sample);
+  return share.takes({element ? std::string(name(*element)) : "", attributes, std::to_string(static_cast<int>(sizes))});
+}
+
 } // namespace tessera::test

@@ -2,6 +2,7 @@
 #pragma once
 #include "graph/ops/sample_graph.h"
 #include "graph/reference/evaluator.h"
+#include "tests/base/share.h"
 
 namespace tessera::test {
 
@@ -23,5 +24,8 @@ using ops::Sizes;
                                      double tolerance);
 // "sample 3: (f32[2, 3], i64[1]) axis=1 opset 13"
 [[nodiscard]] std::string describe(const Sample& sample, size_t number);
+// Whether `share`, one for each operator, takes the sample. Samples are of a kind by their element type, by their attributes (which there
+// are, and the values of those that are words) and by the sizes.
+[[nodiscard]] bool takes(Share& share, const Sample& sample, Sizes sizes);
 
 } // namespace tessera::test

@@ -4,6 +4,7 @@
 #include "codegen/driver/pipeline.h"
 #include "frontend/model.h"
 #include "report/pages.h"
+#include "tests/base/share.h"
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <set>
@@ -65,12 +66,12 @@ bool check_verdicts(const std::string& path, const std::string& device) {
 class Verdicts : public testing::TestWithParam<const char*> {};
 
 TEST_P(Verdicts, OfModels) {
-  for (const auto& path : models_under(std::string(TESSERA_SOURCE_DIR) + "/models"))
+  for (const auto& path : test::some_models(models_under(std::string(TESSERA_SOURCE_DIR) + "/models")))
     EXPECT_TRUE(check_verdicts(path, GetParam())) << path;
 }
 
 TEST_P(Verdicts, OfBackendTests) {
-  const auto paths = models_under(std::string(TESSERA_BINARY_DIR) + "/backend-tests");
+  const auto paths = test::some(models_under(std::string(TESSERA_BINARY_DIR) + "/backend-tests"));
   if (paths.empty()) GTEST_SKIP() << "build/backend-tests is not there: tools/scripts/backend_tests.py makes it";
   size_t planned = 0;
   for (const auto& path : paths) planned += check_verdicts(path, GetParam());

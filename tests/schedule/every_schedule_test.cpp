@@ -1,7 +1,7 @@
 // Every legal schedule of 200 random nests computes what the nest means: by the interpreter of tile kernels, and in
 // tests/gpu on the emulator. Schedules that lower to the same program (bounds on registers do not change it) are run once.
 #include "block_harness.h"
-#include "tests/base/seeds.h"
+#include "tests/base/share.h"
 #include <random>
 #include <set>
 
@@ -271,6 +271,7 @@ Meant eighths(const Case& c, uint32_t seed) {
 class EverySchedule : public testing::TestWithParam<RandomNest::Form> {};
 
 TEST_P(EverySchedule, OfFiftyRandomNestsMeansTheNest) {
+  Share share;
   for (uint32_t seed = 0; seed < test::seeds(50); ++seed) {
     const RandomNest nest(seed, GetParam());
     const Case c = nest.make();
@@ -285,6 +286,7 @@ TEST_P(EverySchedule, OfFiftyRandomNestsMeansTheNest) {
           ScheduledKernel plain = k;
           plain.kernel.config.clear();
           if (!programs.insert(tile::print(plain.kernel) + k.grid.str()).second) return;
+          if (!share.takes({form(l.schedule), std::to_string(seed)})) return;
           k.why = print(l.schedule);
           expect_meant(c, m, k, nest.tolerance());
         });

@@ -2,6 +2,7 @@
 #include "block_harness.h"
 #include "codegen/target/select.h"
 #include "codegen/tile/cooperation.h"
+#include "tests/base/share.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -210,6 +211,7 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
   ASSERT_GE(kernels.size(), kernel_runner().blocks_only ? 0u : 4u);
   for (ScheduledKernel& k : block_kernels(p, gpu_with(options.multiprocessors))) kernels.push_back(std::move(k));
   ASSERT_FALSE(kernels.empty());
+  Share share;
   for (const Sizes& at : sizes) {
     auto by = bind(p.graph, at);
     std::vector<Tensor> loads;
@@ -232,6 +234,8 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
         bool can =
             std::any_of(k.may_overwrite.begin(), k.may_overwrite.end(), [](const auto& l) { return !l.empty(); });
         if (in_place && !(kernel_runner().also_in_place && can)) continue;
+        if (!share.takes({form(k.schedule), std::to_string(&at - sizes.data()), in_place ? "in place" : "apart"}))
+          continue;
         IndexReport report;
         auto actual = run_kernel(p, k, inputs, at, &report, in_place);
         EXPECT_FALSE(report.any());

@@ -23,14 +23,15 @@ CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
 def resamplings(rank: int) -> list[dict[str, Any]]:
-    """Arguments of F.interpolate."""
+    """Arguments of F.interpolate: a share of them, each mode among them."""
     out: list[dict[str, Any]] = []
+    share = support.Share()
     for mode in MODES[rank]:
         out.append({"scale_factor": 0.7, "mode": mode})
         out.append({"scale_factor": 1.3, "mode": mode, "recompute_scale_factor": True})
         if mode in SMOOTH:
             out.append({"scale_factor": 0.7, "mode": mode, "align_corners": True})
-    return out
+    return [how for how in out if share.takes(how["mode"], len(how))]
 
 
 class Resize(torch.nn.Module):

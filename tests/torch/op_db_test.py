@@ -592,6 +592,9 @@ def main() -> int:
         chosen = [op for op in chosen if is_of_core(op, packets)]
     ops = [(op, d[:1] if options.all and not options.dtypes else d) for op in chosen if (d := dtypes_of(op, options.dtypes or DTYPES))]
     ops = ops[options.first : options.end]
+    if options.limits:  # a share of the dtypes of each operator, another one first for the next
+        share = support.Share()
+        ops = [(op, [d for d in (*dtypes[i % len(dtypes) :], *dtypes[: i % len(dtypes)]) if share.takes(op, d)]) for i, (op, dtypes) in enumerate(ops)]
     found = []
     for row in rows(ops, options):
         print(row, flush=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from shards import ROOT, shard  # noqa: E402, F401
+from shards import ROOT, Share, shard  # noqa: E402, F401
 
 sys.path.append(str(ROOT / "build" / "python"))  # where neither PYTHONPATH nor an installed wheel has the package
 

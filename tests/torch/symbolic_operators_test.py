@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import support
@@ -35,12 +35,24 @@ def tensors(result: Any) -> list[torch.Tensor]:
     return [result] if isinstance(result, torch.Tensor) else [t for r in result for t in tensors(r)]
 
 
+SHARE = support.Share()  # of all tests of this file: which dtypes it takes differs from one operator to the next
+
+
+def kind_of(fn: Callable[..., Any]) -> Hashable:
+    """The place of a lambda and the function or the word that it binds; a function itself."""
+    code = getattr(fn, "__code__", None)
+    return (code.co_firstlineno, *(d for d in fn.__defaults__ or () if callable(d) or isinstance(d, str))) if code else fn
+
+
 class Test(unittest.TestCase):
     def same(self, fn: Callable[..., Any], sizes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype] = FLOATS, gradients: bool = True,
              tensors_of: Callable[[torch.dtype, tuple[int, ...]], list[torch.Tensor]] | None = None, dynamic: Sequence[bool] = (True, False)) -> None:  # fmt: skip
-        """sizes: of the calls, of one tensor each; or what `tensors_of` makes the tensors of a call of."""
+        """sizes: of the calls, of one tensor each; or what `tensors_of` makes the tensors of a call of. Of a share of the cases at least one is
+        at symbolic sizes and one at fixed ones."""
         for symbolic in dynamic:
             for dtype in dtypes:
+                if not SHARE.takes((kind_of(fn), symbolic), dtype):
+                    continue
                 compiled = support.compiled(fn, dynamic=symbolic)
                 for size in sizes:
                     with self.subTest(dynamic=symbolic, dtype=dtype, size=size), support.Counted() as c:
