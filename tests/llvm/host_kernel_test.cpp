@@ -345,14 +345,16 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Every reduction over one-, two-dimensional tiles and both axes.
 TEST(HostReduce, AgreesWithTheInterpreter) {
+  test::Share share;
   for (auto kind :
        {ReduceKind::Sum, ReduceKind::Prod, ReduceKind::Max, ReduceKind::Min, ReduceKind::ArgMax, ReduceKind::ArgMin})
     for (auto d : {DType::F32, DType::I32})
       for (auto shape : std::vector<std::vector<int>>{{64}, {16}, {4}, {4, 16}, {16, 4}, {8, 8}})
         for (int axis = 0; axis < static_cast<int>(shape.size()); ++axis) {
           bool arg = kind == ReduceKind::ArgMax || kind == ReduceKind::ArgMin;
-          SCOPED_TRACE(std::string(name(kind)) + " " + std::string(name(d)) + " axis " + std::to_string(axis) + " of " +
-                       std::to_string(shape.size()));
+          const std::string along = std::to_string(axis) + " of " + std::to_string(shape.size());
+          if (!share.takes({std::string(name(kind)), std::string(name(d)), along})) continue;
+          SCOPED_TRACE(std::string(name(kind)) + " " + std::string(name(d)) + " axis " + along);
           Kernel k;
           k.name = "reduction";
           Builder b(k);

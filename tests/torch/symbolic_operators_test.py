@@ -47,11 +47,11 @@ def kind_of(fn: Callable[..., Any]) -> Hashable:
 class Test(unittest.TestCase):
     def same(self, fn: Callable[..., Any], sizes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype] = FLOATS, gradients: bool = True,
              tensors_of: Callable[[torch.dtype, tuple[int, ...]], list[torch.Tensor]] | None = None, dynamic: Sequence[bool] = (True, False)) -> None:  # fmt: skip
-        """sizes: of the calls, of one tensor each; or what `tensors_of` makes the tensors of a call of. Of a share of the cases at least one is
-        at symbolic sizes and one at fixed ones."""
+        """sizes: of the calls, of one tensor each; or what `tensors_of` makes the tensors of a call of. Of a share of the cases at least
+        one of each function is at symbolic sizes, where `dynamic` has them, and one of each test at fixed ones."""
         for symbolic in dynamic:
             for dtype in dtypes:
-                if not SHARE.takes((kind_of(fn), symbolic), dtype):
+                if not SHARE.takes((self.id(), kind_of(fn)), (self.id(), symbolic), dtype):
                     continue
                 compiled = support.compiled(fn, dynamic=symbolic)
                 for size in sizes:
