@@ -1,5 +1,6 @@
 #include "block_harness.h"
 #include "nests.h"
+#include "tests/base/share.h"
 #include <cmath>
 #include <limits>
 
@@ -38,12 +39,12 @@ Problem odd_part(const std::string& row, int64_t pitch, int64_t first, const std
     })");
 }
 TEST(Lower, OddRows) {
+  Share share;
   for (const char* n : {"683", "2537", "18001"}) {
     SCOPED_TRACE(n);
-    expect_same(masked_softmax_of("3", n, "f16"), {{}}, {.tolerance = 2e-3});
-    expect_same(masked_softmax_of("5", n, "bf16"), {{}}, {.tolerance = 1e-2});
-    expect_same(masked_softmax_of("3", n, "f32"), {{}}, {.tolerance = 1e-4});
-    expect_same(layer_norm(n, "f16"), {{{"b", 1}, {"s", 3}}}, {.tolerance = 2e-2});
+    for (const auto& [rows, dtype, tolerance] : {std::tuple{"3", "f16", 2e-3}, {"5", "bf16", 1e-2}, {"3", "f32", 1e-4}})
+      if (share.takes({n, dtype})) expect_same(masked_softmax_of(rows, n, dtype), {{}}, {.tolerance = tolerance});
+    if (share.takes({n, "norm"})) expect_same(layer_norm(n, "f16"), {{{"b", 1}, {"s", 3}}}, {.tolerance = 2e-2});
   }
   std::vector<Sizes> sizes;
   for (int64_t s : {1, 7, 13, 683, 1017, 1018, 4099}) sizes.push_back({{"b", 3}, {"s", s}});
@@ -255,10 +256,12 @@ TEST(Lower, TransposesWithOddSides) {
   };
   const std::pair<const char*, const char*> shapes[] = {{"47", "331"}, {"95", "168"},  {"131", "77"}, {"16", "1029"},
                                                         {"64", "65"},  {"200", "131"}, {"48", "67"},  {"17", "16"}};
+  Share share;
   for (const char* dtype : {"f32", "f16", "i8", "f64"}) {
     const std::string d = dtype, of = d == "f16" ? "f32" : d;
     const RunOptions options{.tolerance = d == "f16" ? 2e-3 : 1e-6};
-    for (auto [m, n] : shapes) expect_same(add(m, n, d, of), {{}}, options);
+    for (auto [m, n] : shapes)
+      if (share.takes({d, m})) expect_same(add(m, n, d, of), {{}}, options);
     expect_same(add("m", "n", d, of), {{{"m", 70}, {"n", 67}}, {{"m", 3}, {"n", 150}}, {{"m", 130}, {"n", 1}}},
                 options);
   }

@@ -22,22 +22,28 @@ SIZES = (10, 13, 90)  # of 90 elements a factor of 0.7 makes 62.99999999999999 i
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
-def resamplings(rank: int) -> list[dict[str, Any]]:
-    """Arguments of F.interpolate: a share of them, each mode among them."""
-    out: list[dict[str, Any]] = []
+def resamplings() -> dict[int, list[dict[str, Any]]]:
+    """Arguments of F.interpolate by rank: a share of them, each mode of a rank among them."""
+    out: dict[int, list[dict[str, Any]]] = {}
     share = support.Share()
-    for mode in MODES[rank]:
-        out.append({"scale_factor": 0.7, "mode": mode})
-        out.append({"scale_factor": 1.3, "mode": mode, "recompute_scale_factor": True})
-        if mode in SMOOTH:
-            out.append({"scale_factor": 0.7, "mode": mode, "align_corners": True})
-    return [how for how in out if share.takes(how["mode"], len(how))]
+    for rank, modes in MODES.items():
+        how: list[dict[str, Any]] = []
+        for mode in modes:
+            how.append({"scale_factor": 0.7, "mode": mode})
+            how.append({"scale_factor": 1.3, "mode": mode, "recompute_scale_factor": True})
+            if mode in SMOOTH:
+                how.append({"scale_factor": 0.7, "mode": mode, "align_corners": True})
+        out[rank] = [h for h in how if share.takes((rank, h["mode"]), tuple(h))]
+    return out
+
+
+RESAMPLINGS = resamplings()
 
 
 class Resize(torch.nn.Module):
     def __init__(self, rank: int) -> None:
         super().__init__()
-        self.resamplings = resamplings(rank)
+        self.resamplings = RESAMPLINGS[rank]
 
     def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
         return [F.interpolate(x.sin(), **how) * 2 for how in self.resamplings]
