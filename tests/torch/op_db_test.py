@@ -594,7 +594,7 @@ def main() -> int:
     ops = ops[options.first : options.end]
     if options.limits:  # a share of the dtypes of each operator, another one first for the next
         share = support.Share()
-        ops = [(op, [d for d in (*dtypes[i % len(dtypes) :], *dtypes[: i % len(dtypes)]) if share.takes(op, d)]) for i, (op, dtypes) in enumerate(ops)]
+        ops = [(op, [d for d in (*dtypes[i % len(dtypes) :], *dtypes[: i % len(dtypes)]) if share.takes(full_name(op), d)]) for i, (op, dtypes) in enumerate(ops)]
     found = []
     for row in rows(ops, options):
         print(row, flush=True)
