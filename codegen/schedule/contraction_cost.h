@@ -5,7 +5,7 @@
 //   compute = tiles one after another on a multiprocessor * steps along the depth * time of a step
 //   step    = |tensor cores, issue, shared memory|, but not less than the latency of a load / tiles in flight
 //
-// Where warpgroups compute the products (wgmma), a producer fills stages with bulk copies beside them: a step takes what its
+// Where warpgroups compute the products (wgmma), a producer fills stages with bulk copies meanwhile: a step takes what its
 // products take and the wait for a stage. One block is resident on a multiprocessor, as it has most registers. Programs
 // that take tiles in turn fill the first stages of the next tile while they store one.
 //

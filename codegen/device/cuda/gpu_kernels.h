@@ -14,8 +14,8 @@ struct GpuKernelOptions {
   std::string assemble_for;
   // null: only PTX, which the driver compiles when it is loaded.
   std::shared_ptr<cuda::Assembler> assembler;
-  // Of kernels whose warps divide registers among them, where `assembler` does not take these. It is looked for when there is
-  // such a kernel; null then: only PTX.
+  // An assembler for kernels whose warps divide registers among them, where `assembler` does not take these. It is looked for
+  // when there is such a kernel; null then: only PTX.
   std::function<const cuda::Assembler*()> whole_programs = [] { return nullptr; };
   [[nodiscard]] const cuda::Assembler* assembler_of(const cuda::CodeObject& object) const;
 };

@@ -171,7 +171,7 @@ private:
     return true;
   }
 
-  // Of a copy in each call; `copied`: takes the bytes of a weight, which is copied when compiling.
+  // A copy's time in each call; `copied`: takes the bytes of a weight, which is copied when compiling.
   double operand_us(const Stored& operand, int64_t& copied) {
     if (const Tensor* weight = constant_tensor(graph_, operand.value)) {
       copied += byte_size(weight->dtype(), weight->count());
