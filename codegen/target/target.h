@@ -88,7 +88,7 @@ struct Target {
   double tensor_tf32_per_cycle = 0; // multiply-adds of TF32 on tensor cores
   // Multiply-adds of f16 or bf16 in asynchronous products of a warpgroup (wgmma); 0: code cannot use them.
   double warpgroup_f16_per_cycle = 0;
-  double tensor_i8_per_cycle = 0;   // multiply-adds of 8-bit integers on tensor cores
+  double tensor_i8_per_cycle = 0; // multiply-adds of 8-bit integers on tensor cores
 
   std::vector<FigureSource> sources; // of each of target_fields(); empty for a target that no file describes
 
