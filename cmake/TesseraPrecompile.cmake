@@ -5,7 +5,8 @@ if(TESSERA_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # gcc frees memory while it compiles, which takes a fifth of the time: not before a file has taken 1 GB, which few do.
   add_compile_options(--param=ggc-min-heapsize=1048576)
   # A unity file (TesseraUnity.cmake) includes sources as it does headers, in which a class of an anonymous namespace would be a mistake.
-  add_compile_options(-Wno-subobject-linkage)
+  # Of more code in one file the optimizer sees more paths that none takes.
+  add_compile_options(-Wno-subobject-linkage -Wno-free-nonheap-object -Wno-dangling-pointer -Wno-use-after-free -Wno-nonnull)
 endif()
 
 # tessera_precompile(TARGET NAME): compiles the target with cmake/precompiled/NAME.h.
