@@ -86,12 +86,6 @@ Result<GpuTarget> GpuTarget::parse(std::string_view arch) {
                                           "'; known are " + list + " (newer GPUs run code for sm_90)");
 }
 
-GpuTarget GpuTarget::of(int major, int minor) {
-  const std::string own = "sm_" + std::to_string(10 * major + minor) + "a";
-  if (parse(own).ok()) return {own, 0};
-  return {major >= 9 ? "sm_90" : "sm_80", 0};
-}
-
 static const Arch* find_arch(std::string_view name) {
   const auto* it = std::find_if(std::begin(kArchs), std::end(kArchs), [&](const Arch& a) { return a.name == name; });
   return it == std::end(kArchs) ? nullptr : it;

@@ -13,8 +13,12 @@ struct GpuTarget {
   int64_t shared_bytes = 0;   // shared memory that one block may use, in bytes; 0: as the largest target has it
   // Error Usage for a name that is not among those this build generates code for; the message lists them.
   [[nodiscard]] static Result<GpuTarget> parse(std::string_view arch);
-  // For a GPU of this compute capability: its own target where this build has one, else the newest that it runs.
-  [[nodiscard]] static GpuTarget of(int major, int minor);
+  // For a GPU of this compute capability: its own target where there is one, else the newest that it runs. Inline, as a
+  // runtime without the compiler asks too.
+  [[nodiscard]] static GpuTarget of(int major, int minor) {
+    if (major == 9 && minor == 0) return {"sm_90a", 0};
+    return {major >= 9 ? "sm_90" : "sm_80", 0};
+  }
   // Programmatic dependent launch: kernels of this target wait themselves until the kernel before them in the stream is
   // complete, so that they may be launched before.
   [[nodiscard]] bool dependent_launch() const;

@@ -4,6 +4,7 @@
 #include "codegen/target/select.h"
 #include "runtime/cuda/code_object.h"
 #include <set>
+#include <tuple>
 
 namespace tessera::test {
 namespace {
@@ -57,6 +58,15 @@ std::vector<Named> suite() {
   out.push_back({"a row for each of an H200's multiprocessors", softmax_of("132", "65536", "bf16")});
   out.push_back({"any sizes", softmax("f16")});
   return out;
+}
+
+TEST(GpuTargets, EachGpuHasATargetOfItsOwnOrAnOlderOne) {
+  for (auto [major, minor, expected] :
+       {std::tuple{8, 0, "sm_80"}, {8, 9, "sm_80"}, {9, 0, "sm_90a"}, {10, 0, "sm_90"}}) {
+    const GpuTarget target = GpuTarget::of(major, minor);
+    EXPECT_EQ(target.arch, expected);
+    EXPECT_TRUE(GpuTarget::parse(target.arch).ok());
+  }
 }
 
 TEST(GpuTargets, EachGpuHasCodeThatFitsIt) {
