@@ -1,7 +1,7 @@
 # Unity files, for building from nothing (TESSERA_PRECOMPILE): each includes several sources of one target, which then share the templates
 # that they instantiate and the headers that they parse. tools/scripts/unity_groups.py chooses sources whose local names do not clash.
 # Sources with definitions or options of their own are compiled alone, as CMake does with them, and so is what has
-# SKIP_UNITY_BUILD_INCLUSION.
+# SKIP_UNITY_BUILD_INCLUSION, and every source of a target with TESSERA_COMPILE_ALONE.
 set(TESSERA_UNITY_SIZE 10 CACHE STRING "Sources that one unity file includes at most")
 
 # tessera_unity_sources(DIRECTORY VARIABLE): appends "TARGET<tab>FILE" for each source of the directory and of those below.
@@ -12,7 +12,8 @@ function(tessera_unity_sources directory variable)
   get_property(targets DIRECTORY ${directory} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})
     get_target_property(kind ${target} TYPE)
-    if(NOT kind MATCHES "LIBRARY|EXECUTABLE" OR kind STREQUAL "INTERFACE_LIBRARY")
+    get_target_property(alone ${target} TESSERA_COMPILE_ALONE)
+    if(NOT kind MATCHES "LIBRARY|EXECUTABLE" OR kind STREQUAL "INTERFACE_LIBRARY" OR alone)
       continue()
     endif()
     get_target_property(sources ${target} SOURCES)
