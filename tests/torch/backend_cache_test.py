@@ -52,11 +52,16 @@ class Cache(unittest.TestCase):
         self.addCleanup(self._folder.cleanup)
         self.folder = Path(self._folder.name) / "cache"
 
-    def test_second_process_compiles_nothing_and_replaces_damaged_entries(self):
+    def test_second_process_compiles_nothing(self):
         needed, cached = counted(start(self.folder))
         self.assertGreater(needed, 1)
         self.assertEqual(cached, 0)
         self.assertEqual(counted(start(self.folder)), (needed, needed))
+        other, cached = counted(start(self.folder, "Tanh"))  # what follows from the same text is the same kernel
+        self.assertLess(cached, other)
+
+    def test_damaged_entries_are_replaced(self):
+        needed, _ = counted(start(self.folder))
         entries = list(self.folder.rglob("*.tsc"))
         self.assertEqual(len(entries), needed + 1)  # kernels, and the plan of the program
         for n, entry in enumerate(entries):
@@ -64,8 +69,6 @@ class Cache(unittest.TestCase):
             entry.write_bytes(content[: len(content) // 2] if n % 2 else content[:-1] + b"?")
         self.assertEqual(counted(start(self.folder)), (needed, 0))
         self.assertEqual(counted(start(self.folder)), (needed, needed))
-        other, cached = counted(start(self.folder, "Tanh"))  # what follows from the same text is the same kernel
-        self.assertLess(cached, other)
 
     def test_processes_at_the_same_time(self):
         (needed, _), (again, _) = [counted(p) for p in [start(self.folder) for _ in range(2)]]
