@@ -33,6 +33,7 @@ void BlockLowering::parameters() {
 // Decomposes the program index, column blocks or row blocks fastest, and places the tile. A contraction's programs may
 // take every grid-th tile.
 void BlockLowering::program() {
+  const V program = b_.program_id(0);
   SymExpr point = c_.point >= 0 ? d_.axes[static_cast<size_t>(c_.point)].extent : SymExpr(1);
   std::vector<std::pair<Side*, SymExpr>> parts;
   out_.grid = point;
@@ -50,7 +51,6 @@ void BlockLowering::program() {
       parts.emplace_back(&s, blocks);
   }
   const bool points = !d_.env.simplify(point).is_const(1);
-  const V program = b_.program_id(0);
   if (schedule_.kind != ScheduleKind::BlockContraction || schedule_.cooperation.max_blocks == 0) {
     tile(program, parts, points);
     out_.grid = d_.env.simplify(out_.grid);
