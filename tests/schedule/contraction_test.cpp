@@ -130,6 +130,25 @@ TEST(Contraction, OfAnySize) {
   }
 }
 
+// Three programs compute all tiles, of sizes that one kernel serves.
+TEST(Contraction, ProgramsTakeTilesInTurn) {
+  const Target device = gpu_with(3);
+  Case c{product({}), {{"m", 150}, {"n", 40}, {"k", 40}}};
+  std::vector<ScheduledKernel> kernels;
+  each_kernel(
+      c, device,
+      [](const Schedule& s) {
+        return s.kind == ScheduleKind::BlockContraction && s.cooperation.max_blocks > 0 && s.tile.rows == 64 &&
+               s.tile.columns == 16 && s.tile.depth == 16;
+      },
+      [&](const Legal&, ScheduledKernel k) { kernels.push_back(std::move(k)); });
+  ASSERT_FALSE(kernels.empty());
+  const ScheduledKernel& k = kernels.front();
+  EXPECT_EQ(k.grid.as_const().value_or(3), 3) << "nine tiles";
+  EXPECT_NE(tile::print(k.kernel).find("program_id"), std::string::npos);
+  expect_meant(c, meant(c), k, 4e-3);
+}
+
 // x x', of one tensor.
 TEST(Contraction, OfATensorWithItself) {
   expect_contracted(
