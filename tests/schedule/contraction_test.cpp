@@ -143,10 +143,7 @@ TEST(Contraction, ProgramsTakeTilesInTurn) {
       },
       [&](const Legal&, ScheduledKernel k) { kernels.push_back(std::move(k)); });
   ASSERT_FALSE(kernels.empty());
-  const ScheduledKernel& k = kernels.front();
-  EXPECT_EQ(k.grid.as_const().value_or(3), 3) << "nine tiles";
-  EXPECT_NE(tile::print(k.kernel).find("program_id"), std::string::npos);
-  expect_meant(c, meant(c), k, 4e-3);
+  expect_meant(c, meant(c), kernels.front(), 4e-3);
 }
 
 // x x', of one tensor.

@@ -16,7 +16,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kMaxCopiedBytes = int64_t{1} << 30; // of all weights of a model
-constexpr int64_t kAccess = 16;                       // bytes of a vector access
 
 // True for a permutation that exchanges the last two dimensions and no others.
 bool is_turn(const Ints& permutation) {
@@ -117,7 +116,7 @@ private:
     const SymExpr &m = a.shape[a.shape.size() - 2], &k = a.shape.back();
     if (b.shape[b.shape.size() - 2] != k) return std::nullopt; // another expression of it
     Candidate c{id, stored(node.operands[0]), stored(node.operands[1]), m, k, b.shape.back(), {}, {}, {}};
-    const int64_t whole = kAccess * 8 / bits;
+    const int64_t whole = libraries_.device.access_bytes * 8 / bits;
     auto padded = [&](const SymExpr& extent, bool contiguous) {
       return contiguous && !is_aligned(extent, whole) ? ceildiv(extent, whole) * whole : extent;
     };
