@@ -35,7 +35,7 @@ def i8(*shape: int) -> numpy.ndarray:
 
 
 def factor8(*shape: int) -> numpy.ndarray:
-    """Of products: without VNNI, ONNX Runtime adds two products of u8 and s8 in 16 bits, saturated. 7 bits stay within them."""
+    """A factor of 7 bits: without VNNI, ONNX Runtime adds two products of u8 and s8 in 16 bits, saturated."""
     return RANDOM.integers(-64, 64, shape).astype(numpy.int8)
 
 
