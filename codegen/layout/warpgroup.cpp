@@ -265,6 +265,12 @@ WarpgroupChoice plan_warpgroups(const tile::Kernel& kernel, int warps, int64_t s
   return Planner(kernel, warps).run(shared_bytes);
 }
 
+bool fits_warpgroups(const std::vector<int>& shape, int warps) {
+  if (warps % kWarpsPerGroup != 0 || warps > kMaxGroups * kWarpsPerGroup) return false;
+  const WarpgroupGrid grid = warpgroup_grid(shape, warps);
+  return grid.rows * grid.columns * kWarpsPerGroup == warps && shape[0] * shape[1] <= kMaxAccumulators * warps * kLanes;
+}
+
 WarpgroupGrid warpgroup_grid(const std::vector<int>& shape, int warps) {
   const int groups = warps / kWarpsPerGroup;
   WarpgroupGrid grid;

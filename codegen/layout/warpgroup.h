@@ -75,6 +75,8 @@ struct WarpgroupChoice {
 [[nodiscard]] LinearLayout warpgroup_accumulators(const std::vector<int>& shape, int warps);
 // The layout with up to `width` contiguous elements of a thread along an axis: bits of lanes and registers trade places.
 [[nodiscard]] LinearLayout with_contiguous(const LinearLayout& layout, int axis, int width);
+// True if so many warps compute sums of this shape: one or two warpgroups, with registers for all of them.
+[[nodiscard]] bool fits_warpgroups(const std::vector<int>& shape, int warps);
 // How many of the warpgroups share rows, and how many columns.
 struct WarpgroupGrid {
   int rows = 1, columns = 1;

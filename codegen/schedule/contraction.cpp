@@ -1,4 +1,5 @@
 #include "codegen/schedule/contraction.h"
+#include "codegen/layout/warpgroup.h"
 
 namespace tessera {
 namespace {
@@ -53,6 +54,10 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
     if (out.axes[i] == 0 || out.depth[i] == 0) return std::nullopt;
   }
   return out;
+}
+
+bool by_warpgroups(const TileShape& tile, const Target& device) {
+  return device.warpgroup_f16_per_cycle > 0 && layout::fits_warpgroups({tile.rows, tile.columns}, tile.warps);
 }
 
 } // namespace tessera

@@ -24,6 +24,7 @@
 // such memory is, and so is what the model rounds.
 #pragma once
 #include "codegen/schedule/domain.h"
+#include "codegen/schedule/schedule.h"
 #include <array>
 
 namespace tessera {
@@ -50,5 +51,8 @@ struct Contraction {
   // Nothing if the nest is no contraction, or tensor cores do not multiply its factors' dtype.
   [[nodiscard]] static std::optional<Contraction> find(const Graph& graph, const LoopNest& nest, const Domain& domain);
 };
+
+// True if warpgroups of the device may multiply factors in such tiles.
+[[nodiscard]] bool by_warpgroups(const TileShape& tile, const Target& device);
 
 } // namespace tessera

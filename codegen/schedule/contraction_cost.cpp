@@ -18,18 +18,13 @@ public:
   Cost run() {
     grid();
     step();
-    if (by_warpgroups()) return total_of_warpgroups();
+    if (copied_in_bulk()) return total_of_warpgroups();
     occupancy();
     return total();
   }
 
 private:
-  [[nodiscard]] double count(uint64_t axes) const {
-    double n = 1;
-    for (size_t i = 0; i < f_.extents.size(); ++i)
-      if (axes >> i & 1) n *= static_cast<double>(f_.extents[i]);
-    return n;
-  }
+  [[nodiscard]] double count(uint64_t axes) const { return static_cast<double>(f_.count(axes)); }
   void grid() {
     const Placement& p = s_.placement;
     const uint64_t all = (uint64_t{1} << f_.extents.size()) - 1;
@@ -85,9 +80,9 @@ private:
                            std::pow(shared_cycles(), m_.overlap),
                        1 / m_.overlap);
   }
-  // Both factors are loads that bulk copies make: in whole accesses.
-  [[nodiscard]] bool by_warpgroups() const {
-    return fits_warpgroups(s_.tile, device_) &&
+  // Warpgroups compute the products: both factors are loads that bulk copies make, in whole accesses.
+  [[nodiscard]] bool copied_in_bulk() const {
+    return by_warpgroups(s_.tile, device_) &&
            std::all_of(f_.factors.begin(), f_.factors.end(), [&](const SizedFacts::Factor& x) {
              if (x.stream < 0) return false;
              const SizedStream& s = f_.streams[static_cast<size_t>(x.stream)];
@@ -213,15 +208,6 @@ private:
 };
 
 } // namespace
-
-bool fits_warpgroups(const TileShape& tile, const Target& device) {
-  constexpr int kWarps = 4, kRows = 64,
-                kMaxGroups = 2; // of a warpgroup and its fragment; the producer is one more group
-  const int groups = tile.warps / kWarps;
-  if (device.warpgroup_f16_per_cycle <= 0 || tile.warps % kWarps != 0 || groups > kMaxGroups) return false;
-  const int down = std::min(groups, tile.rows / kRows);
-  return down > 0 && tile.columns / (groups / down) >= Contraction::kFragmentColumns;
-}
 
 Cost contraction_cost(const SizedFacts& facts, const Schedule& schedule, const Target& device,
                       const ContractionCostModel& model) {

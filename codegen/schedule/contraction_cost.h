@@ -44,9 +44,6 @@ struct ContractionCostModel {
 #undef X
 };
 
-// True if warpgroups may compute the products of such tiles: whole fragments of theirs, for one or two.
-[[nodiscard]] bool fits_warpgroups(const TileShape& tile, const Target& device);
-
 [[nodiscard]] Cost contraction_cost(const SizedFacts& facts, const Schedule& schedule, const Target& device,
                                     const ContractionCostModel& model = {});
 

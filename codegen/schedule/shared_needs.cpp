@@ -1,6 +1,6 @@
 // The shared memory that a schedule takes of a block, before code is generated for it.
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/contraction_cost.h"
+#include "codegen/schedule/contraction.h"
 
 namespace tessera {
 namespace {
@@ -66,7 +66,7 @@ private:
     for (const Stream& s : f_.streams)
       if (!(s.deps & f_.d.row_mask)) stored = std::max<int64_t>(stored, s.bytes);
     // Warpgroups store what they have; a kernel whose exchanges do not fit has fewer stages.
-    if (!fits_warpgroups(s_.tile, f_.device)) out.exchange = std::max(computed, elements() * stored);
+    if (!by_warpgroups(s_.tile, f_.device)) out.exchange = std::max(computed, elements() * stored);
     return out;
   }
 

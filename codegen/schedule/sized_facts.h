@@ -59,6 +59,14 @@ struct SizedFacts {
   int64_t vector = 1;                        // elements of an access of the narrowest large stream
   int column = -1;                           // axis along which most bytes are contiguous
   std::shared_ptr<const WindowFacts> window; // empty: no windows
+
+  // Positions of these axes together.
+  [[nodiscard]] int64_t count(uint64_t axes) const {
+    int64_t n = 1;
+    for (size_t i = 0; i < extents.size(); ++i)
+      if (axes >> i & 1) n *= extents[i];
+    return n;
+  }
 };
 // `sizes` has all symbols of the nest. Error: an expression that cannot be evaluated.
 [[nodiscard]] Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes);

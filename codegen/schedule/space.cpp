@@ -1,10 +1,9 @@
 #include "codegen/schedule/space.h"
-#include "codegen/schedule/contraction_cost.h"
+#include "codegen/schedule/contraction_space.h"
 #include "codegen/schedule/cooperation.h"
 #include "codegen/schedule/host_space.h"
 #include "codegen/schedule/online.h"
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <numeric>
 #include <set>
@@ -34,7 +33,7 @@ public:
     Domain d = f_.d;
     for (const OnlineSum& sum : find_online(f_.nest, d)) sums_online_ |= sum.kind != OnlineSum::Kind::None;
     if (s_.window) windows(*s_.window);
-    if (f_.contraction) contractions(*f_.contraction);
+    if (f_.contraction) for_each_contraction_schedule(f_, s_, [&](const Schedule& p, int64_t) { offer(p); });
     if (along) {
       rows();
       cooperative_rows();
@@ -46,12 +45,7 @@ public:
 
 private:
   [[nodiscard]] int64_t extent(size_t axis) const { return s_.extents[axis]; }
-  [[nodiscard]] int64_t count(uint64_t axes) const {
-    int64_t n = 1;
-    for (size_t i = 0; i < s_.extents.size(); ++i)
-      if (axes >> i & 1) n *= extent(i);
-    return n;
-  }
+  [[nodiscard]] int64_t count(uint64_t axes) const { return s_.count(axes); }
   [[nodiscard]] static uint64_t bit(size_t axis) { return uint64_t{1} << axis; }
   [[nodiscard]] static bool one(uint64_t axes) { return std::has_single_bit(axes); }
   void offer(Schedule p, int64_t blocks_per_row = 1) {
@@ -241,57 +235,6 @@ private:
           p.tile.warps = static_cast<int>(threads / 32);
           offer(p);
         }
-  }
-
-  // ---- products of two factors
-  // Rows and columns of the tile along all axes of a factor, or along its last one with the others as points; the depth
-  // along all reduced axes, or along the one that is contiguous in a factor with the others as steps.
-  void contractions(const Contraction& c) {
-    auto stored_along = [&](uint64_t axes) {
-      for (const Stream& s : f_.streams)
-        for (size_t i = 0; i < s_.extents.size() && s.store; ++i)
-          if ((axes >> i & 1) && f_.contiguous(s, i)) return true;
-      return false;
-    };
-    auto last = [](uint64_t axes) { return std::bit_floor(axes); };
-    const size_t right = stored_along(c.axes[0]) && !stored_along(c.axes[1]) ? 0 : 1;
-    uint64_t contiguous = 0; // reduced axes
-    for (size_t i = 0; i < s_.extents.size(); ++i)
-      for (const Stream& s : f_.streams)
-        if (f_.is_row(i) && !s.store && f_.contiguous(s, i)) contiguous |= bit(i);
-    const uint64_t inner = contiguous != 0 ? last(contiguous) : last(f_.d.row_mask);
-    for (const uint64_t rows : std::set<uint64_t>{c.axes[1 - right], last(c.axes[1 - right])})
-      for (const uint64_t columns : std::set<uint64_t>{c.axes[right], last(c.axes[right])})
-        for (const uint64_t depth : std::set<uint64_t>{f_.d.row_mask, inner}) {
-          Schedule p = BlockFacts::schedule(ScheduleKind::BlockContraction, 1, 1, 1);
-          p.placement.row_axes = rows, p.placement.column_axes = columns, p.placement.depth_axes = depth;
-          products(p);
-        }
-  }
-  void products(Schedule p) {
-    constexpr int kStages[] = {2, 3, 4}, kGroup = 8; // tiles
-    const int64_t rows = count(p.placement.row_axes), columns = count(p.placement.column_axes),
-                  depth = count(p.placement.depth_axes);
-    for (int64_t r = 16; r <= std::min<int64_t>(256, std::max<int64_t>(16, power_above(rows))); r *= 2)
-      for (int64_t w = 16; w <= std::min<int64_t>(256, std::max<int64_t>(16, power_above(columns))); w *= 2)
-        for (int64_t d = 16; d <= std::min<int64_t>(128, std::max<int64_t>(16, power_above(depth))); d *= 2)
-          for (int64_t threads : {64, 128, 256}) {
-            const int64_t each = r * w / threads;
-            if (each < 8 || each > 128 || std::max(r, w) > 8 * std::min(r, w)) continue;
-            p.tile.rows = static_cast<int>(r), p.tile.columns = static_cast<int>(w), p.tile.depth = static_cast<int>(d);
-            p.tile.warps = static_cast<int>(threads / 32);
-            for (int stages : kStages) {
-              p.traversal.num_stages = stages;
-              const SharedNeeds needs = shared_needs(f_, p);
-              if (needs.resident + needs.exchange > f_.device.shared_bytes) break;
-              p.traversal.group_rows = rows > r && columns > w ? kGroup : 1;
-              p.cooperation.max_blocks = 0;
-              offer(p);
-              if (!fits_warpgroups(p.tile, f_.device)) continue;
-              p.cooperation.max_blocks = f_.device.multiprocessors; // which take the tiles in turn
-              offer(p);
-            }
-          }
   }
 
   // ---- rows

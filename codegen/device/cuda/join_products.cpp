@@ -1,7 +1,7 @@
 #include "codegen/device/cuda/join_products.h"
 #include "codegen/device/cuda/copied_weights.h"
-#include "codegen/device/cuda/names.h"
 #include "codegen/device/cuda/passes.h"
+#include "codegen/device/cuda/product_rewriting.h"
 #include "graph/ops/questions.h"
 #include <algorithm>
 #include <map>
@@ -12,14 +12,6 @@ namespace {
 // Bytes of weights above which a product is not joined: reading them takes longer than a few launches, and the copy is
 // large.
 constexpr int64_t kMaxJoinedBytes = int64_t{64} << 20;
-constexpr int64_t kMaxBytesOfModel = int64_t{1} << 30;
-constexpr int64_t kAccess = 16; // bytes of a vector access of kernels and libraries
-
-// Columns rounded up to a whole vector access.
-int64_t aligned_columns(int64_t columns, DType dtype) {
-  const int64_t whole = kAccess * 8 / info(dtype).bits;
-  return (columns + whole - 1) / whole * whole;
-}
 
 // ---- candidates
 
@@ -29,8 +21,7 @@ struct Sibling {
   ValueId bias;   // a constant of N elements, if one is added
   ValueId result; // after the bias and `follows`
   int64_t columns = 0;
-  NodeId follows; // an operator with one tensor operand that all siblings have; -1: none
-  std::vector<NodeId> replaced;
+  NodeId follows;      // an operator with one tensor operand that all siblings have; -1: none
   bool shared = false; // the weight has other readers
 };
 // Common properties of siblings.
@@ -42,13 +33,9 @@ struct Kind {
   auto operator<=>(const Kind&) const = default;
 };
 
-class Joiner {
+class Joiner : ProductRewriting {
 public:
-  Joiner(Graph& graph, const CudaLibraries& libraries)
-      : graph_(graph), libraries_(libraries), users_(graph.users()), given_(users_.size(), false),
-        by_value_(users_.size()), names_(graph) {
-    for (const auto& output : graph.outputs()) given_[at(output.value)] = true;
-  }
+  Joiner(Graph& graph, const CudaLibraries& libraries) : ProductRewriting(graph, libraries) {}
 
   Result<int> join_families() {
     std::map<Kind, std::vector<Sibling>> families;
@@ -59,60 +46,35 @@ public:
     }
     int joined = 0;
     for (const auto& [kind, siblings] : families) {
-      if (siblings.size() < 2 || !may_copy(siblings, kMaxJoinedBytes)) continue;
+      if (siblings.size() < 2 || !may_copy(siblings)) continue;
       TESSERA_TRY(join(kind, siblings));
       joined += static_cast<int>(siblings.size()) - 1;
     }
-    replace();
+    TESSERA_TRY(end());
     return joined;
   }
 
 private:
+  // Columns are whole vector accesses.
   [[nodiscard]] bool is_aligned(const Sibling& s) const {
-    return s.columns == aligned_columns(s.columns, graph_.type(s.result).dtype);
-  }
-  // Replaces values by their joined versions.
-  void replace() {
-    if (replaced_.empty()) return;
-    graph_.replace_uses(by_value_);
-    for (auto id = replaced_.rbegin(); id != replaced_.rend(); ++id) graph_.remove_node(*id);
-    graph_.compact();
-  }
-  static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
-  [[nodiscard]] bool is_view(const Node& node) const {
-    return node.op->indexing() && node.op->indexing()->view && !node.operands.empty() && node.results.size() == 1;
+    return s.columns * info(graph_.type(s.result).dtype).bits % (libraries_.device.access_bytes * 8) == 0;
   }
   [[nodiscard]] std::optional<NodeId> only_user(ValueId v) const {
-    const auto& users = users_[at(v)];
-    if (users.size() != 1 || given_[at(v)]) return std::nullopt;
-    return users[0];
+    if (users(v).size() != 1 || is_output(v)) return std::nullopt;
+    return users(v)[0];
   }
   [[nodiscard]] bool is_pointwise(const Node& node) const {
     return node.op->pointwise() && node.results.size() == 1 && !node.op->side_effect;
   }
 
-  // True for an operator that must stay recognizable.
-  [[nodiscard]] bool is_kept_apart(const Node& node) const {
-    const auto& names = libraries_.kept_apart;
-    return !names.empty() && (names.contains(node.location.node) || names.contains(node.location.output));
-  }
-
   // A product with a known number of columns, with its bias if weight and bias are constants.
   std::optional<Sibling> product(NodeId id, Kind& kind) const {
     const Node& node = graph_.node(id);
-    const auto* structured = node.op->structured();
-    if (!structured || structured->kind != Structured::Matmul || !cublaslt_multiplies(graph_, node, libraries_))
-      return std::nullopt;
+    if (!is_product(id) || !cublaslt_multiplies(graph_, node, libraries_)) return std::nullopt;
     if (is_kept_apart(node) || node.attributes.i("wide", 0) != 0) return std::nullopt;
-    Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}, false};
+    Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, false};
     kind.operand = node.operands[0];
     if (graph_.type(kind.operand).rank() < 2 || constant_tensor(graph_, kind.operand)) return std::nullopt;
-    auto take = [&](ValueId weight) { // weights with other readers are not joined
-      if (only_user(weight))
-        s.replaced.insert(s.replaced.begin(), graph_.value(weight).producer);
-      else
-        s.shared = true;
-    };
     const Node* turn = graph_.producer(s.weight);
     kind.tf32 = node.attributes.i("tf32", 0) != 0;
     kind.transposed = turn && graph_.type(s.weight).rank() == 2 && ops::permutation_of(*turn) == Ints{1, 0};
@@ -122,8 +84,7 @@ private:
     if (!columns || *columns == 0) return std::nullopt;
     s.columns = *columns;
     if (constant_tensor(graph_, source) == nullptr) return std::nullopt;
-    if (kind.transposed) take(s.weight);
-    if (!s.shared) take(source);
+    s.shared = (kind.transposed && !only_user(s.weight)) || !only_user(source);
     s.weight = source;
     take_bias(s);
     return s;
@@ -134,16 +95,14 @@ private:
     return !s.shared && take_what_follows(s, kind) && read_by_strides(s.result);
   }
 
-  // True if weights may be stored twice.
-  bool may_copy(const std::vector<Sibling>& siblings, int64_t most) {
+  // True if the weights may be stored twice.
+  bool may_copy(const std::vector<Sibling>& siblings) {
     int64_t bytes = 0;
     for (const auto& s : siblings) {
       const Tensor& weight = *constant_tensor(graph_, s.weight);
       bytes += byte_size(weight.dtype(), weight.count());
     }
-    if (bytes > most || copied_ + bytes > kMaxBytesOfModel) return false;
-    copied_ += bytes;
-    return true;
+    return bytes <= kMaxJoinedBytes && ProductRewriting::may_copy(bytes);
   }
 
   void take_bias(Sibling& s) const {
@@ -158,7 +117,6 @@ private:
       return;
     s.bias = bias;
     s.result = add.results[0];
-    s.replaced.push_back(*user);
   }
 
   // The epilogue that a library fuses: a unary or scalar operator is joined if all siblings have it; an addition of
@@ -192,19 +150,7 @@ private:
     kind.follows = text;
     s.follows = *user;
     s.result = node.results[0];
-    s.replaced.push_back(*user);
     return true;
-  }
-
-  // True if all readers of the value, through views, accept strides.
-  bool read_by_strides(ValueId value) const {
-    if (given_[at(value)]) return false;
-    return std::all_of(users_[at(value)].begin(), users_[at(value)].end(), [&](NodeId user) {
-      const Node& node = graph_.node(user);
-      if (is_view(node)) return read_by_strides(node.results[0]);
-      const auto* structured = node.op->structured();
-      return !structured || structured->kind == Structured::Matmul;
-    });
   }
 
   // ---- joining
@@ -258,25 +204,11 @@ private:
       starts.back() = start;
       sizes.back() = s.columns;
       start += s.columns;
-      TESSERA_ASSIGN(ValueId part,
-                     graph_.apply("slice", {y},
-                                  {{"starts", starts}, {"steps", Ints(sizes.size(), 1)}, {"sizes", sizes}},
-                                  graph_.node(s.product).location));
-      graph_.value(part).name = std::exchange(graph_.value(s.result).name, "");
-      by_value_[at(s.result)] = part;
-      replaced_.insert(replaced_.end(), s.replaced.begin(), s.replaced.end());
+      TESSERA_ASSIGN(ValueId part, slice(y, std::move(starts), std::move(sizes), graph_.node(s.product).location));
+      replace(s.result, part);
     }
     return {};
   }
-
-  Graph& graph_;
-  const CudaLibraries& libraries_;
-  std::vector<std::vector<NodeId>> users_; // of the original graph, by value
-  std::vector<bool> given_;                // outputs
-  std::vector<ValueId> by_value_;          // replacement of each value
-  std::vector<NodeId> replaced_;
-  NewNames names_;
-  int64_t copied_ = 0; // bytes of copied weights
 };
 
 } // namespace

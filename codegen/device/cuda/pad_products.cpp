@@ -1,7 +1,7 @@
 #include "codegen/device/cuda/pad_products.h"
 #include "codegen/device/cuda/copied_weights.h"
-#include "codegen/device/cuda/names.h"
-#include "codegen/device/cuda/passes.h"
+#include "codegen/device/cuda/product_rewriting.h"
+#include "codegen/device/cuda/routes.h"
 #include "codegen/device/library_cost.h"
 #include "fusion/cost.h"
 #include "graph/ops/questions.h"
@@ -14,8 +14,6 @@
 
 namespace tessera {
 namespace {
-
-constexpr int64_t kMaxCopiedBytes = int64_t{1} << 30; // of all weights of a model
 
 // True for a permutation that exchanges the last two dimensions and no others.
 bool is_turn(const Ints& permutation) {
@@ -40,13 +38,9 @@ struct Candidate {
   SymExpr rows, summed, columns; // padded
 };
 
-class Padder {
+class Padder : ProductRewriting {
 public:
-  Padder(Graph& graph, const CudaLibraries& libraries)
-      : graph_(graph), libraries_(libraries), users_(graph.users()), given_(users_.size(), false),
-        by_value_(users_.size()), names_(graph), estimate_(graph.env()) {
-    for (const auto& output : graph.outputs()) given_[at(output.value)] = true;
-  }
+  Padder(Graph& graph, const CudaLibraries& libraries) : ProductRewriting(graph, libraries), estimate_(graph.env()) {}
 
   Result<int> run() {
     find_attentions();
@@ -54,22 +48,11 @@ public:
     for (NodeId id : graph_.order())
       if (auto c = candidate(id); c && gains(*c)) found.push_back(std::move(*c));
     for (const Candidate& c : found) TESSERA_TRY(pad(c));
-    if (found.empty()) return 0;
-    graph_.replace_uses(by_value_);
-    for (const Candidate& c : found) remove(c);
-    graph_.compact();
+    TESSERA_TRY(end());
     return static_cast<int>(found.size());
   }
 
 private:
-  static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
-  [[nodiscard]] bool is_product(NodeId id) const { return ops::is(graph_.node(id), Structured::Matmul); }
-  [[nodiscard]] bool is_view(const Node& node) const { return node.op->indexing() && node.op->indexing()->view; }
-  [[nodiscard]] bool is_kept_apart(const Node& node) const {
-    const auto& names = libraries_.kept_apart;
-    return !names.empty() && (names.contains(node.location.node) || names.contains(node.location.output));
-  }
-
   // Products between which a maximum of rows lies: softmax reads the result of one, the other one reads the softmax.
   void find_attentions() {
     for (NodeId first : graph_.order()) {
@@ -82,7 +65,7 @@ private:
         pending.pop_back();
         for (ValueId v : node.results) {
           if (!v.valid()) continue;
-          for (NodeId user : users_[at(v)]) {
+          for (NodeId user : users(v)) {
             if (!reached.insert(user).second) continue;
             const OpDef& op = *graph_.node(user).op;
             maximum = maximum || (op.reduction() && op.reduction()->kind == ReduceKind::Max);
@@ -165,9 +148,7 @@ private:
     if (c.rows != c.m || c.summed != c.k) copies += operand_us(c.a, copied);
     if (c.summed != c.k || c.columns != c.n) copies += operand_us(c.b, copied);
     if ((c.rows != c.m || c.columns != c.n) && !read_by_strides(result)) copies += copy_us(result);
-    if (gained <= copies || copied_ + copied > kMaxCopiedBytes) return false;
-    copied_ += copied;
-    return true;
+    return gained > copies && may_copy(copied);
   }
 
   // A copy's time in each call; `copied`: takes the bytes of a weight, which is copied when compiling.
@@ -177,22 +158,12 @@ private:
       return 0;
     }
     const Node* from = graph_.producer(operand.value);
-    const bool alone = users_[at(operand.value)].size() == 1 && !given_[at(operand.value)];
+    const bool alone = users(operand.value).size() == 1 && !is_output(operand.value);
     return alone && from != nullptr && from->op->pointwise() ? 0 : copy_us(operand.value);
   }
   double copy_us(ValueId v) {
     const double bytes = estimate_(graph_.type(v).count()) * info(graph_.type(v).dtype).bits / 8.0;
     return copy_time(2 * bytes, libraries_.device);
-  }
-
-  // True if all readers of the value, through views, accept strides.
-  [[nodiscard]] bool read_by_strides(ValueId value) const {
-    if (given_[at(value)]) return false;
-    return std::all_of(users_[at(value)].begin(), users_[at(value)].end(), [&](NodeId user) {
-      const Node& node = graph_.node(user);
-      if (is_view(node)) return read_by_strides(node.results[0]);
-      return !node.op->structured() || is_product(user);
-    });
   }
 
   Status pad(const Candidate& c) {
@@ -203,12 +174,9 @@ private:
     if (c.rows != c.m || c.columns != c.n) {
       SymShape sizes = graph_.type(node.results[0]).shape;
       SymShape starts(sizes.size(), SymExpr(0));
-      Ints steps(sizes.size(), 1);
-      TESSERA_ASSIGN(y, graph_.apply("slice", {y}, {{"starts", starts}, {"steps", steps}, {"sizes", std::move(sizes)}},
-                                     node.location));
+      TESSERA_ASSIGN(y, slice(y, std::move(starts), std::move(sizes), node.location));
     }
-    graph_.value(y).name = std::exchange(graph_.value(node.results[0]).name, "");
-    by_value_[at(node.results[0])] = y;
+    replace(node.results[0], y);
     return {};
   }
 
@@ -242,33 +210,9 @@ private:
     return known->second = out;
   }
 
-  // The product, and what only it read: an exchange of dimensions, a weight.
-  void remove(const Candidate& c) {
-    const std::vector<ValueId> operands = graph_.node(c.product).operands;
-    graph_.remove_node(c.product);
-    for (ValueId v : operands)
-      while (v.valid()) {
-        const NodeId from = graph_.value(v).producer;
-        const bool read = !graph_.users()[at(v)].empty() || (at(v) < given_.size() && given_[at(v)]);
-        if (!from.valid() || read || graph_.node(from).removed) break;
-        const bool turn = is_turn(ops::permutation_of(graph_.node(from)));
-        if (!turn && constant_tensor(graph_, v) == nullptr) break;
-        const ValueId below = turn ? graph_.node(from).operands[0] : ValueId();
-        graph_.remove_node(from);
-        v = below;
-      }
-  }
-
-  Graph& graph_;
-  const CudaLibraries& libraries_;
-  std::vector<std::vector<NodeId>> users_; // of the original graph, by value
-  std::vector<bool> given_;                // outputs
-  std::vector<ValueId> by_value_;          // replacement of each value
-  NewNames names_;
   fusion::Estimator estimate_;
   std::set<NodeId> attention_;
   std::map<std::tuple<ValueId, std::string, std::string>, ValueId> padded_; // by value and its padded extents
-  int64_t copied_ = 0;                                                      // bytes of weights
 };
 
 } // namespace

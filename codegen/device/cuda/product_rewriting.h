@@ -1,0 +1,44 @@
+// The base of passes that replace products: the graph as it was, who reads its values, and what takes their place.
+#pragma once
+#include "codegen/device/cuda/libraries.h"
+#include "codegen/device/cuda/names.h"
+#include "graph/ir/graph.h"
+
+namespace tessera {
+
+class ProductRewriting {
+protected:
+  ProductRewriting(Graph& graph, const CudaLibraries& libraries);
+
+  static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
+  [[nodiscard]] bool is_product(NodeId id) const;
+  [[nodiscard]] static bool is_view(const Node& node);
+  // True for an operator that must stay recognizable.
+  [[nodiscard]] bool is_kept_apart(const Node& node) const;
+  [[nodiscard]] bool is_output(ValueId v) const { return outputs_[at(v)]; }
+  [[nodiscard]] const std::vector<NodeId>& users(ValueId v) const { return users_[at(v)]; }
+  // True if all readers of the value, through views, accept strides.
+  [[nodiscard]] bool read_by_strides(ValueId v) const;
+
+  // True if so many bytes of weights may be stored a second time, which are counted then.
+  [[nodiscard]] bool may_copy(int64_t bytes);
+
+  // A slice of `sizes` from `starts` on.
+  Result<ValueId> slice(ValueId from, SymShape starts, SymShape sizes, const Location& location);
+  // `after` has the name of `before` and takes its place when the pass ends.
+  void replace(ValueId before, ValueId after);
+  // Replaces values and removes what is no longer read.
+  Status end();
+
+  Graph& graph_;
+  const CudaLibraries& libraries_;
+  NewNames names_;
+
+private:
+  std::vector<std::vector<NodeId>> users_; // of the original graph, by value
+  std::vector<bool> outputs_;
+  std::vector<ValueId> by_value_; // replacement of each value
+  int64_t copied_ = 0;            // bytes of weights
+};
+
+} // namespace tessera

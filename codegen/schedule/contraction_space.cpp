@@ -1,0 +1,92 @@
+#include "codegen/schedule/contraction_space.h"
+#include "codegen/schedule/contraction.h"
+#include <algorithm>
+#include <bit>
+#include <set>
+
+namespace tessera {
+namespace {
+
+class ContractionSpace {
+public:
+  ContractionSpace(const BlockFacts& facts, const SizedFacts& sized, const VisitSchedule& visit)
+      : f_(facts), s_(sized), visit_(visit) {}
+
+  // Rows and columns of the tile along all axes of a factor, or along its last one with the others as points; the depth
+  // along all reduced axes, or along the one that is contiguous in a factor with the others as steps.
+  void run() {
+    const Contraction& c = *f_.contraction;
+    const size_t right = stored_along(c.axes[0]) && !stored_along(c.axes[1]) ? 0 : 1;
+    uint64_t contiguous = 0; // reduced axes
+    for (size_t i = 0; i < s_.extents.size(); ++i)
+      for (const Stream& s : f_.streams)
+        if (f_.is_row(i) && !s.store && f_.contiguous(s, i)) contiguous |= uint64_t{1} << i;
+    const uint64_t inner = contiguous != 0 ? last(contiguous) : last(f_.d.row_mask);
+    for (const uint64_t rows : std::set<uint64_t>{c.axes[1 - right], last(c.axes[1 - right])})
+      for (const uint64_t columns : std::set<uint64_t>{c.axes[right], last(c.axes[right])})
+        for (const uint64_t depth : std::set<uint64_t>{f_.d.row_mask, inner}) {
+          Schedule p = BlockFacts::schedule(ScheduleKind::BlockContraction, 1, 1, 1);
+          p.placement.row_axes = rows, p.placement.column_axes = columns, p.placement.depth_axes = depth;
+          tiles(p);
+        }
+  }
+
+private:
+  static uint64_t last(uint64_t axes) { return std::bit_floor(axes); }
+  [[nodiscard]] bool stored_along(uint64_t axes) const {
+    for (const Stream& s : f_.streams)
+      for (size_t i = 0; i < s_.extents.size() && s.store; ++i)
+        if ((axes >> i & 1) && f_.contiguous(s, i)) return true;
+    return false;
+  }
+  // Extents of a tile along these axes, up to `most`.
+  [[nodiscard]] std::vector<int64_t> sizes(uint64_t axes, int64_t most) const {
+    constexpr int64_t kLeast = 16;
+    const int64_t whole = std::max(kLeast, power_above(s_.count(axes)));
+    std::vector<int64_t> out;
+    for (int64_t n = kLeast; n <= std::min(most, whole); n *= 2) out.push_back(n);
+    return out;
+  }
+  void tiles(Schedule p) {
+    constexpr int64_t kMaxSide = 256, kMaxDepth = 128, kMaxRatio = 8, kLeastEach = 8, kMaxEach = 128;
+    for (const int64_t rows : sizes(p.placement.row_axes, kMaxSide))
+      for (const int64_t columns : sizes(p.placement.column_axes, kMaxSide))
+        for (const int64_t depth : sizes(p.placement.depth_axes, kMaxDepth))
+          for (const int64_t threads : {64, 128, 256}) {
+            const int64_t each = rows * columns / threads;
+            if (each < kLeastEach || each > kMaxEach || std::max(rows, columns) > kMaxRatio * std::min(rows, columns))
+              continue;
+            p.tile.rows = static_cast<int>(rows), p.tile.columns = static_cast<int>(columns);
+            p.tile.depth = static_cast<int>(depth), p.tile.warps = static_cast<int>(threads / 32);
+            stages(p);
+          }
+  }
+  void stages(Schedule p) {
+    constexpr int kGroup = 8; // tiles
+    const bool grid =
+        s_.count(p.placement.row_axes) > p.tile.rows && s_.count(p.placement.column_axes) > p.tile.columns;
+    p.traversal.group_rows = grid ? kGroup : 1;
+    for (const int stages : {2, 3, 4}) {
+      p.traversal.num_stages = stages;
+      const SharedNeeds needs = shared_needs(f_, p);
+      if (needs.resident + needs.exchange > f_.device.shared_bytes) break;
+      p.cooperation.max_blocks = 0;
+      visit_(p, 1);
+      if (!by_warpgroups(p.tile, f_.device)) continue;
+      p.cooperation.max_blocks = f_.device.multiprocessors; // which take the tiles in turn
+      visit_(p, 1);
+    }
+  }
+
+  const BlockFacts& f_;
+  const SizedFacts& s_;
+  const VisitSchedule& visit_;
+};
+
+} // namespace
+
+void for_each_contraction_schedule(const BlockFacts& facts, const SizedFacts& sized, const VisitSchedule& visit) {
+  ContractionSpace(facts, sized, visit).run();
+}
+
+} // namespace tessera
