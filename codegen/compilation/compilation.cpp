@@ -26,6 +26,8 @@ int Compilation::size() const {
 void Compilation::plan_around(const FusionDetours& detours) {
   planning_.detours = detours;
   planning_.plan.reset();
+  planning_.contracted.clear();
+  planning_.contracting = Contracting::Done;
 }
 
 } // namespace tessera

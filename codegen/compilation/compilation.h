@@ -3,6 +3,7 @@
 #include "codegen/compilation/backend.h"
 #include "fusion/axes.h"
 #include "graph/passes/pass.h"
+#include <map>
 #include <utility>
 
 namespace tessera {
@@ -19,10 +20,18 @@ public:
   [[nodiscard]] FusionPlan& plan(); // requires that there is one
   // Inputs of the plan.
   [[nodiscard]] const FusionOptions& fusion() const { return planning_.fusion; }
-  // Sets the detours of the next plan; the present plan is given up.
+  // Sets the detours of the next plan; the present plan is given up, and so are contractions.
   void plan_around(const FusionDetours& detours);
   // The failures while planning, since the last call.
   [[nodiscard]] std::vector<PlanFailure> take_failures() { return std::exchange(planning_.failures, {}); }
+
+  // A product that a generated contraction computes.
+  struct Contracted {
+    double us = 0;             // predicted for a library's call and the kernel behind it
+    std::vector<NodeId> nodes; // that both compute
+  };
+  // The next step of choosing them (codegen/device/cuda/contract_products.h): plans are made in between.
+  enum class Contracting : uint8_t { List, Check, Done };
 
   // The state that the passes between graph and plan change (codegen/driver/pipeline.cpp).
   struct Planning {
@@ -34,6 +43,8 @@ public:
     std::optional<FusionPlan> plan;
     FoldedConstants constants;
     bool pinned = false; // the plan follows options.plan
+    std::map<NodeId, Contracted> contracted;
+    Contracting contracting = Contracting::List;
   };
   [[nodiscard]] Planning& planning() { return planning_; }
 

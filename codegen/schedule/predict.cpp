@@ -1,4 +1,5 @@
 #include "codegen/schedule/predict.h"
+#include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/cost.h"
 #include "codegen/schedule/host_cost.h"
 #include "codegen/schedule/legal.h"
@@ -30,6 +31,13 @@ Result<KernelPrediction> predict(const Graph& graph, const LoopNest& nest, const
     c = host_cost(sized, schedule, device, model);
   }
   return KernelPrediction{c.predicted(), c.blocks, c.resident, c.registers, c.code};
+}
+
+Result<PredictedTime> predict_chosen(const Graph& graph, const LoopNest& nest, const Target& device) {
+  TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
+  const std::vector<BlockChoice> choices = choose_blocks(BlockFacts(graph, nest, domain, device));
+  if (choices.empty()) return Diagnostic(ErrorCode::CodegenError, "no schedule is legal");
+  return choices.front().predicted;
 }
 
 } // namespace tessera

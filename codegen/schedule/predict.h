@@ -17,4 +17,8 @@ struct KernelPrediction {
 [[nodiscard]] Result<KernelPrediction> predict(const Graph& graph, const LoopNest& nest, const Target& device,
                                                const Schedule& schedule, const CallSizes& sizes);
 
+// The predicted time of the kernel that a nest would get on a GPU, at the first sizes for which one is chosen. Error
+// CodegenError: no schedule is legal.
+[[nodiscard]] Result<PredictedTime> predict_chosen(const Graph& graph, const LoopNest& nest, const Target& device);
+
 } // namespace tessera

@@ -1,6 +1,7 @@
 // The passes of an NVIDIA GPU in the order in which they run.
 #include "codegen/device/cuda/passes.h"
 #include "codegen/device/cuda/backend.h"
+#include "codegen/device/cuda/contract_products.h"
 #include "codegen/device/cuda/join_products.h"
 #include "codegen/device/cuda/pad_products.h"
 #include "codegen/device/integer_products.h"
@@ -129,6 +130,9 @@ std::vector<CompilePass> cuda_passes() {
                  }});
   all.push_back(
       {"sort-by-tiles", "rows are sorted as tiles, one a block, whose runs are merged", PassLevel::Graph, sort});
+  all.push_back({"contract-products",
+                 "products become generated contractions with what follows them, where that takes less time",
+                 PassLevel::Plan, contract_products, "fuse"});
   all.push_back({"place-attention", "puts a generated kernel in place of attention, or behind the library's call",
                  PassLevel::Plan, place});
   return all;

@@ -1,0 +1,118 @@
+#include "codegen/device/cuda/contract_products.h"
+#include "codegen/device/library_cost.h"
+#include "codegen/schedule/predict.h"
+#include <algorithm>
+#include <cmath>
+
+namespace tessera {
+namespace {
+
+// Both prices err: the product's changes place where it is clearly less.
+constexpr double kWorth = 1.05;
+
+class Choice {
+public:
+  explicit Choice(Compilation& c) : c_(c), graph_(c.graph()), device_(c.backend().device()) {}
+
+  // Lists the calls that a contraction may take less time for.
+  bool list() {
+    auto& contracted = c_.planning().contracted;
+    for (const Group& call : c_.plan().groups) {
+      const Group* behind = only_reader(call);
+      if (behind == nullptr || !may_gain(call.call)) continue;
+      const auto first = price(call), second = price(*behind);
+      if (!first || !second || least(call.call) * kWorth >= *first + *second) continue;
+      std::vector<NodeId> nodes = behind->nest.sources;
+      nodes.push_back(call.call.node);
+      contracted.emplace(call.call.node, Compilation::Contracted{*first + *second, std::move(nodes)});
+    }
+    return !contracted.empty();
+  }
+
+  // Removes those for which it takes longer.
+  bool check() {
+    return std::erase_if(c_.planning().contracted, [&](const auto& entry) {
+             double us = 0;
+             bool whole = true;
+             for (const Group& group : c_.plan().groups) {
+               if (!computes_any(group, entry.second.nodes)) continue;
+               const auto time = group.kind == Group::Kind::Kernel ? price(group) : std::nullopt;
+               whole = whole && time;
+               us += time.value_or(0);
+             }
+             return !whole || us * kWorth >= entry.second.us;
+           }) > 0;
+  }
+
+private:
+  [[nodiscard]] static bool computes_any(const Group& group, const std::vector<NodeId>& nodes) {
+    const auto& sources = group.kind == Group::Kind::Library ? group.call.sources : group.nest.sources;
+    return std::any_of(sources.begin(), sources.end(),
+                       [&](NodeId id) { return std::find(nodes.begin(), nodes.end(), id) != nodes.end(); });
+  }
+  // The one kernel that reads the result of a product; null where there is none, or another group.
+  [[nodiscard]] const Group* only_reader(const Group& call) {
+    if (call.kind != Group::Kind::Library || call.call.kind != LibraryCall::Kind::Matmul || call.writes.size() != 1)
+      return nullptr;
+    const Group* out = nullptr;
+    for (const Group& group : c_.plan().groups) {
+      if (std::find(group.reads.begin(), group.reads.end(), call.writes[0]) == group.reads.end()) continue;
+      if (out != nullptr || group.kind != Group::Kind::Kernel) return nullptr;
+      out = &group;
+    }
+    return out;
+  }
+  [[nodiscard]] bool may_gain(const LibraryCall& call) const {
+    const DType dtype = graph_.type(call.operands[0].value).dtype;
+    return dtype == DType::F16 || dtype == DType::BF16;
+  }
+  // Microseconds of the multiplications at the full rate.
+  [[nodiscard]] double least(const LibraryCall& call) const {
+    const auto operations = flops(call).as_const();
+    const double rate = 2 * device_.warpgroup_f16_per_cycle * device_.multiprocessors * device_.clock_mhz;
+    return operations ? static_cast<double>(*operations) / rate + device_.kernel_us : INFINITY;
+  }
+  // Microseconds at sizes that are known.
+  [[nodiscard]] std::optional<double> price(const Group& group) const {
+    if (!group.bytes_read.as_const() || !group.bytes_written.as_const()) return std::nullopt;
+    if (group.kind == Group::Kind::Kernel) {
+      const auto time = predict_chosen(graph_, group.nest, device_);
+      return time.ok() ? std::optional(time->us) : std::nullopt;
+    }
+    auto shape = product_shape(graph_, group.call, [](const SymExpr& e) -> std::optional<double> {
+      const auto value = e.as_const();
+      return value ? std::optional(static_cast<double>(*value)) : std::nullopt;
+    });
+    if (!shape) return std::nullopt;
+    shape->bytes = static_cast<double>(*group.bytes_read.as_const() + *group.bytes_written.as_const());
+    return product_time(*shape, device_).us;
+  }
+
+  Compilation& c_;
+  const Graph& graph_;
+  const Target& device_;
+};
+
+} // namespace
+
+Result<bool> contract_products(Compilation& compilation) {
+  using Contracting = Compilation::Contracting;
+  Compilation::Planning& its = compilation.planning();
+  const bool possible = its.fusion.enabled && !its.pinned && compilation.backend().device().warpgroup_f16_per_cycle > 0;
+  bool again = false;
+  switch (possible ? its.contracting : Contracting::Done) {
+  case Contracting::List:
+    again = Choice(compilation).list();
+    its.contracting = again ? Contracting::Check : Contracting::Done;
+    break;
+  case Contracting::Check:
+    again = Choice(compilation).check();
+    its.contracting = Contracting::Done;
+    break;
+  case Contracting::Done: break;
+  }
+  if (again) its.plan.reset();
+  return again;
+}
+
+} // namespace tessera

@@ -1,0 +1,22 @@
+// Gives products to generated contractions where that takes less time than a library's call and the kernel behind it.
+//
+// A library computes few epilogues: a bias, ReLU, GELU by tanh, a residual. Behind others its result goes through memory,
+// which a kernel of both need not do:
+//
+//   y = matmul(x, w)                     library           y = matmul(x, w)
+//   z = add(y, b)                        }                 z = add(y, b)            } one contraction
+//   o = mul(mul(z, 0.5), add(erf ...))   } kernel          o = ...                  }
+//
+// The choice is a price. Behind the first plan, calls with one kernel behind them are listed with the time of both, and
+// planning is repeated with these products as loop nests, which fuse as any reduction. A product whose kernels then take
+// longer, by the schedules that they get, is the library's again. Sizes must be known: one kernel serves all of a range,
+// but a library has one for each.
+#pragma once
+#include "codegen/compilation/compilation.h"
+
+namespace tessera {
+
+// Returns true where the plan is to be made again with other Compilation::Planning::contracted.
+[[nodiscard]] Result<bool> contract_products(Compilation& compilation);
+
+} // namespace tessera

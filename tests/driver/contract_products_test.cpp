@@ -1,0 +1,67 @@
+// Products that generated contractions compute with what follows them: where that is predicted to take less time, and
+// nowhere else.
+#include "codegen/driver/compile.h"
+#include "codegen/target/target.h"
+#include "harness.h"
+#include <gtest/gtest.h>
+
+namespace tessera::driver_test {
+namespace {
+
+// gelu(x @ w + b) by erf, which no library fuses, or relu, which it does.
+std::string product(const std::string& m, int64_t k, int64_t n, bool erf, const std::string& dtype = "bf16") {
+  const std::string rows = m, inner = std::to_string(k), columns = std::to_string(n),
+                    y = dtype + "[" + rows + ", " + columns + "]";
+  std::string text = "graph @main(%x: " + dtype + "[" + rows + ", " + inner + "], %w: " + dtype + "[" + inner + ", " +
+                     columns + "], %b: " + dtype + "[" + columns + "]) -> (%y: " + y + ")" +
+                     (m == "n" ? " where n in [1, ?]" : "") + " {\n  %p = matmul(%x, %w) : " + y +
+                     "\n  %s = add(%p, %b) : " + y + "\n";
+  return text + "  %y = " + (erf ? "Gelu" : "relu") + "(%s) : " + y + "\n}\n";
+}
+
+CompileOptions for_gpu(const TemporaryFolder& folder, const std::string& arch = "sm_90a") {
+  CompileOptions o = options(folder.path());
+  o.device = "cuda";
+  o.arch = arch;
+  return o;
+}
+
+// The kind of the group that computes the graph's product, and the kind of its schedule.
+std::string route(const std::string& text, const CompileOptions& o) {
+  const Compiled compiled = compile_it(parse(text), o);
+  for (const Group& group : compiled.report.plan.groups)
+    if (group.kind == Group::Kind::Library) return "library";
+  for (const KernelReport& kernel : compiled.report.kernels)
+    if (kernel.schedule.kind == ScheduleKind::BlockContraction)
+      return compiled.report.kernels.size() == 1 ? "contraction" : "contraction and others";
+  return "loops";
+}
+
+// Memory that is so slow that a result in it costs more than what differs between the routes.
+CompileOptions slow_memory(CompileOptions o) {
+  o.memory_peak_bytes_per_us = 2e5;
+  return o;
+}
+
+TEST(ContractProducts, OneKernelWhereTheResultNeedNotGoThroughMemory) {
+  TemporaryFolder folder;
+  const std::string text = product("4096", 1024, 4096, true);
+  EXPECT_EQ(route(text, slow_memory(for_gpu(folder))), "contraction");
+  EXPECT_EQ(route(product("4096", 1024, 4096, true, "f16"), slow_memory(for_gpu(folder))), "contraction");
+  CompileOptions without = slow_memory(for_gpu(folder));
+  without.disabled_passes = {"contract-products"};
+  EXPECT_EQ(route(text, without), "library");
+}
+
+TEST(ContractProducts, TheLibraryKeepsWhatItComputesAtOnceAndWhatHasNoPrice) {
+  TemporaryFolder folder;
+  const CompileOptions gpu = slow_memory(for_gpu(folder));
+  EXPECT_EQ(route(product("4096", 1024, 4096, false), gpu), "library");          // its epilogue
+  EXPECT_EQ(route(product("n", 1024, 4096, true), gpu), "library");              // one kernel for all sizes
+  EXPECT_EQ(route(product("4096", 1024, 4096, true, "f32"), gpu), "library");    // no tensor cores
+  EXPECT_EQ(route(product("16", 1024, 1024, true), for_gpu(folder)), "library"); // a launch's time
+  EXPECT_EQ(route(product("4096", 1024, 4096, true), slow_memory(for_gpu(folder, "sm_90"))), "library");
+}
+
+} // namespace
+} // namespace tessera::driver_test
