@@ -88,10 +88,10 @@ class Machine:
         return [(n, short[a.dtype], list(a.shape), a.data_ptr() if self.torch else a.ctypes.data) for n, a in zip(names, arrays)]
 
     # ---- contenders: a call for each set of inputs, on memory of its own
-    def tessera(self, case, path, inputs, outputs):
-        """inputs and outputs: those of each set. (A model of six steps and more would be replayed as a CUDA graph, for up to four sets of addresses: with more sets its steps
+    def tessera(self, case, path, inputs, outputs, without=""):
+        """inputs and outputs: those of each set; `without`: a pass that is left out. (A model of six steps and more would be replayed as a CUDA graph, for up to four sets of addresses: with more sets its steps
         are put on the stream one by one.)"""
-        session = self.library.open(path, self.device, self.threads)
+        session = self.library.open(path, self.device, self.threads, without)
         stream = self.torch.cuda.current_stream().cuda_stream if self.device == "cuda" else 0
 
         def on(ins, outs):

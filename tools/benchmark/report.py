@@ -1,7 +1,7 @@
 """Tables, means and bars from the rows that run.py makes."""
 import json, math
 
-LABELS = {"copy": "copy", "eager": "PyTorch eager", "compile": "TorchInductor", "max-autotune": "TorchInductor max-autotune", "onnxruntime": "ONNX Runtime"}
+LABELS = {"copy": "copy", "eager": "PyTorch eager", "compile": "TorchInductor", "max-autotune": "TorchInductor max-autotune", "onnxruntime": "ONNX Runtime", "library": "Tessera with libraries' products alone"}
 
 
 def time_of(row, name, key="median_us"):

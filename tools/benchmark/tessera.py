@@ -40,8 +40,14 @@ class Library:
     def check(self, error):
         if error: raise TesseraError(error.decode(errors="replace"))
 
-    def open(self, model, device, threads=0):
-        return Session(self, model, device, threads)
+    def open(self, model, device, threads=0, without=""):
+        """`without`: a pass that is left out."""
+        before = os.environ.get("TESSERA_DISABLE_PASSES")
+        if without: os.environ["TESSERA_DISABLE_PASSES"] = ",".join(filter(None, (before, without)))
+        try: return Session(self, model, device, threads)
+        finally:
+            if before is not None: os.environ["TESSERA_DISABLE_PASSES"] = before
+            elif without: del os.environ["TESSERA_DISABLE_PASSES"]
 
 
 class Session:
