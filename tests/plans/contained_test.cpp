@@ -2,7 +2,7 @@
 // the report, in no cache, and without an end to anything else.
 #include "api/c.h"
 #include "base/recover.h"
-#include "harness.h"
+#include "tests/api/harness.h"
 #include <cstdlib>
 
 namespace tessera::api_test {
