@@ -5,6 +5,7 @@
 #include "report/price.h"
 #include "runtime/variant.h"
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace tessera::report {
@@ -162,8 +163,17 @@ void add_group(Context& x, const Group& g, Json& j) {
   if (x.options.nests && g.kind == Group::Kind::Kernel) j["nest"] = print(x.graph, g.nest);
 }
 
+// The choice between a library's call and a contraction for a product of a step; null where there was none.
+const std::pair<const NodeId, ContractionChoice>* contraction_of(const Context& x, const Group& g) {
+  const auto& all = x.c.report.contractions;
+  const auto& sources = g.kind == Group::Kind::Library ? g.call.sources : g.nest.sources;
+  for (const NodeId id : sources)
+    if (const auto found = all.find(id); found != all.end()) return &*found;
+  return nullptr;
+}
+
 // The ways in which the device could run the structured operator of a step, best first: those before the taken one were
-// refused, those behind it not asked.
+// refused, or predicted to take longer with the kernel behind them, those behind it not asked.
 void add_routes(const Context& x, const Group& g, const StepPrice& price, Json& j) {
   const DeviceRoutes* table = x.c.report.routes.get();
   if (!table) return;
@@ -183,15 +193,27 @@ void add_routes(const Context& x, const Group& g, const StepPrice& price, Json& 
       add(r.by, r.kind, r.accepts(x.graph, g.attention, &why), why);
     }
   } else {
-    const NodeId id = g.kind == Group::Kind::Library ? g.call.node : g.node;
+    const auto* contraction = contraction_of(x, g);
+    const bool contracted = contraction && contraction->second.taken;
+    const NodeId id = contracted ? contraction->first : g.kind == Group::Kind::Library ? g.call.node : g.node;
     if (!id.valid()) return;
     const Node& node = x.graph.node(id);
     if (!node.op->structured() || node.operands.empty() || !node.operands[0].valid()) return;
     for (const Route& r : table->of(node.op->structured()->kind)) {
       why.clear();
-      const bool accepted = takes(r, x.graph, node, &why) && (g.kind != Group::Kind::Library || !r.accepts_call ||
-                                                              r.accepts_call(x.graph, g.call, &why));
+      const bool library = r.kind == RouteKind::Library;
+      bool accepted = takes(r, x.graph, node, &why) &&
+                      (g.kind != Group::Kind::Library || !r.accepts_call || r.accepts_call(x.graph, g.call, &why));
+      const bool longer = accepted && contraction && library == contracted;
+      if (longer) {
+        accepted = false;
+        why = library ? "predicted to take longer with the kernel behind it"
+                      : "predicted to take longer than the call and the kernel behind it";
+      }
       add(r.by, r.kind, accepted, why);
+      if (!longer) continue;
+      const double us = library ? contraction->second.library_us : contraction->second.contraction_us;
+      if (std::isfinite(us)) out.back()["us"] = us;
     }
     if (out.empty()) return;
     if (g.kind == Group::Kind::Host) add("reference on the host", RouteKind::Reference, !taken, "");

@@ -26,7 +26,7 @@ int Compilation::size() const {
 void Compilation::plan_around(const FusionDetours& detours) {
   planning_.detours = detours;
   planning_.plan.reset();
-  planning_.contracted.clear();
+  planning_.contractions.clear();
   planning_.contracting = Contracting::Done;
 }
 

@@ -25,10 +25,10 @@ public:
   // The failures while planning, since the last call.
   [[nodiscard]] std::vector<PlanFailure> take_failures() { return std::exchange(planning_.failures, {}); }
 
-  // A product that a generated contraction computes.
-  struct Contracted {
-    double us = 0;             // predicted for a library's call and the kernel behind it
-    std::vector<NodeId> nodes; // that both compute
+  // A product that a generated contraction may compute.
+  struct Contraction {
+    ContractionChoice choice;
+    std::vector<NodeId> nodes; // what the call and the kernel behind it compute
   };
   // The next step of choosing them (codegen/device/cuda/contract_products.h): plans are made in between.
   enum class Contracting : uint8_t { List, Check, Done };
@@ -42,8 +42,8 @@ public:
     FusionOptions fusion;
     std::optional<FusionPlan> plan;
     FoldedConstants constants;
-    bool pinned = false; // the plan follows options.plan
-    std::map<NodeId, Contracted> contracted;
+    bool pinned = false;                        // the plan follows options.plan
+    std::map<NodeId, Contraction> contractions; // by product
     Contracting contracting = Contracting::List;
   };
   [[nodiscard]] Planning& planning() { return planning_; }

@@ -55,11 +55,17 @@ struct FoldedConstants {
   std::vector<Left> left;                  // computed at every call
   std::vector<ContainedFailure> contained; // of the compiles that computed them
 };
+// The prices of a product and the kernel behind it as a library's call and that kernel, and as generated contraction.
+struct ContractionChoice {
+  double library_us = 0, contraction_us = 0; // INFINITY: no kernels that have a price
+  bool taken = false;                        // the contraction
+};
 // The report of a compilation, for `explain`.
 struct CompileReport {
   std::vector<PassStats> passes;
   FusionPlan plan;
-  FusionConstraints requests; // operators to keep apart, those of a plan file included
+  FusionConstraints requests;                       // operators to keep apart, those of a plan file included
+  std::map<NodeId, ContractionChoice> contractions; // by product
   FoldedConstants constants;
   std::vector<KernelReport> kernels; // of groups with code, in the order of flat_groups()
   double import_ms = 0, passes_ms = 0, fusion_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;

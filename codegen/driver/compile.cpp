@@ -198,6 +198,9 @@ private:
   void take_plan() {
     CompileReport& report = out_.report;
     report.plan = std::move(planned_->plan());
+    report.contractions.clear();
+    for (const auto& [product, contraction] : planned_->planning().contractions)
+      report.contractions.emplace(product, contraction.choice);
     report.constants = std::move(planned_->constants());
     for (ContainedFailure& failure : std::exchange(report.constants.contained, {}))
       report.contained.push_back(std::move(failure));

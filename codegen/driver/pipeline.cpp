@@ -52,9 +52,10 @@ Result<bool> fuse(Compilation& c) {
   its.fusion.keep_values = options.keep_values;
   c.backend().configure(its.fusion);
   set_routes(its.fusion, c.backend().routes());
-  if (!its.contracted.empty())
+  if (!its.contractions.empty())
     its.fusion.as_loops = [&its, as_loops = its.fusion.as_loops](const Graph& graph, NodeId id) {
-      return its.contracted.contains(id) || as_loops(graph, id);
+      const auto found = its.contractions.find(id);
+      return (found != its.contractions.end() && found->second.choice.taken) || as_loops(graph, id);
     };
   its.fusion.constraints.detours = its.detours;
   TESSERA_ASSIGN(its.plan, plan_or_less(c));

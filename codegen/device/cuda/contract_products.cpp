@@ -16,7 +16,7 @@ public:
 
   // Lists the calls that a contraction may take less time for.
   bool list() {
-    auto& contracted = c_.planning().contracted;
+    auto& contractions = c_.planning().contractions;
     for (const Group& call : c_.plan().groups) {
       const Group* behind = only_reader(call);
       if (behind == nullptr || !may_gain(call.call)) continue;
@@ -24,24 +24,25 @@ public:
       if (!first || !second || least(call.call) * kWorth >= *first + *second) continue;
       std::vector<NodeId> nodes = behind->nest.sources;
       nodes.push_back(call.call.node);
-      contracted.emplace(call.call.node, Compilation::Contracted{*first + *second, std::move(nodes)});
+      contractions.emplace(call.call.node, Compilation::Contraction{{*first + *second, 0, true}, std::move(nodes)});
     }
-    return !contracted.empty();
+    return !contractions.empty();
   }
 
-  // Removes those for which it takes longer.
+  // Gives those for which it takes longer back to the library.
   bool check() {
-    return std::erase_if(c_.planning().contracted, [&](const auto& entry) {
-             double us = 0;
-             bool whole = true;
-             for (const Group& group : c_.plan().groups) {
-               if (!computes_any(group, entry.second.nodes)) continue;
-               const auto time = group.kind == Group::Kind::Kernel ? price(group) : std::nullopt;
-               whole = whole && time;
-               us += time.value_or(0);
-             }
-             return !whole || us * kWorth >= entry.second.us;
-           }) > 0;
+    bool changed = false;
+    for (auto& [product, contraction] : c_.planning().contractions) {
+      double& us = contraction.choice.contraction_us;
+      for (const Group& group : c_.plan().groups) {
+        if (!computes_any(group, contraction.nodes)) continue;
+        const auto time = group.kind == Group::Kind::Kernel ? price(group) : std::nullopt;
+        us += time ? *time : INFINITY;
+      }
+      contraction.choice.taken = us * kWorth < contraction.choice.library_us;
+      changed = changed || !contraction.choice.taken;
+    }
+    return changed;
   }
 
 private:

@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// Returns true where the plan is to be made again with other Compilation::Planning::contracted.
+// Returns true where the plan is to be made again with other Compilation::Planning::contractions.
 [[nodiscard]] Result<bool> contract_products(Compilation& compilation);
 
 } // namespace tessera
