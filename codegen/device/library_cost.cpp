@@ -50,7 +50,9 @@ PredictedTime put_together(double memory, double compute, double latency, const 
 }
 
 struct Tile {
-  double m, n, share; // of the rate that such a tile reaches
+  double m, n;
+  double rate;            // multiply-adds of one multiprocessor per microsecond
+  double epilogue_us = 0; // of a tile
 };
 
 double value_of(const SymShape& shape, size_t begin, size_t end, const SizeValue& value, bool& known) {
@@ -107,11 +109,16 @@ PredictedTime product_time(const ProductShape& s, const Target& device, const Li
   if (!tiled)
     return put_together(memory, flops(s) / 2 / (rates.compute * device.cores), cost.host_start * device.launch_us,
                         device);
-  const std::array tiles_of = {Tile{128, 256, 1}, Tile{128, 128, 1}, Tile{64, 128, 1}, Tile{64, 64, cost.tile_small},
-                               Tile{64, 32, cost.tile_least}};
   const bool rows = uses_tensor_cores(s) && s.alignment < kAccess;
-  const double share = (s.windows ? cost.convolution : 1) * (s.padding > 1 ? cost.unaligned : 1) *
-                       (rows ? s.alignment < 4 ? cost.rows_of_2 : cost.rows_of_4 : 1);
+  const double rate = rates.compute * (s.windows ? cost.convolution : 1) * (s.padding > 1 ? cost.unaligned : 1) *
+                      (rows ? s.alignment < 4 ? cost.rows_of_2 : cost.rows_of_4 : 1);
+  std::array tiles_of = {Tile{128, 256, rate}, Tile{128, 128, rate}, Tile{64, 128, rate},
+                         Tile{64, 64, rate * cost.tile_small}, Tile{64, 32, rate * cost.tile_least}};
+  const bool half = s.dtype == DType::F16 || s.dtype == DType::BF16;
+  if (device.warpgroup_f16_per_cycle > 0 && half && rate == rates.compute) {
+    tiles_of[0].rate = device.warpgroup_f16_per_cycle * device.clock_mhz * cost.group_tile;
+    tiles_of[0].epilogue_us = device.kernel_us * cost.group_epilogue;
+  }
   const double k = s.k * s.padding;
   double compute = INFINITY, latency = 0;
   const double large = std::max(s.m, s.n), small = std::min(s.m, s.n);
@@ -119,7 +126,7 @@ PredictedTime product_time(const ProductShape& s, const Target& device, const Li
     const double tiles = s.batch * std::ceil(large / t.n) * std::ceil(small / t.m);
     for (double parts = 1; parts <= 16 && (parts == 1 || k / parts >= 256); parts *= 2) {
       const double waves = std::ceil(tiles * parts / device.multiprocessors);
-      const double time = waves * t.m * t.n * std::ceil(k / parts / 32) * 32 / (rates.compute * t.share * share);
+      const double time = waves * (t.m * t.n * std::ceil(k / parts / 32) * 32 / t.rate + t.epilogue_us);
       const double wait =
           device.kernel_us * (cost.start + cost.chain * std::ceil(k / parts / 64) + (parts > 1 ? cost.split : 0));
       if (std::max(time, memory) + wait < std::max(compute, memory) + latency) compute = time, latency = wait;

@@ -80,6 +80,32 @@ private:
                            std::pow(shared_cycles(), m_.overlap),
                        1 / m_.overlap);
   }
+  // Bytes of whole lines that bulk copies of a factor's tile touch: in chunks of up to a line along the contiguous axis,
+  // which begin at multiples of what all strides are multiples of.
+  [[nodiscard]] double bytes_of_lines(const SizedStream& s) const {
+    const Placement& p = s_.placement;
+    const int64_t line = std::max<int64_t>(kSector, device_.line_bytes);
+    int64_t common = std::gcd(line, s.start * s.bytes), chunk = s.bytes;
+    for (size_t i = 0; i < f_.extents.size(); ++i) {
+      if (!(s.deps >> i & 1)) continue;
+      const int64_t along = p.row_axes >> i & 1      ? s_.tile.rows
+                            : p.column_axes >> i & 1 ? s_.tile.columns
+                            : p.depth_axes >> i & 1  ? s_.tile.depth
+                                                     : 1;
+      if (s.step[i] == 1 && along > 1)
+        chunk = std::min(line, along * s.bytes);
+      else
+        common = std::gcd(common, s.step[i] * s.bytes);
+    }
+    double touched = 0; // by chunks that begin at each place of a line
+    for (int64_t at = 0; at < line; at += common)
+      touched += std::ceil(static_cast<double>(at + chunk) / static_cast<double>(line));
+    return elements(s.deps) * s.bytes / static_cast<double>(chunk) * touched * static_cast<double>(common);
+  }
+  // Instructions behind the sums: a scheduler with one warp waits for each of them.
+  [[nodiscard]] double behind(double slots, double warps) const {
+    return slots * std::max(1.0, m_.alone * device_.schedulers / warps) / device_.schedulers / device_.clock_mhz;
+  }
   // Warpgroups compute the products: both factors are loads that bulk copies make, in whole accesses.
   [[nodiscard]] bool copied_in_bulk() const {
     return by_warpgroups(s_.tile, device_) &&
@@ -96,24 +122,25 @@ private:
     const double tiles = std::ceil(blocks_ / processors); // of the busiest multiprocessor
     const double tensor = static_cast<double>(s_.tile.rows) * s_.tile.columns * s_.tile.depth /
                           (device_.warpgroup_f16_per_cycle * m_.group_rate * clock);
-    // A stage is free again when the products after those of it have begun.
-    const double of_step = std::max(tensor + m_.group_step * device_.l2_latency_us,
-                                    m_.group_copy * device_.memory_latency_us / (s_.traversal.num_stages - 1.5));
-    double bytes = 0, stored = 0, slots = 0;
+    double bytes = 0, stored = 0, slots = 0, lines = 0;
     for (const SizedStream& s : f_.streams) {
       if (!s.shared) bytes += s.count * s.bytes;
+      if (s.deps & f_.row_mask) lines += bytes_of_lines(s);
       if (s.deps & f_.row_mask) continue;
       slots += elements(s.deps) / kWarp * m_.stored;
       stored += elements(s.deps) * s.bytes;
     }
     for (const SizedFacts::Work& w : f_.work)
       if (!(w.deps & f_.row_mask)) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
-    const double epilogue = slots / device_.schedulers / clock;
+    const double epilogue = behind(slots, s_.tile.warps);
+    // A stage is free again when the products after those of it have begun.
+    const double of_step = std::max({tensor + m_.group_step * device_.l2_latency_us,
+                                     m_.group_copy * device_.memory_latency_us / (s_.traversal.num_stages - 1.5),
+                                     lines * processors / (m_.group_cache * device_.l2_bytes_per_us)});
     // Blocks of one wave end together and share the memory's bandwidth; those that go on have time for it.
     const double drain = in_turns ? 0 : stored * processors / device_.memory_bytes_per_us;
     const double start = m_.group_start * device_.memory_latency_us;
-    cost.memory = std::max(bytes / (m_.bandwidth * device_.memory_peak_bytes_per_us),
-                           blocks_ * steps_ * step_bytes_ / (m_.group_cache * device_.l2_bytes_per_us));
+    cost.memory = bytes / (m_.bandwidth * device_.memory_peak_bytes_per_us);
     cost.launch = device_.kernel_us;
     cost.latency = start * (in_turns ? 1 : tiles);
     cost.issue = tiles * (steps_ * of_step + epilogue + drain);
@@ -162,10 +189,12 @@ private:
     const double waves = blocks_ / processors;
     const double most = waves <= 1 ? 1 : waves + m_.tail * (std::ceil(waves) - waves); // blocks of the busiest
     const double together = std::min(resident_, std::max(1.0, std::ceil(waves)));
-    const double latency = (device_.l2_latency_us + device_.memory_latency_us) / 2;
+    const double latency = m_.copied * (device_.l2_latency_us + device_.memory_latency_us);
+    const double turn =
+        m_.turn * device_.l2_latency_us + m_.chained / device_.clock_mhz * s_.tile.depth / Contraction::kFragmentDepth;
     const double barrier = m_.step * device_.l2_latency_us; // hidden by the products of other blocks
-    const double of_step = std::max(together * cycles_ / device_.clock_mhz + barrier / together,
-                                    latency / std::max(1, s_.traversal.num_stages - 1));
+    const double of_step = std::max({together * cycles_ / device_.clock_mhz + barrier / together, turn,
+                                     latency / std::max(1, s_.traversal.num_stages - 1)});
     const double compute = most / together * steps_ * of_step;
     double bytes = 0, slots = 0;
     const double sums = static_cast<double>(s_.tile.rows) * s_.tile.columns;
@@ -175,7 +204,7 @@ private:
     }
     for (const SizedFacts::Work& w : f_.work)
       if (!(w.deps & f_.row_mask)) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
-    const double epilogue = most * slots / device_.schedulers / device_.clock_mhz;
+    const double epilogue = most * behind(slots, s_.tile.warps * together);
     const double read = blocks_ * steps_ * step_bytes_;
     cost.memory = std::max(bytes / (m_.bandwidth * device_.memory_peak_bytes_per_us),
                            (bytes + read) / (m_.cache * device_.l2_bytes_per_us));

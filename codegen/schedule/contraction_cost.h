@@ -26,7 +26,11 @@ struct ContractionCostModel {
   X(element, 1.5)        /* of an element that passes through registers */                                             \
   X(fragment, 1.2)       /* of a product of fragments, and of reading them */                                          \
   X(step, 0.2)           /* latencies of the level-2 cache: a step's barrier, and the first of its products */         \
+  X(copied, 1.6)         /* latencies of the level-2 cache and the memory: of a copy */                                \
+  X(turn, 0.7)           /* latencies of the level-2 cache: a step of a block from barrier to barrier, and */          \
+  X(chained, 70)         /* cycles: in it, products of fragments that are read when those before are computed */       \
   X(start, 1.5)          /* memory latencies: until the first tiles are there */                                       \
+  X(alone, 1.9)          /* slots of an instruction behind the sums where a scheduler has one warp */                  \
   X(stored, 3)           /* slots of an element of the sums: converted, moved to another thread, stored */             \
   X(registers, 40)       /* registers of a thread without sums */                                                      \
   X(registers_loaded, 1) /* of an element that passes through registers */                                             \
@@ -38,7 +42,7 @@ struct ContractionCostModel {
   X(group_step, 0.7)     /* latencies of the level-2 cache: their wait for a stage */                                  \
   X(group_copy, 3)       /* memory latencies: of a bulk copy */                                                        \
   X(group_start, 3)      /* memory latencies: until the first stages are there */                                      \
-  X(group_cache, 1.2)    /* of the bandwidth of the level-2 cache that bulk copies reach */
+  X(group_cache, 1.6)    /* of the bandwidth of the level-2 cache that bulk copies reach, in whole lines */
 #define X(name, value) double name = value;
   TESSERA_CONTRACTION_COST_PARAMETERS(X)
 #undef X

@@ -21,10 +21,12 @@ public:
       const Group* behind = only_reader(call);
       if (behind == nullptr || !may_gain(call.call)) continue;
       const auto first = price(call), second = price(*behind);
-      if (!first || !second || least(call.call) * kWorth >= *first + *second) continue;
+      if (!first || !second) continue;
+      const double both = *first + *second - overlap();
+      if (least(call.call) * kWorth >= both) continue;
       std::vector<NodeId> nodes = behind->nest.sources;
       nodes.push_back(call.call.node);
-      contractions.emplace(call.call.node, Compilation::Contraction{{*first + *second, 0, true}, std::move(nodes)});
+      contractions.emplace(call.call.node, Compilation::Contraction{{both, 0, true}, std::move(nodes)});
     }
     return !contractions.empty();
   }
@@ -33,12 +35,13 @@ public:
   bool check() {
     bool changed = false;
     for (auto& [product, contraction] : c_.planning().contractions) {
-      double& us = contraction.choice.contraction_us;
+      double us = 0;
       for (const Group& group : c_.plan().groups) {
         if (!computes_any(group, contraction.nodes)) continue;
         const auto time = group.kind == Group::Kind::Kernel ? price(group) : std::nullopt;
-        us += time ? *time : INFINITY;
+        us += time ? *time - (us > 0 ? overlap() : 0) : INFINITY;
       }
+      contraction.choice.contraction_us = us;
       contraction.choice.taken = us * kWorth < contraction.choice.library_us;
       changed = changed || !contraction.choice.taken;
     }
@@ -67,6 +70,8 @@ private:
     const DType dtype = graph_.type(call.operands[0].value).dtype;
     return dtype == DType::F16 || dtype == DType::BF16;
   }
+  // Microseconds of a launch that pass while the kernel before it ends.
+  [[nodiscard]] double overlap() const { return device_.kernel_us - device_.launch_us; }
   // Microseconds of the multiplications at the full rate.
   [[nodiscard]] double least(const LibraryCall& call) const {
     const auto operations = flops(call).as_const();
