@@ -127,12 +127,12 @@ private:
       if (!s.shared) bytes += s.count * s.bytes;
       if (s.deps & f_.row_mask) lines += bytes_of_lines(s);
       if (s.deps & f_.row_mask) continue;
-      slots += elements(s.deps) / kWarp * m_.stored;
-      stored += elements(s.deps) * s.bytes;
+      slots += elements(s.deps) / kWarp * (s.store ? m_.group_stored : m_.stored);
+      if (s.store) stored += elements(s.deps) * s.bytes;
     }
     for (const SizedFacts::Work& w : f_.work)
       if (!(w.deps & f_.row_mask)) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
-    const double epilogue = behind(slots, s_.tile.warps);
+    const double epilogue = m_.group_end * device_.memory_latency_us + behind(slots, s_.tile.warps);
     // A stage is free again when the products after those of it have begun.
     const double of_step = std::max({tensor + m_.group_step * device_.l2_latency_us,
                                      m_.group_copy * device_.memory_latency_us / (s_.traversal.num_stages - 1.5),

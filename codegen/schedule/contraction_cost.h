@@ -29,7 +29,7 @@ struct ContractionCostModel {
   X(copied, 1.6)         /* latencies of the level-2 cache and the memory: of a copy */                                \
   X(turn, 0.7)           /* latencies of the level-2 cache: a step of a block from barrier to barrier, and */          \
   X(chained, 70)         /* cycles: in it, products of fragments that are read when those before are computed */       \
-  X(start, 1.5)          /* memory latencies: until the first tiles are there */                                       \
+  X(start, 3)            /* memory latencies: until the first tiles are there */                                       \
   X(alone, 1.9)          /* slots of an instruction behind the sums where a scheduler has one warp */                  \
   X(stored, 3)           /* slots of an element of the sums: converted, moved to another thread, stored */             \
   X(registers, 40)       /* registers of a thread without sums */                                                      \
@@ -41,6 +41,8 @@ struct ContractionCostModel {
   X(group_rate, 0.89)    /* of the rate of products by warpgroups */                                                   \
   X(group_step, 0.7)     /* latencies of the level-2 cache: their wait for a stage */                                  \
   X(group_copy, 3)       /* memory latencies: of a bulk copy */                                                        \
+  X(group_stored, 9)     /* slots of an element of their sums, as `stored` */                                          \
+  X(group_end, 2)        /* memory latencies: from a tile's last products until it is stored */                        \
   X(group_start, 3)      /* memory latencies: until the first stages are there */                                      \
   X(group_cache, 1.6)    /* of the bandwidth of the level-2 cache that bulk copies reach, in whole lines */
 #define X(name, value) double name = value;
