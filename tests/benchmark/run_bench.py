@@ -86,6 +86,22 @@ def check_tuning(bench, library, cases, out, table):
     return 2
 
 
+def check_products(bench):
+    """The points of a seed: all prologues and epilogues, a third of them unaligned; some of them run."""
+    first, again, other = (bench("--products", "--points", "90", "--seed", s, "--list").stdout.split() for s in ("1", "1", "2"))
+    assert len(first) == 90 and first == again != other, first
+    parts = [name.split(".") for name in first]
+    assert all(len(p) == 5 and p[0] == "product" for p in parts), first
+    assert {p[3] for p in parts} == {"plain", "relu", "scaled", "norm"} and len({p[4] for p in parts}) == 10, parts
+    extents = [[int(n) for n in p[1].split("x")] for p in parts]
+    assert all(1 <= m <= 16384 and 64 <= k <= 16384 and 64 <= n <= 16384 for m, k, n in extents), extents
+    assert 25 <= sum(k % 8 != 0 or n % 8 != 0 for _, k, n in extents) <= 35, extents
+    r = bench("--products", "--points", "3", "--seed", "1", "--no-time")
+    assert r.returncode == 0, r.stdout + r.stderr
+    r = bench("--products", "--points", "1", "--seed", "1", "--peers", "library", "--no-check")
+    assert "libraries alone are left out" in r.stdout, r.stdout + r.stderr
+
+
 def main():
     library, source = sys.argv[1:3]
     check_errors(source)
@@ -116,6 +132,7 @@ def main():
 
     first, again, other = (bench("--sweep", "--points", "60", "--seed", s, "--list").stdout.split() for s in ("1", "1", "2"))
     assert len(first) == 60 and first == again != other, first
+    check_products(bench)
     r = bench("--list", "--filter", "softmax,rope")
     assert "softmax.4096x1024.f32" in r.stdout and "rope" in r.stdout and "rmsnorm" not in r.stdout, r.stdout
     r = bench("--no-suite", "--cases", os.path.join(work, "none.json"))
