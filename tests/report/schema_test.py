@@ -8,6 +8,8 @@ Of the backend tests every fifteenth is taken, on both devices; what explain ref
 import glob, json, math, os, re, subprocess, sys, tempfile
 
 import jsonschema
+import onnx
+from onnx import TensorProto, helper
 
 DEVICES = [["--device", "cpu"], ["--device", "cuda", "--arch", "sm_90a", "--target", "h200"]]
 
@@ -90,6 +92,23 @@ def check(j):
             if overlap and a["first_step"] < b["last_step"] and b["first_step"] < a["last_step"]: yield f"{a['name']} and {b['name']} overlap"
 
 
+def write_product(path):
+    """gelu(x @ w): a contraction that is predicted to take less time than a library's call and a kernel."""
+    shapes = {"x": [12288, 768], "w": [768, 3072], "y": [12288, 3072]}
+    infos = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT16, s) for n, s in shapes.items()}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Gelu", ["p"], ["y"])]
+    graph = helper.make_graph(nodes, "product", [infos["x"], infos["w"]], [infos["y"]])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+
+
+def check_routes(j):
+    """Yields what is wrong with the prices of a product's two routes."""
+    routes = {r["kind"]: r for s in j["steps"] for r in s.get("routes", [])}
+    if set(routes) != {"library", "loops"}: yield f"routes {set(routes)}"
+    elif not routes["loops"]["taken"] or routes["library"]["taken"]: yield "the contraction is not taken"
+    elif not routes["loops"]["us"] < routes["library"]["us"] or "longer" not in routes["library"]["why_not"]: yield f"{routes}"
+
+
 def main():
     tessera, models, schema = sys.argv[1:4]
     validator = jsonschema.Draft202012Validator(json.load(open(schema)))
@@ -105,6 +124,11 @@ def main():
                 print(f"{os.path.basename(model)} {device[1]}: {len(j['steps'])} steps, {len(j['edges'])} edges, {'ok' if not wrong else 'WRONG'}")
                 for w in wrong[:10]: print("   ", w)
                 failed += bool(wrong)
+        path = os.path.join(folder, "product.onnx")
+        write_product(path)
+        for w in check_routes(report(tessera, path, DEVICES[1], folder)):
+            print("product:", w)
+            failed += 1
         compared = 0
         for model in sorted(glob.glob(os.path.join(sys.argv[4], "**", "model.onnx"), recursive=True))[::15] if len(sys.argv) > 4 else []:
             for device in DEVICES:
