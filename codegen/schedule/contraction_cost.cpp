@@ -190,8 +190,8 @@ private:
     const double most = waves <= 1 ? 1 : waves + m_.tail * (std::ceil(waves) - waves); // blocks of the busiest
     const double together = std::min(resident_, std::max(1.0, std::ceil(waves)));
     const double latency = m_.copied * (device_.l2_latency_us + device_.memory_latency_us);
-    const double turn =
-        m_.turn * device_.l2_latency_us + m_.chained / device_.clock_mhz * s_.tile.depth / Contraction::kFragmentDepth;
+    const double turn = m_.turn * device_.l2_latency_us +
+                        m_.chained * device_.shared_latency_us * s_.tile.depth / Contraction::kFragmentDepth;
     const double barrier = m_.step * device_.l2_latency_us; // hidden by the products of other blocks
     const double of_step = std::max({together * cycles_ / device_.clock_mhz + barrier / together, turn,
                                      latency / std::max(1, s_.traversal.num_stages - 1)});

@@ -27,8 +27,8 @@ struct ContractionCostModel {
   X(fragment, 1.2)       /* of a product of fragments, and of reading them */                                          \
   X(step, 0.2)           /* latencies of the level-2 cache: a step's barrier, and the first of its products */         \
   X(copied, 1.6)         /* latencies of the level-2 cache and the memory: of a copy */                                \
-  X(turn, 0.7)           /* latencies of the level-2 cache: a step of a block from barrier to barrier, and */          \
-  X(chained, 70)         /* cycles: in it, products of fragments that are read when those before are computed */       \
+  X(turn, 0.7)           /* latencies of the level-2 cache: a step of a block from barrier to barrier, without */      \
+  X(chained, 2)          /* latencies of shared memory: fragments, which are read when those before are multiplied */  \
   X(start, 3)            /* memory latencies: until the first tiles are there */                                       \
   X(alone, 1.9)          /* slots of an instruction behind the sums where a scheduler has one warp */                  \
   X(stored, 3)           /* slots of an element of the sums: converted, moved to another thread, stored */             \

@@ -70,9 +70,9 @@ TEST(ContractProducts, BothPricesAreInTheReport) {
 TEST(ContractProducts, TheLibraryKeepsWhatItComputesAtOnceAndWhatHasNoPrice) {
   TemporaryFolder folder;
   const CompileOptions gpu = slow_memory(for_gpu(folder));
-  EXPECT_EQ(route(product("4096", 1024, 4096, false), gpu), "library");          // its epilogue
-  EXPECT_EQ(route(product("n", 1024, 4096, true), gpu), "library");              // one kernel for all sizes
-  EXPECT_EQ(route(product("4096", 1024, 4096, true, "f32"), gpu), "library");    // no tensor cores
+  EXPECT_EQ(route(product("4096", 1024, 4096, false), gpu), "library");       // its epilogue
+  EXPECT_EQ(route(product("n", 1024, 4096, true), gpu), "library");           // one kernel for all sizes
+  EXPECT_EQ(route(product("4096", 1024, 4096, true, "f32"), gpu), "library"); // no tensor cores
   EXPECT_EQ(route(product("4096", 1024, 4096, true), slow_memory(for_gpu(folder, "sm_90"))), "library");
 }
 
