@@ -79,7 +79,7 @@ Result<bool> pin(Compilation& c) {
 
 Result<bool> fold(Compilation& c) {
   Compilation::Planning& its = c.planning();
-  if (its.pinned) return false; // it was done for the plan before
+  if (its.pinned || !its.contractions.empty()) return false; // it was done for the plan before
   TESSERA_ASSIGN(bool changed, fold_constants(c.graph(), c.plan(), c.options(), its.constants));
   if (changed) its.plan.reset();
   return changed;
