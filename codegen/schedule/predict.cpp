@@ -1,4 +1,5 @@
 #include "codegen/schedule/predict.h"
+#include "codegen/schedule/cells.h"
 #include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/cost.h"
 #include "codegen/schedule/host_cost.h"
@@ -35,9 +36,21 @@ Result<KernelPrediction> predict(const Graph& graph, const LoopNest& nest, const
 
 Result<PredictedTime> predict_chosen(const Graph& graph, const LoopNest& nest, const Target& device) {
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
-  const std::vector<BlockChoice> choices = choose_blocks(BlockFacts(graph, nest, domain, device));
+  const BlockFacts facts(graph, nest, domain, device);
+  const std::vector<BlockChoice> choices = choose_blocks(facts);
   if (choices.empty()) return Diagnostic(ErrorCode::CodegenError, "no schedule is legal");
-  return choices.front().predicted;
+  if (domain.axes.empty()) return choices.front().predicted;
+  const Cells cells = typical_cells(facts);
+  if (!cells.seen) return Diagnostic(ErrorCode::CodegenError, "sizes are neither known nor expected");
+  if (cells.list.empty()) return Diagnostic(ErrorCode::CodegenError, "no size is possible");
+  const CallSizes& sizes = cells.list.front().sizes;
+  if (sizes.empty()) return choices.front().predicted;
+  for (const BlockChoice& choice : choices) // as a launch takes the first one that is right for its sizes
+    if (holds(choice.legal.conditions, sizes)) {
+      TESSERA_ASSIGN(KernelPrediction out, predict(graph, nest, device, choice.legal.schedule, sizes));
+      return std::move(out.time);
+    }
+  return Diagnostic(ErrorCode::CodegenError, "no schedule is legal at the expected sizes");
 }
 
 } // namespace tessera

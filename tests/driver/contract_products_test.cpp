@@ -9,12 +9,13 @@ namespace tessera::driver_test {
 namespace {
 
 // gelu(x @ w + b) by erf, which no library fuses, or relu, which it does.
-std::string product(const std::string& m, int64_t k, int64_t n, bool erf, const std::string& dtype = "bf16") {
+std::string product(const std::string& m, int64_t k, int64_t n, bool erf, const std::string& dtype = "bf16",
+                    const std::string& hint = "") {
   const std::string rows = m, inner = std::to_string(k), columns = std::to_string(n),
                     y = dtype + "[" + rows + ", " + columns + "]";
   std::string text = "graph @main(%x: " + dtype + "[" + rows + ", " + inner + "], %w: " + dtype + "[" + inner + ", " +
                      columns + "], %b: " + dtype + "[" + columns + "]) -> (%y: " + y + ")" +
-                     (m == "n" ? " where n in [1, ?]" : "") + " {\n  %p = matmul(%x, %w) : " + y +
+                     (m == "n" ? " where n in [0, ?]" + hint : "") + " {\n  %p = matmul(%x, %w) : " + y +
                      "\n  %s = add(%p, %b) : " + y + "\n";
   return text + "  %y = " + (erf ? "Gelu" : "Relu") + "(%s) : " + y + "\n}\n";
 }
@@ -71,9 +72,35 @@ TEST(ContractProducts, TheLibraryKeepsWhatItComputesAtOnceAndWhatHasNoPrice) {
   TemporaryFolder folder;
   const CompileOptions gpu = slow_memory(for_gpu(folder));
   EXPECT_EQ(route(product("4096", 1024, 4096, false), gpu), "library");       // its epilogue
-  EXPECT_EQ(route(product("n", 1024, 4096, true), gpu), "library");           // one kernel for all sizes
+  EXPECT_EQ(route(product("n", 1024, 4096, true), gpu), "library");           // no size to price it at
   EXPECT_EQ(route(product("4096", 1024, 4096, true, "f32"), gpu), "library"); // no tensor cores
   EXPECT_EQ(route(product("4096", 1024, 4096, true), slow_memory(for_gpu(folder, "sm_90"))), "library");
+}
+
+// One contraction for all row counts where its price is less at the hint.
+TEST(ContractProducts, SizesThatAreNotKnownArePricedAtTheirHints) {
+  TemporaryFolder folder;
+  const CompileOptions gpu = slow_memory(for_gpu(folder));
+  EXPECT_EQ(route(product("n", 1024, 4096, true, "bf16", " hint 4096"), gpu), "contraction");
+  EXPECT_EQ(route(product("n", 1024, 4096, false, "bf16", " hint 4096"), gpu), "library"); // its epilogue
+}
+
+// With x[1024, n] transposed, the stride n of x is aligned at the hint, and is not at all sizes.
+TEST(ContractProducts, TheLibraryKeepsStridesThatMayBeUnaligned) {
+  TemporaryFolder folder;
+  auto text = [](const std::string& where) {
+    return "graph @main(%x: bf16[1024, n], %w: bf16[1024, 4096], %b: bf16[4096]) -> (%y: bf16[n, 4096]) where " +
+           where +
+           R"( {
+  %t = transpose(%x) perm=[1, 0] : bf16[n, 1024]
+  %p = matmul(%t, %w) : bf16[n, 4096]
+  %s = add(%p, %b) : bf16[n, 4096]
+  %y = Gelu(%s) : bf16[n, 4096]
+})";
+  };
+  const CompileOptions gpu = slow_memory(for_gpu(folder));
+  EXPECT_EQ(route(text("n in [1, ?] hint 4096"), gpu), "library");
+  EXPECT_EQ(route(text("n in [1, ?] div 8 hint 4096"), gpu), "contraction");
 }
 
 } // namespace

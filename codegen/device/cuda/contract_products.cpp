@@ -68,29 +68,46 @@ private:
   }
   [[nodiscard]] bool may_gain(const LibraryCall& call) const {
     const DType dtype = graph_.type(call.operands[0].value).dtype;
-    return dtype == DType::F16 || dtype == DType::BF16;
+    return (dtype == DType::F16 || dtype == DType::BF16) && is_aligned(call.result) &&
+           std::all_of(call.operands.begin(), call.operands.end(), [&](const OperandView& o) { return is_aligned(o); });
   }
   // Microseconds of a launch that pass while the kernel before it ends.
   [[nodiscard]] double overlap() const { return device_.kernel_us - device_.launch_us; }
   // Microseconds of the multiplications at the full rate.
   [[nodiscard]] double least(const LibraryCall& call) const {
-    const auto operations = flops(call).as_const();
+    const auto operations = size(flops(call));
     const double rate = 2 * device_.warpgroup_f16_per_cycle * device_.multiprocessors * device_.clock_mhz;
     return operations ? static_cast<double>(*operations) / rate + device_.kernel_us : INFINITY;
   }
-  // Microseconds at sizes that are known.
+  // The value of an expression at the sizes that are known or that hints tell.
+  [[nodiscard]] std::optional<int64_t> size(const SymExpr& e) const {
+    const auto value = e.as_const();
+    return value ? value : graph_.env().hint(e);
+  }
+  // True if strides that are not known are known to be multiples of what bulk copies need: the price of a contraction
+  // counts with what holds at the sizes of the hints, its code with what holds at all.
+  [[nodiscard]] bool is_aligned(const OperandView& view) const {
+    constexpr int64_t kBulkCopy = 16; // bytes
+    const int64_t element = std::max(1, info(graph_.type(view.value).dtype).bits / 8);
+    return std::all_of(view.strides.begin(), view.strides.end(), [&](const SymExpr& stride) {
+      const SymExpr s = graph_.env().simplify(stride);
+      return s.as_const() || graph_.env().divisor(s) * element % kBulkCopy == 0;
+    });
+  }
+  // Microseconds at the sizes that are known or that hints tell.
   [[nodiscard]] std::optional<double> price(const Group& group) const {
-    if (!group.bytes_read.as_const() || !group.bytes_written.as_const()) return std::nullopt;
+    const auto read = size(group.bytes_read), written = size(group.bytes_written);
+    if (!read || !written) return std::nullopt;
     if (group.kind == Group::Kind::Kernel) {
       const auto time = predict_chosen(graph_, group.nest, device_);
       return time.ok() ? std::optional(time->us) : std::nullopt;
     }
-    auto shape = product_shape(graph_, group.call, [](const SymExpr& e) -> std::optional<double> {
-      const auto value = e.as_const();
+    auto shape = product_shape(graph_, group.call, [&](const SymExpr& e) -> std::optional<double> {
+      const auto value = size(e);
       return value ? std::optional(static_cast<double>(*value)) : std::nullopt;
     });
     if (!shape) return std::nullopt;
-    shape->bytes = static_cast<double>(*group.bytes_read.as_const() + *group.bytes_written.as_const());
+    shape->bytes = static_cast<double>(*read + *written);
     return product_time(*shape, device_).us;
   }
 

@@ -9,8 +9,10 @@
 //
 // The choice is a price. Behind the first plan, calls with one kernel behind them are listed with the time of both, and
 // planning is repeated with these products as loop nests, which fuse as any reduction. A product whose kernels then take
-// longer, by the schedules that they get, is the library's again. Sizes must be known: one kernel serves all of a range,
-// but a library has one for each.
+// longer, by the schedules that they get, is the library's again. Sizes that are not known are priced at their hints, and
+// the contraction is right at all of the range. The library keeps products with a size that has no hint, and those with
+// a stride that is not known to be a multiple of 16 bytes at all sizes: the price would count with bulk copies that the
+// code cannot make.
 #pragma once
 #include "codegen/compilation/compilation.h"
 
