@@ -17,7 +17,7 @@ struct KernelPrediction {
 [[nodiscard]] Result<KernelPrediction> predict(const Graph& graph, const LoopNest& nest, const Target& device,
                                                const Schedule& schedule, const CallSizes& sizes);
 
-// The predicted time of the kernel that a nest would get on a GPU, at the sizes that are known or that hints tell. Errors
+// The predicted time of the kernel that a nest would get on a GPU, at the sizes that are known or that have hints. Errors
 // CodegenError: no schedule is legal, or a size is neither known nor has a hint.
 [[nodiscard]] Result<PredictedTime> predict_chosen(const Graph& graph, const LoopNest& nest, const Target& device);
 

@@ -79,7 +79,7 @@ private:
     const double rate = 2 * device_.warpgroup_f16_per_cycle * device_.multiprocessors * device_.clock_mhz;
     return operations ? static_cast<double>(*operations) / rate + device_.kernel_us : INFINITY;
   }
-  // The value of an expression at the sizes that are known or that hints tell.
+  // The value of an expression at the sizes that are known or that have hints.
   [[nodiscard]] std::optional<int64_t> size(const SymExpr& e) const {
     const auto value = e.as_const();
     return value ? value : graph_.env().hint(e);
@@ -94,7 +94,7 @@ private:
       return s.as_const() || graph_.env().divisor(s) * element % kBulkCopy == 0;
     });
   }
-  // Microseconds at the sizes that are known or that hints tell.
+  // Microseconds at the sizes that are known or that have hints.
   [[nodiscard]] std::optional<double> price(const Group& group) const {
     const auto read = size(group.bytes_read), written = size(group.bytes_written);
     if (!read || !written) return std::nullopt;
