@@ -21,21 +21,6 @@ std::optional<uint32_t> id_of(uint32_t word) {
 DType dtype(int32_t number) { return static_cast<DType>(number); }
 int k_of(const TesseraEmuProduct& form) { return 8 * kBytesOfK / info(dtype(form.a_dtype)).bits; }
 
-double element(DType d, const std::byte* at) {
-  uint16_t half = 0;
-  uint32_t word = 0;
-  switch (d) {
-  case DType::F16: std::memcpy(&half, at, sizeof half); return f16_to_f32(half);
-  case DType::BF16: std::memcpy(&half, at, sizeof half); return bf16_to_f32(half);
-  case DType::F32: // tf32: the low bits are ignored
-    std::memcpy(&word, at, sizeof word);
-    return std::bit_cast<float>(word & 0xffffe000u);
-  case DType::I8: return static_cast<int8_t>(*at);
-  case DType::U8: return static_cast<uint8_t>(*at);
-  default: return small_float_to_f32(d, static_cast<uint8_t>(*at));
-  }
-}
-
 // Row and column of a thread's accumulator.
 int row_of(int thread, int reg) { return thread / kWarp * 16 + thread % kWarp / 4 + (reg / 2 % 2) * 8; }
 int column_of(int thread, int reg) { return reg / 4 * 8 + thread % 4 * 2 + reg % 2; }
@@ -199,17 +184,17 @@ void Products::compute(Group& g, const Product& p) {
   const auto* shared = block_.shared_data();
   for (int row = 0; row < kRows && !p.form.a_in_registers; ++row)
     for (int i = 0; i < k; ++i)
-      a[static_cast<size_t>(row * k + i)] = element(a_type, shared + p.a.at(row, i * element_bytes));
+      a[static_cast<size_t>(row * k + i)] = matrix_element(a_type, shared + p.a.at(row, i * element_bytes));
   for (size_t i = 0; i < p.a_registers.size(); ++i) { // registers 2 q + h of thread i / 4
     const int thread = static_cast<int>(i / 4), q = static_cast<int>(i % 4 / 2), h = static_cast<int>(i % 2);
     const int row = thread / kWarp * 16 + thread % kWarp / 4 + 8 * h, byte = 16 * q + 4 * (thread % 4);
     const auto* word = reinterpret_cast<const std::byte*>(&p.a_registers[i]);
     for (int at = 0; at < 4; at += element_bytes)
-      a[static_cast<size_t>(row * k + (byte + at) / element_bytes)] = element(a_type, word + at);
+      a[static_cast<size_t>(row * k + (byte + at) / element_bytes)] = matrix_element(a_type, word + at);
   }
   for (int column = 0; column < n; ++column)
     for (int i = 0; i < k; ++i)
-      b[static_cast<size_t>(i * n + column)] = element(b_type, shared + p.b.at(column, i * element_bytes));
+      b[static_cast<size_t>(i * n + column)] = matrix_element(b_type, shared + p.b.at(column, i * element_bytes));
   std::vector<double> sums(static_cast<size_t>(kRows * n));
   for (int row = 0; row < kRows; ++row)
     for (int i = 0; i < k; ++i)

@@ -47,37 +47,53 @@ void Matrices::store(Thread& t, int64_t offset, int count, bool transposed, uint
   block_.scatter_warp(t);
 }
 
-// Products are exact and their sum is rounded once. Tensor cores keep fewer bits, so the last bits of a GPU's results
-// differ.
-static void multiply_fragments(std::array<uint32_t*, kWarp> words, bool bf16) {
-  float a[16][16], b[16][8];
+double matrix_element(DType d, const std::byte* at) {
+  uint16_t half = 0;
+  uint32_t word = 0;
+  switch (d) {
+  case DType::F16: std::memcpy(&half, at, sizeof half); return f16_to_f32(half);
+  case DType::BF16: std::memcpy(&half, at, sizeof half); return bf16_to_f32(half);
+  case DType::F32: // tf32: the low bits are ignored
+    std::memcpy(&word, at, sizeof word);
+    return std::bit_cast<float>(word & 0xffffe000u);
+  case DType::I8: return static_cast<int8_t>(*at);
+  case DType::U8: return static_cast<uint8_t>(*at);
+  default: return small_float_to_f32(d, static_cast<uint8_t>(*at));
+  }
+}
+
+// Products are exact and their sum is rounded once, or wraps. Tensor cores keep fewer bits, so the last bits of a GPU's
+// results differ where they are floats.
+static void multiply_fragments(std::array<uint32_t*, kWarp> words, DType a_dtype, DType b_dtype) {
+  constexpr size_t kDepthBytes = 32;
+  std::byte a[16][kDepthBytes], b[8][kDepthBytes]; // b by columns
   for (size_t lane = 0; lane < kWarp; ++lane)
-    for (size_t i = 0; i < 12; ++i) {
-      uint32_t word = words[lane][i / 2];
-      auto bits = static_cast<uint16_t>(i % 2 ? word >> 16 : word);
-      float v = bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
-      size_t group = lane / 4, pair = 2 * (lane % 4) + i % 2;
-      if (i < 8) // a0..a7: rows + 8 for 2, 3, 6, 7; columns + 8 from 4 on
-        a[group + (i / 2 % 2 ? 8 : 0)][pair + (i >= 4 ? 8 : 0)] = v;
-      else // b0..b3
-        b[pair + (i >= 10 ? 8 : 0)][group] = v;
+    for (size_t i = 0; i < 6; ++i) { // a0 .. a3: rows + 8 for 1 and 3, second half of the depth from 2 on; b0, b1
+      const size_t group = lane / 4, byte = 4 * (lane % 4), half = kDepthBytes / 2;
+      std::byte* to =
+          i < 4 ? &a[group + (i % 2 ? 8 : 0)][byte + (i >= 2 ? half : 0)] : &b[group][byte + (i == 5 ? half : 0)];
+      std::memcpy(to, &words[lane][i], sizeof(uint32_t));
     }
+  const auto bytes = static_cast<size_t>(info(a_dtype).bits / 8);
   for (size_t lane = 0; lane < kWarp; ++lane)
     for (size_t i = 0; i < 4; ++i) {
-      size_t row = lane / 4 + (i >= 2 ? 8 : 0), column = 2 * (lane % 4) + i % 2;
-      double sum = std::bit_cast<float>(words[lane][6 + i]);
-      for (size_t k = 0; k < 16; ++k) sum += static_cast<double>(a[row][k]) * b[k][column];
-      words[lane][i] = std::bit_cast<uint32_t>(static_cast<float>(sum));
+      const size_t row = lane / 4 + (i >= 2 ? 8 : 0), column = 2 * (lane % 4) + i % 2;
+      const uint32_t c = words[lane][6 + i];
+      double sum = is_float(a_dtype) ? double{std::bit_cast<float>(c)} : static_cast<double>(std::bit_cast<int32_t>(c));
+      for (size_t k = 0; k < kDepthBytes; k += bytes)
+        sum += matrix_element(a_dtype, &a[row][k]) * matrix_element(b_dtype, &b[column][k]);
+      words[lane][i] = is_float(a_dtype) ? std::bit_cast<uint32_t>(static_cast<float>(sum))
+                                         : static_cast<uint32_t>(static_cast<int64_t>(sum));
     }
 }
 
-void Matrices::multiply(Thread& t, bool bf16, uint32_t* words, int32_t site) {
+void Matrices::multiply(Thread& t, DType a_dtype, DType b_dtype, uint32_t* words, int32_t site) {
   t.matrix = {0, words};
   if (!block_.gather_warp(t, Collective::Multiply, site)) return;
   std::array<uint32_t*, kWarp> of_lanes{};
   for (int l = 0; l < kWarp; ++l)
     of_lanes[static_cast<size_t>(l)] = block_.thread(t.index / kWarp * kWarp + l).matrix.words;
-  multiply_fragments(of_lanes, bf16);
+  multiply_fragments(of_lanes, a_dtype, b_dtype);
   block_.scatter_warp(t);
 }
 
@@ -122,9 +138,10 @@ void tessera_emu_store_matrices(void* thread, int32_t offset, int32_t count, int
   auto& t = Block::self(thread);
   t.block->matrices().store(t, offset, count, transposed != 0, words, site);
 }
-void tessera_emu_multiply(void* thread, int32_t bf16, uint32_t* words, int32_t site) {
+void tessera_emu_multiply(void* thread, int32_t a_dtype, int32_t b_dtype, uint32_t* words, int32_t site) {
   auto& t = Block::self(thread);
-  t.block->matrices().multiply(t, bf16 != 0, words, site);
+  t.block->matrices().multiply(t, static_cast<tessera::DType>(a_dtype), static_cast<tessera::DType>(b_dtype), words,
+                               site);
 }
 void tessera_emu_copy_async(void* thread, int32_t offset, void* address, int32_t bytes, int32_t exists) {
   auto& t = Block::self(thread);

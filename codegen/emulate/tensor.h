@@ -1,5 +1,6 @@
 // Tensor cores as a warp uses them, and asynchronous copies of a thread from global to shared memory.
 #pragma once
+#include "base/dtype.h"
 #include <cstddef>
 #include <cstdint>
 
@@ -8,15 +9,18 @@ namespace tessera::emu {
 class Block;
 struct Thread;
 
+// The value of an element of a tensor core's operand; of f32, as TF32.
+[[nodiscard]] double matrix_element(DType dtype, const std::byte* at);
+
 // Loads, stores and products of matrices, as NVIDIA's PTX manual defines them ("ldmatrix", "stmatrix",
-// "mma.m16n8k16"). Operands and results of a lane are words on its stack; the last lane to arrive computes for all
+// "mma.m16n8k16", "mma.m16n8k32"). Operands and results of a lane are words on its stack; the last lane to arrive computes for all
 // lanes.
 class Matrices {
 public:
   explicit Matrices(Block& block) : block_(block) {}
   void load(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site);
   void store(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site);
-  void multiply(Thread& t, bool bf16, uint32_t* words, int32_t site);
+  void multiply(Thread& t, DType a_dtype, DType b_dtype, uint32_t* words, int32_t site);
 
 private:
   Block& block_;

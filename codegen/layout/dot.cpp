@@ -50,10 +50,14 @@ bool rows_matter(const tile::Kernel& k) {
 
 } // namespace
 
+int mma_word_elements(DType dtype) { return 32 / info(dtype).bits; }
+int mma_depth(DType dtype) { return 8 * mma_word_elements(dtype); }
+
 bool on_tensor_cores(const tile::Kernel& k, const Op& dot) {
   const tile::Type &a = k.type(dot.operands[0]), &b = k.type(dot.operands[1]);
-  return (a.dtype == DType::F16 || a.dtype == DType::BF16) && a.shape[0] >= kMmaRows && a.shape[1] >= kMmaDepth &&
-         b.shape[1] >= kMmaColumns;
+  const bool multiplies =
+      a.dtype == DType::F16 || a.dtype == DType::BF16 || a.dtype == DType::I8 || a.dtype == DType::U8;
+  return multiplies && a.shape[0] >= kMmaRows && a.shape[1] >= mma_depth(a.dtype) && b.shape[1] >= kMmaColumns;
 }
 
 DotLayouts dot_layouts(const tile::Kernel& k, const Op& dot, int warps) {
@@ -72,22 +76,24 @@ DotLayouts dot_layouts(const tile::Kernel& k, const Op& dot, int warps) {
   int by_columns = std::min(w - by_rows, most_columns), idle = w - by_rows - by_columns;
 
   Bases a{m, depth, {}, {}, {}}, b{depth, n, {}, {}, {}}, c{m, n, {}, {}, {}};
+  const int word = log2_of(mma_word_elements(at.dtype)); // bits of the depth within a register of an operand
   for (Bases* x : {&a, &c}) {
-    x->column(x->registers, 0);
+    const int within = x == &a ? word : 1;
+    x->columns(x->registers, 0, within);
     x->row(x->registers, 3);
-    x->columns(x->registers, 3, x == &a ? depth : n - by_columns);
+    x->columns(x->registers, within + 2, x == &a ? depth : n - by_columns);
     x->rows(x->registers, 4 + by_rows, m);
-    x->columns(x->lanes, 1, 3);
+    x->columns(x->lanes, within, within + 2);
     x->rows(x->lanes, 0, 3);
     x->rows(x->warps, 4, 4 + by_rows);
   }
-  // The two halves of a fragment and the fragment to the right: one ldmatrix loads 16 by 16 elements.
-  b.row(b.registers, 0);
-  b.row(b.registers, 3);
+  // The two halves of a fragment and the fragment to the right: one ldmatrix loads 16 by 16 of 16 bits.
+  b.rows(b.registers, 0, word);
+  b.row(b.registers, word + 2);
   b.columns(b.registers, 3, std::min(4, n - by_columns));
-  b.rows(b.registers, 4, depth);
+  b.rows(b.registers, word + 3, depth);
   b.columns(b.registers, 4, n - by_columns);
-  b.rows(b.lanes, 1, 3);
+  b.rows(b.lanes, word, word + 2);
   b.columns(b.lanes, 0, 3);
   b.warps.resize(static_cast<size_t>(by_rows), 0);
   for (Bases* x : {&b, &c}) x->columns(x->warps, n - by_columns, n);

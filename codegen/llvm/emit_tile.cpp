@@ -259,7 +259,7 @@ Status Emitter::scan(const tile::Op& op) {
 }
 
 void Emitter::dot(const tile::Op& op) {
-  const auto& at = kernel_.type(op.operands[0]);
+  const auto &at = kernel_.type(op.operands[0]), &bt = kernel_.type(op.operands[1]);
   const auto& ct = kernel_.type(op.results[0]);
   int m = at.shape[0], k = at.shape[1], n = ct.shape[1];
   Value* a = join(parts(op.operands[0]));
@@ -273,7 +273,7 @@ void Emitter::dot(const tile::Op& op) {
         bi.push_back(kk * n + j);
       }
     Value* x = cast(b_.CreateShuffleVector(a, ai), at.dtype, ct.dtype);
-    Value* y = cast(b_.CreateShuffleVector(bm, bi), at.dtype, ct.dtype);
+    Value* y = cast(b_.CreateShuffleVector(bm, bi), bt.dtype, ct.dtype);
     c = is_float(ct.dtype) ? multiply_add(x, y, c) : b_.CreateAdd(b_.CreateMul(x, y), c);
   }
   define(op.results[0], split(c, lanes(ct)));

@@ -50,15 +50,15 @@ int32_t tessera_emu_barrier_or(void* thread, int32_t predicate, int32_t site);
 // Barrier of the warp's 32 lanes: memory written before it is visible to the warp after it.
 void tessera_emu_warp_barrier(void* thread, int32_t site);
 
-// Tensor cores, collective over the 32 lanes; a word is two 16-bit elements, the first in the low half.
+// Tensor cores, collective over the 32 lanes; a word is 32 bits of elements, the first in the lowest bits.
 // Reads `count` (2 or 4) matrices of 8 rows of 16 bytes: lane l gives the `offset` in shared memory of row l % 8 of
 // matrix l / 8 (a multiple of 16). words[i]: of matrix i elements 2 (l % 4) and the next one of row l / 4, or, where
 // `transposed`, of column l / 4.
 void tessera_emu_load_matrices(void* thread, int32_t offset, int32_t count, int32_t transposed, uint32_t* words,
                                int32_t site);
-// mma.m16n8k16, f16 or bf16, accumulated in f32. words: 4 of a, 2 of b, 4 of c as bits; the first 4 become the result's
+// mma.m16n8k16, f16 or bf16, accumulated in f32; mma.m16n8k32, i8 or u8 each, accumulated in i32. Dtypes are DType. words: 4 of a, 2 of b, 4 of c as bits; the first 4 become the result's
 // bits.
-void tessera_emu_multiply(void* thread, int32_t bf16, uint32_t* words, int32_t site);
+void tessera_emu_multiply(void* thread, int32_t a_dtype, int32_t b_dtype, uint32_t* words, int32_t site);
 
 // Asynchronous copies: `bytes` (4, 8 or 16) from global `address` to `offset` in shared memory; if `exists` is 0,
 // nothing is read and zeros are written. The copy happens when the thread waits; until then the destination holds NaN

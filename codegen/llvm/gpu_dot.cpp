@@ -10,20 +10,20 @@ using layout::LinearLayout;
 
 // An operand of a dot: in registers, or in shared memory, from which it is read as needed.
 struct Dots::Factor {
-  Registers words; // pairs of elements; null until they are read
+  DType dtype;
+  Registers words; // 32 bits of elements each; null until they are read
   std::optional<Staged> staged;
 };
 
 Status Dots::dot(const tile::Op& op) { return layout::on_tensor_cores(kernel_, op) ? on_tensor_cores(op) : by_fma(op); }
 
 Status Dots::prepare(const tile::Op& op, std::span<const LinearLayout> layouts, std::vector<Factor>& out) {
-  DType dtype = kernel_.type(op.operands[0]).dtype;
-  constexpr int kBytes = 2;
   std::array<Conversion, 2> plans;
   int64_t bytes = 0;
   for (size_t i = 0; i < 2; ++i) {
     if (pipelining_.staged(op.operands[i])) continue;
-    plans[i] = layout::plan_conversion(layouts_[op.operands[i]], layouts[i], kBytes);
+    plans[i] = layout::plan_conversion(layouts_[op.operands[i]], layouts[i],
+                                       element_bytes(kernel_.type(op.operands[i]).dtype));
     if (plans[i].kind == Conversion::Kind::Shared) bytes += plans[i].shared_bytes;
   }
   int64_t region = 0;
@@ -31,10 +31,11 @@ Status Dots::prepare(const tile::Op& op, std::span<const LinearLayout> layouts, 
     TESSERA_ASSIGN(region, shared_.region(bytes));
   }
   int64_t at = region;
-  out.resize(2);
   for (size_t i = 0; i < 2; ++i) {
-    auto count = static_cast<size_t>(layouts[i].registers());
-    out[i].words.resize(count / 2);
+    const DType dtype = kernel_.type(op.operands[i]).dtype;
+    const auto count = static_cast<size_t>(layouts[i].registers()),
+               each = static_cast<size_t>(layout::mma_word_elements(dtype));
+    out.push_back({dtype, Registers(count / each), std::nullopt});
     if (const auto* staged = pipelining_.staged(op.operands[i])) {
       out[i].staged = *staged;
       continue;
@@ -47,8 +48,8 @@ Status Dots::prepare(const tile::Op& op, std::span<const LinearLayout> layouts, 
       continue;
     }
     auto here = conversions_.exchanged(source, plans[i], count);
-    for (size_t r = 0; r < count; r += 2)
-      out[i].words[r / 2] = words_.pack(std::span<Value* const>(&here[r], 2), dtype)[0];
+    for (size_t r = 0; r < count; r += each)
+      out[i].words[r / each] = words_.pack(std::span<Value* const>(&here[r], each), dtype)[0];
   }
   if (bytes > 0) {
     shared_.barrier();
@@ -57,16 +58,18 @@ Status Dots::prepare(const tile::Op& op, std::span<const LinearLayout> layouts, 
   return {};
 }
 
-llvm::Value* Dots::word(Factor& f, size_t pair) {
-  if (f.words[pair]) return f.words[pair];
-  auto step = std::max<size_t>(2, static_cast<size_t>(f.staged->plan.load_step()));
-  size_t first = pair * 2 / step * step;
+llvm::Value* Dots::word(Factor& f, size_t reg) {
+  const auto each = static_cast<size_t>(layout::mma_word_elements(f.dtype));
+  const size_t index = reg / each;
+  if (f.words[index]) return f.words[index];
+  auto step = std::max(each, static_cast<size_t>(f.staged->plan.load_step()));
+  size_t first = reg / step * step;
   Registers loaded;
   while (loaded.size() < step)
     for (auto* e : conversions_.staged_registers(*f.staged, first + loaded.size())) loaded.push_back(e);
-  for (size_t r = 0; r < step; r += 2)
-    f.words[(first + r) / 2] = words_.pack(std::span<Value* const>(&loaded[r], 2), f.staged->dtype)[0];
-  return f.words[pair];
+  for (size_t r = 0; r < step; r += each)
+    f.words[(first + r) / each] = words_.pack(std::span<Value* const>(&loaded[r], each), f.dtype)[0];
+  return f.words[index];
 }
 
 namespace {
@@ -82,25 +85,24 @@ std::map<std::pair<int, int>, size_t> by_position(const LinearLayout& l) {
 } // namespace
 
 Status Dots::on_tensor_cores(const tile::Op& op) {
-  DType dtype = kernel_.type(op.operands[0]).dtype;
   auto layouts = layout::dot_layouts(kernel_, op, layouts_.warps);
   std::vector<Factor> factors;
   std::array<LinearLayout, 2> wanted = {layouts.a, layouts.b};
   TESSERA_TRY(prepare(op, wanted, factors));
   Registers sums = registers(op.operands[2], register_count(op.results[0]));
   auto a_at = by_position(layouts.a), b_at = by_position(layouts.b), c_at = by_position(layouts.c);
-  int depth = kernel_.type(op.operands[0]).shape[1];
+  const int depth = kernel_.type(op.operands[0]).shape[1], step = layout::mma_depth(factors[0].dtype), half = step / 2;
   // The depth loop is outermost: consecutive products are independent, and few operand registers are live at a time.
-  for (int k = 0; k < depth; k += layout::kMmaDepth)
+  for (int k = 0; k < depth; k += step)
     for (auto [position, c] : c_at) {
       auto [row, column] = position;
       if (row % layout::kMmaRows != 0 || column % layout::kMmaColumns != 0) continue;
       std::array<Value*, 4> a{}, sum{};
       std::array<Value*, 2> b{};
-      for (size_t i = 0; i < 4; ++i) a[i] = word(factors[0], a_at.at({row + (i % 2 ? 8 : 0), k + (i / 2 ? 8 : 0)}) / 2);
-      for (size_t i = 0; i < 2; ++i) b[i] = word(factors[1], b_at.at({k + (i ? 8 : 0), column}) / 2);
+      for (size_t i = 0; i < 4; ++i) a[i] = word(factors[0], a_at.at({row + (i % 2 ? 8 : 0), k + (i / 2 ? half : 0)}));
+      for (size_t i = 0; i < 2; ++i) b[i] = word(factors[1], b_at.at({k + (i ? half : 0), column}));
       for (size_t i = 0; i < 4; ++i) sum[i] = sums[c + i];
-      sum = gpu_.multiply(dtype, a, b, sum);
+      sum = gpu_.multiply(factors[0].dtype, factors[1].dtype, a, b, sum);
       for (size_t i = 0; i < 4; ++i) sums[c + i] = sum[i];
     }
   define(op.results[0], std::move(sums));
@@ -111,8 +113,8 @@ Status Dots::on_tensor_cores(const tile::Op& op) {
 Status Dots::by_fma(const tile::Op& op) {
   auto result = op.results[0];
   const auto &at = kernel_.type(op.operands[0]), &bt = kernel_.type(op.operands[1]);
-  DType dtype = at.dtype, sum_type = kernel_.type(result).dtype;
-  auto element = int64_t{element_bytes(dtype)};
+  DType sum_type = kernel_.type(result).dtype;
+  auto element = int64_t{element_bytes(at.dtype)}; // and of the other operand, as tile::verify requires
   int64_t a_bytes = (at.count() * element + 15) / 16 * 16, bytes = a_bytes + bt.count() * element;
   TESSERA_ASSIGN(int64_t region, shared_.region(bytes));
   auto scaled = [&](Value* row, Value* column, int columns, int64_t start) { // byte offset
@@ -128,7 +130,8 @@ Status Dots::by_fma(const tile::Op& op) {
     for (int r = 0; r < l.registers(); ++r) {
       auto* offset = scaled(positions_.position(l, Dim::Axis0, r, row), positions_.position(l, Dim::Axis1, r, column),
                             i == 0 ? at.shape[1] : bt.shape[1], region + (i == 0 ? 0 : a_bytes));
-      shared_.store(offset, std::span<Value* const>(&source[static_cast<size_t>(r)], 1), dtype, acts);
+      shared_.store(offset, std::span<Value* const>(&source[static_cast<size_t>(r)], 1),
+                    kernel_.type(op.operands[i]).dtype, acts);
     }
   }
   shared_.barrier();
@@ -151,14 +154,14 @@ Status Dots::by_fma(const tile::Op& op) {
   std::map<int, Value*> a, b; // by the register's part of row and column
   Registers next;
   for (int r = 0; r < l.registers(); ++r) {
-    auto read = [&](std::map<int, Value*>& known, Dim dim, auto offset) -> Value* {
+    auto read = [&](std::map<int, Value*>& known, Dim dim, DType dtype, auto offset) -> Value* {
       auto& v = known[l.apply(Dim::Register, r, dim)];
       if (!v) v = math_.cast(shared_.load(offset(), dtype, 1)[0], dtype, sum_type);
       return v;
     };
-    auto* x =
-        read(a, Dim::Axis0, [&] { return scaled(positions_.position(l, Dim::Axis0, r, row), k, at.shape[1], region); });
-    auto* y = read(b, Dim::Axis1, [&] {
+    auto* x = read(a, Dim::Axis0, at.dtype,
+                   [&] { return scaled(positions_.position(l, Dim::Axis0, r, row), k, at.shape[1], region); });
+    auto* y = read(b, Dim::Axis1, bt.dtype, [&] {
       return scaled(k, positions_.position(l, Dim::Axis1, r, column), bt.shape[1], region + a_bytes);
     });
     auto* sum = sums[static_cast<size_t>(r)];

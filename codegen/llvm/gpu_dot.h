@@ -19,7 +19,7 @@ private:
   Status by_fma(const tile::Op& op);
   // Stores operands that move through shared memory, followed by one barrier.
   Status prepare(const tile::Op& op, std::span<const layout::LinearLayout> layouts, std::vector<Factor>& out);
-  Value* word(Factor& factor, size_t pair);
+  Value* word(Factor& factor, size_t reg); // the 32 bits that begin with this register
 
   Positions& positions_;
   Words& words_;

@@ -105,15 +105,15 @@ public:
   virtual std::vector<Value*> load_shared(Value* offset, llvm::Type* word, int count) = 0;
   virtual void store_shared(Value* offset, std::span<Value* const> words, Value* predicate) = 0;
 
-  // Tensor cores, collective over the warp. A word is two 16-bit elements, the first in the low half.
+  // Tensor cores, collective over the warp. A word is 32 bits of elements, the first in the lowest bits.
   // Loads `count` (2 or 4) matrices of 8 rows of 16 bytes from shared memory: lane l gives the i32 byte offset of row
   // l % 8 of matrix l / 8, and gets of each matrix elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4; transposed, of
   // column l / 4.
   virtual std::vector<Value*> load_matrices(Value* offset, int count, bool transposed) = 0;
-  // c + a b, 16x8 f32 of 16x16 and 16x8 elements f16 or bf16: 4, 2 and 4 registers of a lane, in the layouts of
-  // codegen/layout/dot.h.
-  virtual std::array<Value*, 4> multiply(DType dtype, const std::array<Value*, 4>& a, const std::array<Value*, 2>& b,
-                                         const std::array<Value*, 4>& c) = 0;
+  // c + a b: 16x8 f32 of 16x16 and 16x8 elements, both f16 or both bf16; or 16x8 i32 of 16x32 and 32x8 elements, each
+  // i8 or u8, where sums wrap. 4, 2 and 4 registers of a lane, in the layouts of codegen/layout/dot.h.
+  virtual std::array<Value*, 4> multiply(DType a_dtype, DType b_dtype, const std::array<Value*, 4>& a,
+                                         const std::array<Value*, 2>& b, const std::array<Value*, 4>& c) = 0;
 
   // Global memory. `caching` is a hint. If the predicate is false, nothing is read and the result is `other` (null:
   // zeros).

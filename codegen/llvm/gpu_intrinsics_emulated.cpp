@@ -147,17 +147,18 @@ public:
          {offset, b_.getInt32(static_cast<uint32_t>(count)), b_.getInt32(transposed ? 1 : 0), words, site()});
     return load_words(words, b_.getInt32Ty(), count);
   }
-  std::array<Value*, 4> multiply(DType dtype, const std::array<Value*, 4>& a, const std::array<Value*, 2>& b,
-                                 const std::array<Value*, 4>& c) override {
+  std::array<Value*, 4> multiply(DType a_dtype, DType b_dtype, const std::array<Value*, 4>& a,
+                                 const std::array<Value*, 2>& b, const std::array<Value*, 4>& c) override {
     std::vector<Value*> words(a.begin(), a.end());
     words.insert(words.end(), b.begin(), b.end());
     for (auto* v : c) words.push_back(b_.CreateBitCast(v, b_.getInt32Ty()));
     auto* memory = stack(kLaneWords);
     store_words(memory, words);
-    call("tessera_emu_multiply", b_.getVoidTy(), {b_.getInt32(dtype == DType::BF16 ? 1 : 0), memory, site()});
+    call("tessera_emu_multiply", b_.getVoidTy(),
+         {b_.getInt32(static_cast<uint32_t>(a_dtype)), b_.getInt32(static_cast<uint32_t>(b_dtype)), memory, site()});
     std::array<Value*, 4> out{};
     auto results = load_words(memory, b_.getInt32Ty(), 4);
-    for (size_t i = 0; i < 4; ++i) out[i] = b_.CreateBitCast(results[i], b_.getFloatTy());
+    for (size_t i = 0; i < 4; ++i) out[i] = b_.CreateBitCast(results[i], c[i]->getType());
     return out;
   }
   std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,

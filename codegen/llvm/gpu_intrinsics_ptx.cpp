@@ -169,18 +169,21 @@ public:
     for (int i = 0; i < count; ++i) words.push_back(b_.CreateExtractValue(all, static_cast<unsigned>(i)));
     return words;
   }
-  std::array<Value*, 4> multiply(DType dtype, const std::array<Value*, 4>& a, const std::array<Value*, 2>& b,
-                                 const std::array<Value*, 4>& c) override {
-    std::string type = dtype == DType::F16 ? ".f16" : ".bf16";
+  std::array<Value*, 4> multiply(DType a_dtype, DType b_dtype, const std::array<Value*, 4>& a,
+                                 const std::array<Value*, 2>& b, const std::array<Value*, 4>& c) override {
+    const bool integers = !is_float(a_dtype);
+    const std::string sum = integers ? ".s32" : ".f32";
     std::vector<Value*> args(a.begin(), a.end());
     args.insert(args.end(), b.begin(), b.end());
     args.insert(args.end(), c.begin(), c.end());
-    auto* f32 = b_.getFloatTy();
+    auto* word = c[0]->getType();
     auto* all = llvm::cast<llvm::CallInst>(
         assembly(b_,
-                 "mma.sync.aligned.m16n8k16.row.col.f32" + type + type +
-                     ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
-                 "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", llvm::StructType::get(f32, f32, f32, f32), std::move(args), false));
+                 "mma.sync.aligned.m16n8k" + std::to_string(integers ? 32 : 16) + ".row.col" + sum + "." +
+                     std::string(ptx::factor_type(a_dtype)) + "." + std::string(ptx::factor_type(b_dtype)) + sum +
+                     " {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
+                 integers ? "=r,=r,=r,=r,r,r,r,r,r,r,r,r,r,r" : "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f",
+                 llvm::StructType::get(word, word, word, word), std::move(args), false));
     all->setConvergent();
     std::array<Value*, 4> out{};
     for (unsigned i = 0; i < 4; ++i) out[i] = b_.CreateExtractValue(all, i);

@@ -191,7 +191,6 @@ bool Pipelining::has_room(const tile::Op& loop, int64_t bytes) {
 }
 
 Pipelining::Loads Pipelining::plan_factors(const tile::Op& loop) {
-  constexpr int kBytes = 2; // of an element
   Loads loads;
   Body body(kernel_, loop);
   std::set<tile::OpId> in_body(loop.regions[0].begin(), loop.regions[0].end());
@@ -209,11 +208,12 @@ Pipelining::Loads Pipelining::plan_factors(const tile::Op& loop) {
     if (!param || param->written || (body.stores && !param->invariant)) continue;
     if (op.operands.size() > 3 && !is_zero(kernel_, op.operands[3])) continue;
     auto wanted = layout::dot_layouts(kernel_, dot, layouts_.warps);
-    Copy c{id, layout::plan_conversion(layouts_[op.results[0]], use->second == 0 ? wanted.a : wanted.b, kBytes), 0, 1};
+    const int element = element_bytes(kernel_.type(op.results[0]).dtype);
+    Copy c{id, layout::plan_conversion(layouts_[op.results[0]], use->second == 0 ? wanted.a : wanted.b, element), 0, 1};
     if (c.plan.kind != Conversion::Kind::Shared) continue;
     if (layouts_.splits[static_cast<size_t>(id)]) continue;
     c.width = std::min(layouts_.access_width[static_cast<size_t>(id)], c.plan.store_width);
-    if (c.width * kBytes < 4) continue; // cp.async moves at least 4 bytes
+    if (c.width * element < 4) continue; // cp.async moves at least 4 bytes
     auto slice = loads.slice;
     if (!body.slice(kernel_, loop, op.operands[1], slice)) continue;
     if (op.operands.size() > 2 && !body.slice(kernel_, loop, op.operands[2], slice)) continue;

@@ -5,6 +5,19 @@
 
 namespace tessera::gpu::ptx {
 
+std::string_view factor_type(DType d) {
+  switch (d) {
+  case DType::F16: return "f16";
+  case DType::BF16: return "bf16";
+  case DType::F32: return "tf32";
+  case DType::F8E4M3FN: return "e4m3";
+  case DType::F8E5M2: return "e5m2";
+  case DType::I8: return "s8";
+  case DType::U8: return "u8";
+  default: TESSERA_UNREACHABLE("dtype of a tensor core's product");
+  }
+}
+
 using llvm::Value;
 
 llvm::CallInst* call_assembly(llvm::IRBuilder<>& b, llvm::InlineAsm* code, const std::vector<Value*>& args,

@@ -1,8 +1,10 @@
 // Inline assembly of PTX. Private to codegen/llvm.
 #pragma once
+#include "base/dtype.h"
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera::gpu::ptx {
@@ -18,6 +20,8 @@ llvm::CallInst* assembly(llvm::IRBuilder<>& b, const std::string& text, std::str
 [[nodiscard]] std::string register_class(llvm::Type* type);
 // "{$4, $5}", or "$4" of one.
 [[nodiscard]] std::string operands(int count, int first);
+// "bf16", "e4m3": the name that instructions of tensor cores give an operand's dtype; f32 is "tf32".
+[[nodiscard]] std::string_view factor_type(DType dtype);
 // Null and a constant true.
 [[nodiscard]] bool is_true(llvm::Value* predicate);
 // The begin of the block's dynamic shared memory, aligned at least to `alignment` in bytes.

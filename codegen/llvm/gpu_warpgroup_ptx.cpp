@@ -6,18 +6,6 @@
 namespace tessera::gpu {
 namespace {
 
-std::string_view element_type(DType d) {
-  switch (d) {
-  case DType::F16: return "f16";
-  case DType::BF16: return "bf16";
-  case DType::F32: return "tf32";
-  case DType::F8E4M3FN: return "e4m3";
-  case DType::F8E5M2: return "e5m2";
-  case DType::I8: return "s8";
-  case DType::U8: return "u8";
-  default: TESSERA_UNREACHABLE("dtype of a warpgroup's product");
-  }
-}
 // "=f,=f,0,1": as many results as inputs that are tied to them.
 std::string tied(size_t count, const std::string& type) {
   std::string s;
@@ -84,7 +72,7 @@ public:
     auto next = [&] { return "$" + std::to_string(accumulators.size() + args.size()); };
     const std::string type = p.integers() ? ".s32." : ".f32.";
     std::string text = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.n) + "k" + std::to_string(p.k()) + type +
-                       std::string(element_type(p.a)) + "." + std::string(element_type(p.b)) + " " +
+                       std::string(ptx::factor_type(p.a)) + "." + std::string(ptx::factor_type(p.b)) + " " +
                        ptx::operands(static_cast<int>(accumulators.size()), 0) + ", ";
     if (registers)
       text += ptx::operands(4, static_cast<int>(accumulators.size() + args.size())) + ", ";

@@ -122,15 +122,25 @@ Status check_reduce(const Kernel& k, const Op& op) {
   return {};
 }
 
+// The dtype of the sums of a dot of such factors; nothing where it does not multiply them.
+std::optional<DType> sum_dtype(DType a, DType b) {
+  auto both = [&](DType x, DType y) { return (a == x || a == y) && (b == x || b == y); };
+  if (both(DType::I8, DType::U8)) return DType::I32;
+  if (both(DType::F8E4M3FN, DType::F8E5M2)) return DType::F32;
+  if (a != b || a == DType::Bool) return std::nullopt;
+  return compute_dtype(a);
+}
+
 Status check_dot(const Kernel& k, const Op& op) {
   if (op.operands.size() != 3 || op.results.size() != 1) return bad("dot takes three operands");
   const Type &a = k.type(op.operands[0]), &b = k.type(op.operands[1]), &c = k.type(op.operands[2]);
   for (const Type* t : {&a, &b, &c})
     if (t->kind != Type::Kind::Data || t->shape.size() != 2) return bad("dot takes tiles of rank 2");
-  if (a.dtype != b.dtype || a.shape[1] != b.shape[0] || c.shape != std::vector<int>{a.shape[0], b.shape[1]})
+  const std::optional<DType> sum = sum_dtype(a.dtype, b.dtype);
+  if (!sum) return bad("dot does not multiply " + std::string(name(a.dtype)) + " and " + std::string(name(b.dtype)));
+  if (a.shape[1] != b.shape[0] || c.shape != std::vector<int>{a.shape[0], b.shape[1]})
     return bad("dot of '" + a.str() + "', '" + b.str() + "' and '" + c.str() + "' do not match");
-  if (c.dtype != compute_dtype(a.dtype)) return bad("dot accumulates in " + std::string(name(compute_dtype(a.dtype))));
-  if (a.dtype == DType::Bool) return bad("dot of bool has no meaning");
+  if (c.dtype != *sum) return bad("dot accumulates in " + std::string(name(*sum)));
   if (k.type(op.results[0]) != c) return bad("dot yields the accumulator's type");
   return {};
 }

@@ -1,4 +1,4 @@
-// Products of tiles: on tensor cores (f16, bf16) and by fma, of every size and in chains, against what the interpreter
+// Products of tiles: on tensor cores (f16, bf16, i8, u8) and by fma, of every size and in chains, against what the interpreter
 // says; and what their PTX is made of.
 #include "codegen/llvm/gpu_compiler.h"
 #include "harness.h"
@@ -15,11 +15,13 @@ int occurrences(const std::string& text, const std::string& pattern) {
   return static_cast<int>(std::distance(std::sregex_iterator(text.begin(), text.end(), r), std::sregex_iterator()));
 }
 
+DType sum_dtype(DType d) { return d == DType::I8 || d == DType::U8 ? DType::I32 : compute_dtype(d); }
+
 // y = x z + y0; either factor lies in memory by rows or by columns.
-tile::Kernel product(DType d, int m, int n, int k, bool x_columns, bool z_columns) {
+tile::Kernel product(DType x_type, DType z_type, int m, int n, int k, bool x_columns, bool z_columns) {
   KernelMaker f("product");
-  auto x = f.in("x", d), z = f.in("z", d);
-  DType sum = compute_dtype(d);
+  auto x = f.in("x", x_type), z = f.in("z", z_type);
+  DType sum = sum_dtype(x_type);
   auto y0 = f.in("y0", sum), y = f.out("y", sum);
   auto place = [&](int rows, int columns, bool by_columns) {
     if (!by_columns) return f.offsets({rows, columns});
@@ -36,7 +38,9 @@ TEST(GpuDot, EverySizeTypeAndArrangement) {
     int m, n, k;
   };
   int turn = 0;
-  for (auto d : {DType::F16, DType::BF16, DType::F32, DType::F64, DType::I32})
+  using enum DType;
+  for (auto [d, right] :
+       {std::pair{F16, F16}, {BF16, BF16}, {F32, F32}, {F64, F64}, {I32, I32}, {I8, I8}, {I8, U8}, {U8, I8}, {U8, U8}})
     for (auto [m, n, k] : {Size{16, 8, 16},
                            {16, 16, 16},
                            {64, 64, 64},
@@ -47,20 +51,20 @@ TEST(GpuDot, EverySizeTypeAndArrangement) {
                            {16, 4, 32},
                            {1, 1, 1},
                            {64, 8, 4}}) {
-      bool tensor = d == DType::F16 || d == DType::BF16;
+      bool tensor = d == F16 || d == BF16 || sum_dtype(d) != compute_dtype(d);
       if (!tensor && int64_t{m} * n * k > 1 << 16) continue;
       ++turn;
-      SCOPED_TRACE(std::string(name(d)) + " " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) +
-                   " turn " + std::to_string(turn));
+      SCOPED_TRACE(std::string(name(d)) + " " + std::string(name(right)) + " " + std::to_string(m) + "x" +
+                   std::to_string(n) + "x" + std::to_string(k) + " turn " + std::to_string(turn));
       GpuRun run;
-      DType sum = compute_dtype(d);
+      DType sum = sum_dtype(d);
       run.buffers = {random_tensor(d, m * k, static_cast<uint64_t>(turn), 2),
-                     random_tensor(d, k * n, static_cast<uint64_t>(turn) + 1, 2),
+                     random_tensor(right, k * n, static_cast<uint64_t>(turn) + 1, 2),
                      random_tensor(sum, m * n, static_cast<uint64_t>(turn) + 2, 2), filled(sum, m * n, 99)};
       run.tolerance = is_float(sum) ? 1e-5 * std::sqrt(k) : 0;
       run.warps = {1 << turn % 4, 8 >> turn % 4};
       run.seeds = 2;
-      expect_as_interpreted(product(d, m, n, k, turn % 2 == 0, turn / 2 % 2 == 0), run);
+      expect_as_interpreted(product(d, right, m, n, k, turn % 2 == 0, turn / 2 % 2 == 0), run);
       if (HasFatalFailure()) return;
     }
 }
@@ -140,6 +144,65 @@ TEST(GpuDot, IsMadeOfTensorCoreInstructions) {
   auto bf16 = compile_gpu_kernel(b, {});
   ASSERT_TRUE(bf16.ok()) << bf16.error().str();
   EXPECT_EQ(occurrences(bf16->ptx, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), 2 * 8 * 4);
+}
+
+// y = x z for one block of y, the depth in steps, the last one masked; the right factor by rows or by columns.
+tile::Kernel stepped_product(DType x_type, DType z_type, int m, int n, int step, bool z_columns) {
+  KernelMaker f("stepped");
+  auto x = f.in("x", x_type), z = f.in("z", z_type), y = f.out("y", sum_dtype(x_type));
+  auto depth = f.size("depth", 16);
+  auto zero = f.b.broadcast(f.b.const_i(sum_dtype(x_type), 0), {m, n});
+  auto sums = f.b.for_loop(
+      f.i(0), depth, f.i(step), {zero}, [&](ValueId start, std::span<const ValueId> c) -> std::vector<ValueId> {
+        std::vector<int> left = {m, step}, right = {step, n};
+        auto at = f.add(f.along(left, 1), start), in = f.add(f.along(right, 0), start);
+        auto a = f.b.load(x, f.add(f.mul(f.along(left, 0), depth), at), f.lt(at, depth));
+        auto column = f.along(right, 1);
+        auto b = f.b.load(z, z_columns ? f.add(f.mul(column, depth), in) : f.add(f.mul(in, f.i(n)), column),
+                          f.lt(in, depth));
+        return {f.b.dot(a, b, c[0])};
+      });
+  f.b.store(y, f.offsets({m, n}), sums[0]);
+  return std::move(f.k);
+}
+
+TEST(GpuDot, PrefetchesFactorsOf8Bits) {
+  int turn = 0;
+  for (auto [x, z] : {std::pair{DType::I8, DType::I8}, {DType::U8, DType::I8}, {DType::I8, DType::U8}})
+    for (auto [m, n, step] : {std::array{64, 64, 64}, {16, 8, 32}, {32, 128, 64}})
+      for (bool z_columns : {false, true}) {
+        SCOPED_TRACE(std::string(name(x)) + " " + std::string(name(z)) + " " + std::to_string(m) + " " +
+                     std::to_string(n) + (z_columns ? " by columns" : " by rows"));
+        const int64_t depth = 2 * step + 16;
+        auto kernel = stepped_product(x, z, m, n, step, z_columns);
+        GpuRun run;
+        run.buffers = {random_tensor(x, m * depth, 1, 100), random_tensor(z, depth * n, 2, 100),
+                       filled(DType::I32, int64_t{m} * n, 9)};
+        run.scalars = {depth};
+        run.warps = {1 << turn++ % 4, 4};
+        run.seeds = 2;
+        expect_as_interpreted(kernel, run);
+        kernel.config["warps"] = 4;
+        auto code = compile_gpu_kernel(kernel, {});
+        ASSERT_TRUE(code.ok()) << code.error().str();
+        EXPECT_GT(occurrences(code->ptx, "mma.sync.aligned.m16n8k32"), 0);
+        EXPECT_GT(occurrences(code->ptx, "cp.async"), 0);
+        if (HasFatalFailure()) return;
+      }
+}
+
+TEST(GpuDot, MultipliesIntegersOf8BitsOnTensorCores) {
+  for (auto [x, z, types] : {std::tuple{DType::I8, DType::I8, "s8.s8"},
+                             {DType::I8, DType::U8, "s8.u8"},
+                             {DType::U8, DType::I8, "u8.s8"},
+                             {DType::U8, DType::U8, "u8.u8"}}) {
+    auto k = product(x, z, 64, 64, 64, false, true);
+    k.config["warps"] = 4;
+    auto code = compile_gpu_kernel(k, {});
+    ASSERT_TRUE(code.ok()) << code.error().str();
+    EXPECT_EQ(occurrences(code->ptx, "mma.sync.aligned.m16n8k32.row.col.s32." + std::string(types) + ".s32"), 4 * 2 * 2)
+        << types;
+  }
 }
 
 } // namespace

@@ -16,7 +16,8 @@ struct Product {
     auto tile = [&](int rows, int columns, DType type) {
       return b.broadcast(is_float(type) ? b.const_f(type, 1) : b.const_i(type, 1), {rows, columns});
     };
-    auto y = b.dot(tile(m, k, d), tile(k, n, d), tile(m, n, compute_dtype(d)));
+    auto y = b.dot(tile(m, k, d), tile(k, n, d),
+                   tile(m, n, d == DType::I8 || d == DType::U8 ? DType::I32 : compute_dtype(d)));
     if (fold) b.reduce(ReduceKind::Sum, y, 1);
     for (tile::OpId id = 0; id < kernel.op_count(); ++id)
       if (kernel.op(id).kind == tile::OpKind::Dot) dot = kernel.op(id);
@@ -29,6 +30,14 @@ TEST(Dot, OfOneFragmentIsWhatTheInstructionSays) {
   EXPECT_EQ(l.a.str(), "register: (0, 1) (8, 0) (0, 8) | lane: (0, 2) (0, 4) (1, 0) (2, 0) (4, 0) | warp: -> [16, 16]");
   EXPECT_EQ(l.b.str(), "register: (1, 0) (8, 0) | lane: (2, 0) (4, 0) (0, 1) (0, 2) (0, 4) | warp: -> [16, 8]");
   EXPECT_EQ(l.c.str(), "register: (0, 1) (8, 0) | lane: (0, 2) (0, 4) (1, 0) (2, 0) (4, 0) | warp: -> [16, 8]");
+}
+
+TEST(Dot, RegistersHoldFourElementsOf8Bits) {
+  auto l = Product(DType::I8, 16, 8, 32).layouts(1);
+  EXPECT_EQ(l.a.str(), "register: (0, 1) (0, 2) (8, 0) (0, 16) | lane: (0, 4) (0, 8) (1, 0) (2, 0) (4, 0) | warp: -> "
+                       "[16, 32]");
+  EXPECT_EQ(l.b.str(), "register: (1, 0) (2, 0) (16, 0) | lane: (4, 0) (8, 0) (0, 1) (0, 2) (0, 4) | warp: -> [32, 8]");
+  EXPECT_EQ(l.c, Product(DType::F16, 16, 8, 16).layouts(1).c);
 }
 
 TEST(Dot, ResultsAreFactorsOfTheNextOne) {
@@ -55,6 +64,11 @@ TEST(Dot, WhatTensorCoresTake) {
   };
   EXPECT_TRUE(takes(DType::F16, 16, 8, 16));
   EXPECT_TRUE(takes(DType::BF16, 128, 64, 32));
+  EXPECT_TRUE(takes(DType::I8, 16, 8, 32));
+  EXPECT_TRUE(takes(DType::U8, 16, 8, 32));
+  EXPECT_FALSE(takes(DType::I8, 16, 8, 16));
+  EXPECT_FALSE(takes(DType::I32, 64, 64, 64));
+  EXPECT_FALSE(takes(DType::F8E4M3FN, 64, 64, 64));
   EXPECT_FALSE(takes(DType::F32, 64, 64, 64));
   EXPECT_FALSE(takes(DType::F16, 8, 8, 16));
   EXPECT_FALSE(takes(DType::F16, 16, 4, 16));

@@ -94,6 +94,30 @@ TEST(Interpret, DotAccumulates) {
                   {{0}, List(2)});
   EXPECT_EQ(r.arrays[1], (List{62, 62}));
 }
+TEST(Interpret, DotOf8BitFactorsHasWiderSums) {
+  auto text = [](const std::string& a, const std::string& b, const std::string& sum) {
+    return "tile.kernel @t(%x: ptr<" + sum + ">, %y: ptr<" + sum + "> written) {\n    %i = range 4 : tile<[4], i64>\n" +
+           "    %z = const 1 : tile<[2, 2], " + sum + ">\n    %c = const " + a + "\n    %d = const " + b +
+           "\n    %p = dot(%c, %d, %z) : tile<[2, 2], " + sum + ">\n    %s = reduce.sum(%p) axis=0 : tile<[2], " + sum +
+           ">\n    %j = range 2 : tile<[2], i64>\n    store %y[%j] = %s\n  }";
+  };
+  auto first = [&](const std::string& a, const std::string& b, const std::string& sum) {
+    return run(read(text(a, b, sum)), {{0}, List(2)}).arrays[1][0];
+  };
+  EXPECT_EQ(first("-100 : tile<[2, 4], i8>", "255 : tile<[4, 2], u8>", "i32"), 2 * (1 - 4 * 100 * 255));
+  EXPECT_EQ(first("200 : tile<[2, 4], u8>", "200 : tile<[4, 2], u8>", "i32"), 2 * (1 + 4 * 200 * 200));
+  EXPECT_EQ(first("3.5 : tile<[2, 4], f8e4m3fn>", "1024 : tile<[4, 2], f8e5m2>", "f32"), 2 * (1 + 4 * 3584));
+  auto error = [&](const std::string& a, const std::string& b, const std::string& sum) {
+    auto kernel = tile::parse(text(a, b, sum));
+    return kernel.ok() ? std::string() : kernel.error().str();
+  };
+  EXPECT_NE(error("1 : tile<[2, 4], i8>", "1 : tile<[4, 2], i8>", "i8").find("dot accumulates in i32"),
+            std::string::npos);
+  EXPECT_NE(error("1 : tile<[2, 4], i8>", "1 : tile<[4, 2], i16>", "i32").find("dot does not multiply i8 and i16"),
+            std::string::npos);
+  EXPECT_NE(error("1 : tile<[2, 4], f16>", "1 : tile<[4, 2], bf16>", "f32").find("dot does not multiply f16 and bf16"),
+            std::string::npos);
+}
 TEST(Interpret, LoopsCarryAndMaySwap) {
   Outcome r = run(read(R"(tile.kernel @fib(%y: ptr<i64> written, %n: i64) {
     %a0 = const 0 : i64
