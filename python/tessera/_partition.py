@@ -89,6 +89,29 @@ def _refused_value(node: Node, device: torch.device) -> str | None:
     return None
 
 
+# Attention with the sums that its gradient reads, and the gradient.
+_KERNELS = ("flash_attention", "efficient_attention", "cudnn_attention", "fused_attention_overrideable")
+_WITH_SUMS = {f"aten._scaled_dot_product_{name}.default" for name in _KERNELS}
+_GRADIENTS = {f"aten._scaled_dot_product_{name}_backward.default" for name in _KERNELS}
+
+
+def faster_there(graph: torch.fx.Graph) -> dict[Node, str]:
+    """Calls on a GPU for which PyTorch has a kernel that is faster than a program here, with the reason: attention of a training
+    step. Here it is products with the scores in memory, as often as they are read; PyTorch's kernel keeps them on the chip. Scores that
+    fit into the level-2 cache stay here, where a division of the graph costs more."""
+    found: dict[Node, str] = {}
+    for n in graph.nodes:
+        if str(n.target) not in _GRADIENTS and not (str(n.target) in _WITH_SUMS and any(u.args[1] == 1 for u in n.users if _program.is_part(u))):
+            continue
+        arguments = {a.name: value for a, value in zip(n.target._schema.arguments, n.args)}
+        q, k = (arguments[name].meta["val"] for name in ("query", "key"))
+        scores = _program.count([*q.shape[:-1], k.shape[-2]]) * torch.float32.itemsize
+        if q.device.type == "cuda" and scores > torch.cuda.get_device_properties(q.device).L2_cache_size:
+            reason = f"its {scores / 1e6:.0f} MB of scores stay on the chip in PyTorch's kernel"
+            found |= dict.fromkeys([n, *(u for u in n.users if _program.is_part(u))], reason)
+    return found
+
+
 def refused_before(graph: torch.fx.Graph, device: torch.device) -> dict[Node, str]:
     """The calls of a graph that are left to PyTorch before the library sees them, with the reason."""
     refused: dict[Node, str] = {}

@@ -398,16 +398,19 @@ def symbols_of(node: torch.fx.Node) -> set[sympy.Symbol]:
     return {s for size in symbolic_sizes(node.meta.get("val")) for s in size.node.expr.free_symbols}
 
 
+def count(sizes: Iterable[int | torch.SymInt]) -> int:
+    """The product of sizes, of symbols as the graph was captured with them."""
+    hints: list[Any] = [s if isinstance(s, int) else (s.node.hint if s.node.has_hint() else 1) for s in sizes]
+    return math.prod(hints)
+
+
 def value_bytes(node: torch.fx.Node) -> int:
     """Bytes of the tensors of a value, at the sizes the graph was captured with."""
     total = 0
     values = node.meta.get("val")
     for t in values if isinstance(values, (list, tuple)) else [values]:
         if isinstance(t, torch.Tensor):
-            count = t.element_size()
-            for s in t.shape:
-                count *= s if isinstance(s, int) else (s.node.hint if s.node.has_hint() else 1)
-            total += count
+            total += t.element_size() * count(t.shape)
     return total
 
 

@@ -282,8 +282,9 @@ class _GraphCompiler:
             return [], {}
         work = [n for n in calls if str(n.target) not in _partition._FACTS]
         division = Division(self.graph, self.subgraph, work)
-        surveyed = not self.may_be_whole(work)
-        stages, left = _partition.stages(self.graph, self.refusals()) if surveyed else ([work], {})
+        there = {} if self.options.strict else _partition.faster_there(self.graph)
+        surveyed = bool(there) or not self.may_be_whole(work)
+        stages, left = _partition.stages(self.graph, self.refusals() | there) if surveyed else ([work], {})
         while True:
             self.leave(left)
             parts: list[Subgraph] = []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+import types
 import unittest
+import unittest.mock
 from collections.abc import Callable
 
 import support  # noqa: F401
@@ -116,6 +119,40 @@ class TrainingOnGpus(unittest.TestCase):
     def test_symbolic(self) -> None:
         for fn, heads in ((flash(False), (6, 2)), (cudnn(False), (6, 2)), (efficient(False), (4, 4))):
             self.check(fn, False, heads, 7, 9, False, True)
+
+
+class FasterInPyTorch(unittest.TestCase):
+    """Attention of a training step whose scores are larger than the level-2 cache is left to PyTorch's kernel."""
+
+    def left(self, fn: Callable[..., object], queries: int, keys: int, device: torch.device = GPU, cache: int = 1 << 20) -> set[str]:
+        with FakeTensorMode():
+            q, grad = (torch.empty(2, 4, queries, 16, dtype=torch.half, device=device) for _ in range(2))
+            k, v = (torch.empty(2, 4, keys, 16, dtype=torch.half, device=device) for _ in range(2))
+            graph = make_fx(fn)(q, k, v, grad).graph
+        graph.eliminate_dead_code()
+        with unittest.mock.patch("torch.cuda.get_device_properties", lambda _: types.SimpleNamespace(L2_cache_size=cache)):
+            found = _partition.faster_there(graph)
+        for n in graph.nodes:  # results go where their call goes
+            self.assertEqual(n in found, n.args[0] in found if n.target is operator.getitem else n in found)
+        return {str(n.target) for n in found if n.target is not operator.getitem}
+
+    def test_from_scores_beyond_the_cache_on(self) -> None:
+        for fn, name in ((flash(True), "flash"), (cudnn(True), "cudnn"), (efficient(True), "efficient")):
+            both = {f"aten._scaled_dot_product_{name}_attention{part}.default" for part in ("", "_backward")}
+            with self.subTest(name):
+                self.assertEqual(self.left(fn, 182, 182), both)  # 2 * 4 * 182 * 182 * 4 bytes
+                self.assertEqual(self.left(fn, 181, 181), set())
+                self.assertEqual(self.left(fn, 181, 181, cache=1 << 19), both)
+
+    def test_without_a_gradient_it_is_taken(self) -> None:
+        self.assertEqual(self.left(lambda q, k, v, _: ATEN._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0], 999, 999), set())
+
+    def test_on_the_host_it_is_taken(self) -> None:
+        def fn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            y, sums = ATEN._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
+            return (y, *ATEN._scaled_dot_product_flash_attention_for_cpu_backward(grad, q, k, v, y, sums, 0.0, True))
+
+        self.assertEqual(self.left(fn, 999, 999, torch.device("cpu")), set())
 
 
 class Kept(unittest.TestCase):
