@@ -10,8 +10,6 @@ using tile::ValueId;
 
 namespace {
 
-constexpr int kTensorAlignment = 16; // bytes, of a tensor's begin and strides
-
 // Along one axis of a tile: start + index < bound.
 struct Limit {
   Polynomial start, bound;

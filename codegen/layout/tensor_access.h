@@ -15,6 +15,8 @@
 
 namespace tessera::layout {
 
+inline constexpr int kTensorAlignment = 16; // bytes, of a tensor's begin and strides
+
 struct TensorAccess {
   int param = 0;                         // the pointer by index of the kernel's parameters
   std::vector<int> axes;                 // by dimension of the tensor, the contiguous one first: the tile's axis

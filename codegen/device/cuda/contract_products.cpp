@@ -1,5 +1,6 @@
 #include "codegen/device/cuda/contract_products.h"
 #include "codegen/device/library_cost.h"
+#include "codegen/layout/tensor_access.h"
 #include "codegen/schedule/predict.h"
 #include <algorithm>
 #include <cmath>
@@ -87,11 +88,10 @@ private:
   // True if strides that are not known are known to be multiples of what bulk copies need: the price of a contraction
   // counts with what holds at the sizes of the hints, its code with what holds at all.
   [[nodiscard]] bool is_aligned(const OperandView& view) const {
-    constexpr int64_t kBulkCopy = 16; // bytes
     const int64_t element = std::max(1, info(graph_.type(view.value).dtype).bits / 8);
     return std::all_of(view.strides.begin(), view.strides.end(), [&](const SymExpr& stride) {
       const SymExpr s = graph_.env().simplify(stride);
-      return s.as_const() || graph_.env().divisor(s) * element % kBulkCopy == 0;
+      return s.as_const() || graph_.env().divisor(s) * element % layout::kTensorAlignment == 0;
     });
   }
   // Microseconds at the sizes that are known or that have hints.
