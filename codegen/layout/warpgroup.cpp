@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kDepth = 16, kMaxBox = 256, kDefaultStages = 4;
 constexpr int kMaxGroups = 2;         // of consumers: more leave a thread too few registers for its accumulators
-constexpr int kMaxAccumulators = 160; // registers of a thread
+constexpr int kMaxAccumulators = 192; // registers of a thread
 constexpr int64_t kBarrierBytes = 16; // of a stage
 constexpr int64_t kStageAlignment = 1024;
 
@@ -105,7 +105,6 @@ private:
     RingLoop loop;
     loop.loop = id;
     std::set<OpId> slice;
-    int accumulators = 0;
     for (const OpId dot : op.regions[0]) {
       if (k_.op(dot).kind != OpKind::Dot) continue;
       RingLoop with = loop;
@@ -114,12 +113,11 @@ private:
         if (refusal_.empty()) refusal_ = why;
         continue;
       }
-      accumulators += static_cast<int>(k_.type(k_.op(dot).results[0]).count() / (int64_t{warps_} * kLanes));
       loop = std::move(with);
       slice = std::move(needs);
     }
     if (loop.products.empty()) return false;
-    std::string why = accumulators > kMaxAccumulators ? "its accumulators take too many registers" : "";
+    std::string why = sums(op, loop);
     for (const RingTile& t : loop.tiles)
       for (const OpId use : uses_.at(k_.op(t.load).results[0]))
         if (std::find(loop.products.begin(), loop.products.end(), use) == loop.products.end())
@@ -146,7 +144,6 @@ private:
     const WarpgroupGrid grid = warpgroup_grid(c.shape, warps_);
     if (grid.rows * grid.columns * kWarpsPerGroup != warps_ || a.shape[1] % kDepth != 0)
       return "its tile is too small for warpgroups";
-    if (!accumulates(loop, dot)) return "its result is more than a sum that the loop carries";
     for (const size_t factor : {size_t{0}, size_t{1}}) {
       const int least = factor == 1 ? b.shape[1] / grid.columns : kWarpgroupRows;
       if (std::string why = add_tile(loop, dot.operands[factor], factor == 0 ? 1 : 0, least, to, slice); !why.empty())
@@ -156,17 +153,54 @@ private:
     return "";
   }
 
-  // True if the product adds to a carried value, and nothing but the next iteration reads the sum.
-  [[nodiscard]] bool accumulates(const Op& loop, const Op& dot) const {
-    const auto& args = loop.region_args[0];
-    const auto it = std::find(args.begin() + 1, args.end(), dot.operands[2]);
-    if (it == args.end()) return false;
-    const auto n = static_cast<size_t>(it - args.begin() - 1);
-    const auto& reads = uses_.at(dot.operands[2]);
-    const auto result = uses_.find(dot.results[0]);
-    if (reads.size() != 1 || result == uses_.end() || result->second.size() != 1) return false;
-    const Op& yield = k_.op(loop.regions[0].back());
-    return result->second[0] == loop.regions[0].back() && yield.operands[n] == dot.results[0];
+  [[nodiscard]] bool is_product(const RingLoop& loop, OpId id) const {
+    return std::find(loop.products.begin(), loop.products.end(), id) != loop.products.end();
+  }
+  [[nodiscard]] bool is_zero(ValueId v) const {
+    const auto at = defined_.find(v);
+    if (at == defined_.end()) return false;
+    const Op& op = k_.op(at->second);
+    if (op.kind == OpKind::Broadcast || op.kind == OpKind::ExpandDims) return is_zero(op.operands[0]);
+    return op.kind == OpKind::Const && op.f == 0;
+  }
+
+  // Finds what the sums of products begin with and who reads them; or says why sums that are not there yet would be read.
+  std::string sums(const Op& op, RingLoop& loop) const {
+    constexpr const char* kRead = "its result is more than a sum";
+    const auto& body = op.regions[0];
+    const auto& args = op.region_args[0];
+    const Op& yield = k_.op(body.back());
+    int64_t accumulators = 0;
+    std::map<ValueId, ValueId> begun; // sums: what the first product of each added to
+    for (size_t n = 0; n < loop.products.size(); ++n) {
+      const OpId id = loop.products[n];
+      const Op& dot = k_.op(id);
+      const ValueId to = dot.operands[2], sum = dot.results[0];
+      const auto further = begun.find(to);
+      const auto carried = std::find(args.begin() + 1, args.end(), to);
+      if (!is_zero(to) && uses_.at(to).size() != 1) return kRead;
+      if (further == begun.end() && carried == args.end() && !is_zero(to)) return kRead;
+      begun[sum] = further == begun.end() ? to : further->second;
+      if (further == begun.end() && is_zero(to)) loop.from_zero.insert(id);
+      if (further == begun.end()) accumulators += k_.type(sum).count();
+      const auto reads = uses_.find(sum);
+      if (reads == uses_.end()) return kRead;
+      if (reads->second.size() == 1) {
+        const OpId reader = reads->second[0];
+        if (is_product(loop, reader) && k_.op(reader).operands[2] == sum) continue;
+        const auto first = std::find(args.begin() + 1, args.end(), begun[sum]);
+        if (reader == body.back() && first != args.end() &&
+            yield.operands[static_cast<size_t>(first - args.begin() - 1)] == sum)
+          continue;
+      }
+      if (!is_zero(begun[sum])) return kRead;
+      const auto last = std::find(body.begin(), body.end(), loop.products.back());
+      for (const OpId reader : reads->second)
+        if (std::find(body.begin(), last + 1, reader) != last + 1) return kRead;
+      loop.awaited.push_back(id);
+      loop.waited = n + 1;
+    }
+    return accumulators > int64_t{kMaxAccumulators} * warps_ * kLanes ? "its accumulators take too many registers" : "";
   }
 
   // `sum_axis`: the axis of the tile that the product sums over; `least`: elements of the other axis that a warpgroup
@@ -265,10 +299,11 @@ WarpgroupChoice plan_warpgroups(const tile::Kernel& kernel, int warps, int64_t s
   return Planner(kernel, warps).run(shared_bytes);
 }
 
-bool fits_warpgroups(const std::vector<int>& shape, int warps) {
+bool fits_warpgroups(const std::vector<int>& shape, int warps, int sums) {
   if (warps % kWarpsPerGroup != 0 || warps > kMaxGroups * kWarpsPerGroup) return false;
   const WarpgroupGrid grid = warpgroup_grid(shape, warps);
-  return grid.rows * grid.columns * kWarpsPerGroup == warps && shape[0] * shape[1] <= kMaxAccumulators * warps * kLanes;
+  return grid.rows * grid.columns * kWarpsPerGroup == warps &&
+         shape[0] * shape[1] * sums <= kMaxAccumulators * warps * kLanes;
 }
 
 WarpgroupGrid warpgroup_grid(const std::vector<int>& shape, int warps) {

@@ -12,8 +12,12 @@
 // The ring runs through all loops of the kernel, so that the producer of a persistent kernel copies operands of the next
 // tile while consumers store this one.
 //
-// A loop of the ring has products that add to a carried value, of operands that the loop loads as boxes
-// (tensor_access.h); the producer needs nothing but scalars for it.
+// A loop of the ring has products of operands that the loop loads as boxes (tensor_access.h); the producer needs nothing
+// but scalars for it. A product adds to a carried value, to the product before it, or to zero. The sum goes to the next
+// iteration or to a further product, or it is read by the iteration, which then waits for it:
+//
+//   t = dot(a, b, 0), u = dot(a, c, carried)    both run on; the wait for t leaves u running
+//   next = add(other carried, t)
 #pragma once
 #include "codegen/layout/linear_layout.h"
 #include "codegen/layout/tensor_access.h"
@@ -41,7 +45,10 @@ struct RingTile {
 struct RingLoop {
   tile::OpId loop = -1;
   std::vector<RingTile> tiles;
-  std::vector<tile::OpId> products; // Dots of the loop's body
+  std::vector<tile::OpId> products; // Dots of the loop's body, in its order
+  std::set<tile::OpId> from_zero;   // of those: they add to zero
+  std::vector<tile::OpId> awaited;  // of those: the iteration reads their sums
+  size_t waited = 0;                // products until the last one of `awaited`, which iterations wait for
   int64_t bytes = 0;                // of a stage
 
   [[nodiscard]] const RingTile& tile_of(const tile::Kernel& kernel, tile::ValueId factor) const;
@@ -75,8 +82,8 @@ struct WarpgroupChoice {
 [[nodiscard]] LinearLayout warpgroup_accumulators(const std::vector<int>& shape, int warps);
 // The layout with up to `width` contiguous elements of a thread along an axis: bits of lanes and registers trade places.
 [[nodiscard]] LinearLayout with_contiguous(const LinearLayout& layout, int axis, int width);
-// True if so many warps compute sums of this shape: one or two warpgroups, with registers for all of them.
-[[nodiscard]] bool fits_warpgroups(const std::vector<int>& shape, int warps);
+// True if so many warps compute `sums` tiles of this shape at a time: one or two warpgroups, with registers for all.
+[[nodiscard]] bool fits_warpgroups(const std::vector<int>& shape, int warps, int sums = 1);
 // How many of the warpgroups share rows, and how many columns.
 struct WarpgroupGrid {
   int rows = 1, columns = 1;

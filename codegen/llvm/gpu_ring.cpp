@@ -257,19 +257,45 @@ void Ring::multiply(tile::OpId id) {
   product.n = std::min(columns, kProductColumns);
   product.a_transposed = !a.tile->k_major;
   product.b_transposed = !b.tile->k_major;
-  Registers sums = registers(op.operands[2], register_count(op.results[0]));
+  const auto before = std::find(current_->products.begin(), current_->products.end(), id) - current_->products.begin();
+  const bool begins = current_->from_zero.contains(id);
+  Registers sums = begins ? Registers(register_count(op.results[0]), llvm::PoisonValue::get(b_.getFloatTy()))
+                          : registers(op.operands[2], register_count(op.results[0]));
   const auto each = static_cast<size_t>(product.accumulators());
   for (int k = 0; k < depth; k += kProductDepth) {
+    auto* accumulates = begins && k == 0 ? b_.getFalse() : nullptr;
     size_t at = 0; // registers enumerate columns first, then blocks of rows
     for (int row = 0; row < shape[0]; row += kProductRows * grid.rows)
       for (int column = 0; column < columns; column += product.n, at += each) {
         Value* left[] = {c_.warpgroups->advance(a.descriptor, a.distance(row, k))};
         auto* right = c_.warpgroups->advance(b.descriptor, b.distance(column, k));
-        const auto made = c_.warpgroups->multiply(product, left, right, std::span(sums).subspan(at, each), nullptr);
+        const auto made = c_.warpgroups->multiply(product, left, right, std::span(sums).subspan(at, each), accumulates);
         std::copy(made.begin(), made.end(), sums.begin() + static_cast<std::ptrdiff_t>(at));
       }
   }
   define(op.results[0], std::move(sums));
+  const auto started = static_cast<size_t>(before) + 1;
+  if (started == current_->waited || started == current_->products.size()) c_.warpgroups->commit_products();
+  if (started == current_->products.size() && current_->waited > 0) end_products();
+}
+
+// Waits for the sums that the iteration reads.
+void Ring::end_products() {
+  Registers all;
+  for (const auto id : current_->awaited) {
+    const auto& result = kernel_.op(id).results[0];
+    const Registers of = registers(result, register_count(result));
+    all.insert(all.end(), of.begin(), of.end());
+  }
+  const bool others = current_->waited < current_->products.size();
+  all = c_.warpgroups->wait_for_products(others ? 1 : 0, all);
+  auto at = all.begin();
+  for (const auto id : current_->awaited) {
+    const auto& result = kernel_.op(id).results[0];
+    const auto end = at + static_cast<std::ptrdiff_t>(register_count(result));
+    define(result, Registers(at, end));
+    at = end;
+  }
 }
 
 // The stage before the current one.
@@ -280,9 +306,7 @@ void Ring::release_previous(Value* predicate) {
 }
 
 void Ring::finish_iteration(Value* was_before) {
-  auto& w = *c_.warpgroups;
-  w.commit_products();
-  w.wait_for_products(1, {});
+  if (current_->waited == 0) c_.warpgroups->wait_for_products(1, {});
   release_previous(was_before);
   advance();
 }

@@ -31,8 +31,9 @@ public:
     parity_ = state[1];
   }
 
-  // The consumers' part of an iteration: waits for the stage; starts a product; lets products run on, and releases the
-  // stage of the iteration before, if there was one in this loop (i1).
+  // The consumers' part of an iteration: waits for the stage; starts a product, and behind the last one waits for those
+  // that the iteration reads; lets products run on, and releases the stage of the iteration before, if there was one in
+  // this loop (i1).
   void start_iteration(const layout::RingLoop& loop);
   void multiply(tile::OpId dot);
   void finish_iteration(Value* was_before);
@@ -50,6 +51,7 @@ private:
   [[nodiscard]] Value* empty(Value* stage);
   void advance();
   void release_previous(Value* predicate);
+  void end_products();
   void find_dropped();
   [[nodiscard]] std::pair<int, int> registers_by_role() const;
 

@@ -21,14 +21,17 @@ struct Form {
   int num_stages = 3;
   bool persistent = false;
   bool epilogue = false; // relu(sum + bias) + residual; and the sum of each row of the tile
+  // c = a b + (a b2 + a2 b): the first product is read in each iteration, the others follow each other and are carried.
+  bool several = false;
 };
 
-// c = a b, with sizes as parameters.
+// c = a b, with sizes as parameters, or with several products.
 tile::Kernel product(const Form& f) {
   KernelMaker w("product");
   auto a = w.in("a", f.dtype), b = w.in("b", f.dtype);
   auto bias = w.in("bias", f.dtype), residual = w.in("residual", f.dtype);
   auto c = w.out("c", f.dtype), sums = w.out("sums", DType::F32);
+  auto a2 = f.several ? w.in("a2", f.dtype) : a, b2 = f.several ? w.in("b2", f.dtype) : b;
   for (auto& p : w.k.params) p.invariant = !p.written;
   auto m = w.size("m", f.a_columns ? 8 : 1), n = w.size("n", 8), k = w.size("k", 8), programs = w.size("programs");
   auto up = [&](ValueId v, int by) { return w.op(ScalarOp::Div, {w.add(v, w.i(by - 1)), w.i(by)}); };
@@ -49,14 +52,19 @@ tile::Kernel product(const Form& f) {
          column0 = w.mul(w.op(ScalarOp::Mod, {t, tile_columns}), w.i(f.n));
     const std::vector<int> out = {f.m, f.n};
     auto zero = w.b.broadcast(w.b.const_f(DType::F32, 0), out);
-    auto sum = w.b.for_loop(
-        w.i(0), k, w.i(f.k), {zero},
+    auto total = w.b.for_loop(
+        w.i(0), k, w.i(f.k), f.several ? std::vector<ValueId>{zero, zero} : std::vector<ValueId>{zero},
         [&](ValueId i, std::span<const ValueId> acc) -> std::vector<ValueId> {
           auto [a_at, a_in] = access({f.m, f.k}, row0, i, m, k, f.a_columns);
           auto [b_at, b_in] = access({f.k, f.n}, i, column0, k, n, f.b_columns);
-          return {w.b.dot(w.b.load(a, a_at, a_in), w.b.load(b, b_at, b_in), acc[0])};
+          auto x = w.b.load(a, a_at, a_in), y = w.b.load(b, b_at, b_in);
+          if (!f.several) return {w.b.dot(x, y, acc[0])};
+          auto first = w.b.dot(x, y, zero), others = w.b.dot(x, w.b.load(b2, b_at, b_in), acc[1]);
+          others = w.b.dot(w.b.load(a2, a_at, a_in), y, others);
+          return {w.add(acc[0], first), others};
         },
-        f.num_stages)[0];
+        f.num_stages);
+    auto sum = f.several ? w.add(total[0], total[1]) : total[0];
     auto [at, in] = access(out, row0, column0, m, n, false);
     if (f.epilogue) {
       auto column = w.add(w.b.range(f.n), column0), row = w.add(w.b.range(f.m), row0);
@@ -96,6 +104,8 @@ void run(const Form& f, int64_t m, int64_t n, int64_t k, std::vector<int> warps)
   run.buffers = {random_tensor(f.dtype, m * k, 1, 1), random_tensor(f.dtype, k * n, 2, 1),
                  random_tensor(f.dtype, n, 3, 1),     random_tensor(f.dtype, m * n, 4, 1),
                  filled(f.dtype, m * n, 9),           filled(DType::F32, m * columns, 9)};
+  if (f.several)
+    run.buffers.insert(run.buffers.end(), {random_tensor(f.dtype, m * k, 5, 1), random_tensor(f.dtype, k * n, 6, 1)});
   run.grid = f.persistent ? std::min<int64_t>(2, tiles) : tiles;
   run.scalars = {m, n, k, run.grid};
   run.tolerance = f.epilogue ? 3e-2 : 1e-2;
@@ -142,6 +152,18 @@ TEST(Warpgroups, WhatFollowsTheProduct) {
   run({.dtype = DType::F16, .m = 64, .n = 128, .b_columns = true, .epilogue = true}, 60, 136, 136, {8});
 }
 
+TEST(Warpgroups, SeveralProductsOfALoop) {
+  for (int64_t k : {0, 64, 200})
+    for (bool persistent : {false, true})
+      run({.m = 64, .n = 64, .persistent = persistent, .epilogue = true, .several = true}, 130, 72, k, {4, 8});
+  run({.m = 128, .n = 64, .k = 32, .b_columns = true, .several = true}, 130, 136, 136, {4, 8});
+  const auto code = compile({.m = 128, .n = 128, .k = 32, .num_stages = 4, .several = true}, 8);
+  EXPECT_EQ(code.products, "by warpgroups, 4 stages");
+  EXPECT_EQ(occurrences(code.ptx, "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"), 2 * 3);
+  EXPECT_EQ(occurrences(code.ptx, "wgmma.commit_group"), 2) << "the first product, and the others";
+  EXPECT_EQ(occurrences(code.ptx, "wgmma.wait_group.sync.aligned 1"), 1) << "the others run on";
+}
+
 TEST(Warpgroups, AreMadeOfTheirInstructions) {
   const auto code = compile({.m = 128, .n = 256, .num_stages = 4}, 8);
   EXPECT_EQ(code.products, "by warpgroups, 4 stages");
@@ -163,9 +185,16 @@ TEST(Warpgroups, AssembleWithoutSpills) {
   if (!assembler.ok()) GTEST_SKIP() << assembler.error().message;
   for (bool persistent : {false, true})
     for (bool epilogue : {false, true})
-      for (auto [m, n, warps] : {std::array{128, 256, 8}, {256, 128, 8}, {64, 256, 4}, {128, 128, 4}}) {
-        const auto code =
-            compile({.m = m, .n = n, .num_stages = 4, .persistent = persistent, .epilogue = epilogue}, warps);
+      for (auto [m, n, warps] : {std::array{128, 256, 8}, {256, 128, 8}, {64, 256, 4}, {128, 128, 4}, {128, 128, 8}}) {
+        const bool several = m * n == 128 * 128 && warps == 8;
+        const auto code = compile({.m = m,
+                                   .n = n,
+                                   .k = several ? 32 : 64,
+                                   .num_stages = 4,
+                                   .persistent = persistent,
+                                   .epilogue = epilogue,
+                                   .several = several},
+                                  warps);
         const std::string what = std::to_string(m) + " x " + std::to_string(n) + (persistent ? " persistent" : "") +
                                  (epilogue ? " epilogue" : "");
         EXPECT_NE(code.products.find("by warpgroups"), std::string::npos) << what << ": " << code.products;
