@@ -115,8 +115,10 @@ private:
                                  : "the size of its result is known only when it has run";
       return {};
     }
-    bool loops = library_kind(node) && node.results[0].valid() && options_.as_loops &&
-                 (options_.as_loops(graph_, id) || (steering_.pinned_as_loops(id) && has_loops(id)));
+    const bool may_call = options_.as_loops && library_kind(node);
+    bool loops = node.results[0].valid() && folds(node) &&
+                 (may_call ? options_.as_loops(graph_, id) || (steering_.pinned_as_loops(id) && has_loops(id))
+                           : !library_kind(node));
     if (library_kind(node) && !loops) {
       bool one = node.results[0].valid() &&
                  std::none_of(node.results.begin() + 1, node.results.end(), [](ValueId v) { return v.valid(); });

@@ -10,6 +10,10 @@ bool folds(const Node& node) {
   return s && (s->kind == Structured::Matmul || s->kind == Structured::Conv || s->kind == Structured::Pool);
 }
 
+int product_parts(const Node& node) {
+  return ops::is(node, Structured::Matmul) ? static_cast<int>(node.operands.size() / 2) : 0;
+}
+
 namespace {
 
 class StructuredBody {
@@ -19,19 +23,22 @@ public:
 
   NodeBody matmul() {
     auto at = result_axes();
-    const SymShape &a = shape(0), &b = shape(1);
+    const int half = product_parts(node_);
+    const SymShape &a = shape(0), &b = shape(half);
     size_t rank = result_.size();
     SymExpr k = row(a.back());
-    auto operand = [&](int o, const SymShape& own, const SymExpr& first, const SymExpr& second) {
+    auto factor = [&](int o, const SymShape& own, const SymExpr& first, const SymExpr& second) {
       std::vector<SymExpr> index;
       size_t skip = rank - own.size();
       for (size_t d = 0; d + 2 < own.size(); ++d)
         index.push_back(env_.known_equal(own[d], 1) ? SymExpr(0) : at[skip + d]);
       index.push_back(first);
       index.push_back(second);
-      return load(o, index, {});
+      ScalarId sum = load(o, index, {});
+      for (int part = 1; part < half; ++part) sum = out_.dag.op(ScalarOp::Add, sum, load(o + part, index, {}));
+      return sum;
     };
-    ScalarId x = operand(0, a, at[rank - 2], k), y = operand(1, b, k, at[rank - 1]);
+    ScalarId x = factor(0, a, at[rank - 2], k), y = factor(half, b, k, at[rank - 1]);
     sum(out_.dag.op(ScalarOp::Mul, x, y));
     return std::move(out_);
   }

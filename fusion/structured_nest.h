@@ -3,6 +3,7 @@
 // The result's dimensions are outer axes, what is summed over are row axes, and the whole is one fold:
 //
 //   matmul           outer(batch..., m, n)      row(k)               sum a[batch, m, k] * b[batch, k, n]
+//     of parts       the same                                        sum (a0[...] + a1[...]) * (b0[...] + b1[...])
 //   conv             outer(n, o, y...)          row(c, k...)         sum x[n, g*C/G + c, y*s - p + k*d] * w[o, c, k]
 //   conv_transpose   outer(n, o, y...)          row(c, k...)         sum x[n, g*C/G + c, t/s] *
 //                                                                    w[g*C/G + c, o mod O/G, k],
@@ -19,7 +20,9 @@ namespace tessera::fusion {
 
 // Whether the node folds over elements, as a reduction or as one of the above: never written out into its readers.
 [[nodiscard]] bool folds(const Node& node);
-// The body of a structured node with library_kind(); loads are numbered by operand position. Error UnsupportedFeature
+// Operands whose sum is a factor of a product of matrices: 1 of matmul, more of matmul_of_parts, 0 of other nodes.
+[[nodiscard]] int product_parts(const Node& node);
+// The body of a structured node that folds(); loads are numbered by operand position. Error UnsupportedFeature
 // for structured operators of other kinds.
 [[nodiscard]] Result<NodeBody> structured_body(const Graph& graph, const Node& node, AxisPool& pool);
 

@@ -1,6 +1,9 @@
-// Matrix products: the primitive matmul (batched, two matrices at the end of each operand), and ONNX's products in
-// terms of it: MatMul with its vectors, Gemm, and the integer and quantised ones.
+// Matrix products: the primitive matmul (batched, two matrices at the end of each operand), the same of numbers that are
+// sums of narrower ones, and ONNX's products in terms of matmul: MatMul with its vectors, Gemm, and the integer and
+// quantised ones.
 #include "graph/ops/parts.h"
+#include <bit>
+#include <cmath>
 
 namespace tessera {
 
@@ -13,8 +16,7 @@ DType product_dtype(DType operands, const Node& node) {
   return narrow && node.attributes.i("wide", 0) != 0 ? DType::F32 : operands;
 }
 
-Status infer_matmul(InferContext& c) {
-  const SymShape a = c.shape(0), b = c.shape(1);
+Status infer_product(InferContext& c, const SymShape& a, const SymShape& b, DType dtype) {
   if (a.size() < 2 || b.size() < 2)
     return c.error(ErrorCode::ShapeMismatch, "a matrix product takes matrices, not " + str(a) + " and " + str(b));
   TESSERA_TRY(c.env().require_equal(a.back(), b[b.size() - 2], "columns of the first matrix and rows of the second",
@@ -23,7 +25,11 @@ Status infer_matmul(InferContext& c) {
   TESSERA_ASSIGN(SymShape out, c.env().broadcast(lead_a, lead_b, c.node.location));
   out.push_back(a[a.size() - 2]);
   out.push_back(b.back());
-  return set_result(c, product_dtype(c.type(0).dtype, c.node), std::move(out));
+  return set_result(c, dtype, std::move(out));
+}
+
+Status infer_matmul(InferContext& c) {
+  return infer_product(c, c.shape(0), c.shape(1), product_dtype(c.type(0).dtype, c.node));
 }
 
 Result<Dims> broadcast_lead(const Dims& a, const Dims& b) {
@@ -108,6 +114,147 @@ OpDef matmul_record() {
         wrong({random(DType::F32, {4}), random(DType::F32, {4, 2})}, {}, ErrorCode::ShapeMismatch, "matrices"),
         wrong({random(DType::F32, {3, 4}), random(DType::F64, {4, 2})}, {}, ErrorCode::TypeMismatch, "first operand"),
         wrong({random(DType::F32, {2, 3, 4}), random(DType::F32, {3, 4, 2})}, {}, ErrorCode::ShapeMismatch, ""),
+    };
+  };
+  return def;
+}
+
+// ---- products of f32 by numbers of 16 bits
+//
+// x is exactly p0 + p1 + p2 where p0 is x rounded to bf16, p1 what that leaves out, rounded, and p2 the rest: three times
+// 8 bits. Each part is less than 2^-7 of the one before. Of infinity and NaN the other parts are 0.
+constexpr int64_t kParts = 3;
+constexpr int64_t kUpperHalf = 0xffff0000; // the bits of a bf16 in an f32
+
+float to_bf16(float x) {
+  const float near = bf16_to_f32(f32_to_bf16(x));
+  if (!std::isinf(near)) return near;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(x) & static_cast<uint32_t>(kUpperHalf)); // of the largest numbers
+}
+
+OpDef float_part_record() {
+  OpDef def;
+  def.name = "float_part";
+  def.summary = "one of three bf16 numbers whose sum is x: the largest, what that leaves out, and the rest";
+  def.operands = {{"x", TypeSet::Float}};
+  def.attributes = {{"part", AttrKind::Int, true}};
+  def.infer = [](InferContext& c) -> Status {
+    if (c.type(0).dtype != DType::F32)
+      return c.error(ErrorCode::UnsupportedType, "numbers of " + std::string(name(c.type(0).dtype)) + " have no parts");
+    const int64_t part = c.node.attributes.i("part");
+    if (part < 0 || part >= kParts)
+      return c.error(ErrorCode::BadAttribute, "attribute 'part' is " + std::to_string(part) + ", expected 0, 1 or 2");
+    return set_result(c, DType::BF16, c.shape(0));
+  };
+  def.meaning = Pointwise{[](ScalarDag& d, std::span<const ScalarId> a, const Node& n, const Graph&) {
+    auto rounded = [&](ScalarId x) { return d.cast(d.cast(x, DType::BF16), DType::F32); };
+    const ScalarId x = a[0], near = rounded(x);
+    const ScalarId upper =
+        d.bitcast(d.op(ScalarOp::And, d.bitcast(x, DType::U32), d.constant_i(DType::U32, kUpperHalf)), DType::F32);
+    ScalarId part = d.op(ScalarOp::Select, d.op(ScalarOp::IsInf, near), upper, near), rest = x;
+    for (int64_t p = 0; p < n.attributes.i("part"); ++p) {
+      rest = d.op(ScalarOp::Sub, rest, part);
+      if (p == 0) {
+        const ScalarId finite = d.op(ScalarOp::Lt, d.op(ScalarOp::Abs, x),
+                                     d.constant_f(DType::F32, std::numeric_limits<float>::infinity()));
+        rest = d.op(ScalarOp::Select, finite, rest, d.constant_f(DType::F32, 0));
+      }
+      part = rounded(rest);
+    }
+    return Result<ScalarId>(part);
+  }};
+  def.reference = [](ReferenceContext& c) -> Status {
+    const Tensor& x = c.operands[0];
+    TESSERA_ASSIGN(Tensor y, Tensor::create(DType::BF16, x.dims()));
+    for (int64_t i = 0; i < x.count(); ++i) {
+      const auto v = static_cast<float>(x.get_f64(i));
+      float rest = v, part = to_bf16(v);
+      for (int64_t p = 0; p < c.node.attributes.i("part"); ++p) {
+        rest = std::isfinite(v) ? rest - part : 0;
+        part = to_bf16(rest);
+      }
+      y.set_f64(i, part);
+    }
+    c.results = {y};
+    return {};
+  };
+  def.samples = [] {
+    std::vector<Sample> out;
+    const Tensor edges =
+        floats({10}, {0, -0.0, INFINITY, -INFINITY, NAN, 3.4028234e38, -3.4028234e38, 1.0000001, 1e-30, 5});
+    for (int64_t part = 0; part < kParts; ++part)
+      for (const Tensor& x : {random(DType::F32, {3, 37}, 5), random(DType::F32, {0, 2}), edges})
+        out.push_back(sample({x}, {{"part", part}}));
+    return out;
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {2})}, {{"part", int64_t{3}}}, ErrorCode::BadAttribute, "part"),
+        wrong({random(DType::F16, {2})}, {{"part", int64_t{0}}}, ErrorCode::UnsupportedType, "f16"),
+    };
+  };
+  return def;
+}
+
+Tensor sum_of(std::span<const Tensor> parts) {
+  Tensor out = *Tensor::create(DType::F32, parts[0].dims());
+  for (int64_t i = 0; i < out.count(); ++i) {
+    double sum = 0;
+    for (const Tensor& part : parts) sum += part.get_f64(i);
+    out.set_f64(i, sum);
+  }
+  return out;
+}
+
+OpDef matmul_of_parts_record() {
+  OpDef def;
+  def.name = "matmul_of_parts";
+  def.summary = "matmul of two f32 tensors, each given by its float_parts: those of the first one, then the other's";
+  def.operands = {{"parts", TypeSet::Float, false, true}};
+  def.infer = [](InferContext& c) -> Status {
+    const size_t count = c.node.operands.size(), half = count / 2;
+    if (count == 0 || count % 2 != 0)
+      return c.error(ErrorCode::BadAttribute, std::to_string(count) + " operands are not the parts of two matrices");
+    for (size_t i = 0; i < count; ++i) {
+      const auto operand = static_cast<int>(i);
+      if (c.type(operand).dtype != DType::BF16)
+        return c.error(ErrorCode::UnsupportedType, "part " + std::to_string(i) + " is " +
+                                                       std::string(name(c.type(operand).dtype)) + ", expected bf16");
+      if (c.shape(operand) != c.shape(static_cast<int>(i / half * half)))
+        return c.error(ErrorCode::ShapeMismatch, "parts of a matrix have shapes " + str(c.shape(operand)) + " and " +
+                                                     str(c.shape(static_cast<int>(i / half * half))));
+    }
+    return infer_product(c, c.shape(0), c.shape(static_cast<int>(half)), DType::F32);
+  };
+  def.meaning = StructuredOp{Structured::Matmul};
+  def.reference = [](ReferenceContext& c) -> Status {
+    const std::span<const Tensor> parts = c.operands;
+    return multiply<double>(c, sum_of(parts.first(parts.size() / 2)), sum_of(parts.subspan(parts.size() / 2)));
+  };
+  def.samples = [] {
+    std::vector<Sample> out;
+    const std::pair<Dims, Dims> shapes[] = {
+        {{3, 4}, {4, 5}}, {{2, 3, 4}, {4, 5}}, {{2, 1, 3, 4}, {5, 4, 2}},
+        {{0, 4}, {4, 5}}, {{3, 0}, {0, 5}},    {{17, 33}, {33, 9}},
+    };
+    uint64_t seed = 1;
+    for (int parts : {1, 2, 3})
+      for (const auto& [a, b] : shapes) {
+        std::vector<Tensor> all;
+        for (const Dims& dims : {a, b})
+          for (int p = 0; p < parts; ++p)
+            all.push_back(random(DType::BF16, dims, seed++, -std::ldexp(1, -8 * p), std::ldexp(1, -8 * p)));
+        out.push_back(sample(std::move(all)));
+      }
+    return out;
+  };
+  def.error_samples = [] {
+    const Tensor a = random(DType::BF16, {3, 4}), b = random(DType::BF16, {4, 3});
+    return std::vector<ErrorSample>{
+        wrong({a, b, b}, {}, ErrorCode::BadAttribute, "parts"),
+        wrong({a, b, b, a}, {}, ErrorCode::ShapeMismatch, "parts"),
+        wrong({a, a, a, a}, {}, ErrorCode::ShapeMismatch, ""),
+        wrong({random(DType::F32, {3, 4}), random(DType::F32, {4, 3})}, {}, ErrorCode::UnsupportedType, "f32"),
     };
   };
   return def;
@@ -333,6 +480,8 @@ OpDef qlinear_matmul_record() {
 
 void register_matmul_ops(OpTable& table) {
   table.add(matmul_record());
+  table.add(float_part_record());
+  table.add(matmul_of_parts_record());
   table.add(matmul_onnx_record());
   table.add(gemm_record());
   table.add(matmul_integer_record());
