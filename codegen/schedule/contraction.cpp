@@ -1,5 +1,7 @@
 #include "codegen/schedule/contraction.h"
 #include "codegen/layout/warpgroup.h"
+#include "fusion/structured_nest.h"
+#include <algorithm>
 
 namespace tessera {
 namespace {
@@ -23,6 +25,16 @@ std::optional<std::pair<ScalarId, DType>> narrow(const Graph& graph, const LoopN
   return std::pair(from, rounded.dtype);
 }
 
+// The parts of a factor of matmul_of_parts; of another one, the factor.
+std::vector<ScalarId> parts_of(const LoopNest& nest, ScalarId factor, bool of_parts) {
+  std::vector<ScalarId> out;
+  for (; of_parts && nest.dag[factor].op == ScalarOp::Add; factor = nest.dag[factor].args[0])
+    out.push_back(nest.dag[factor].args[1]);
+  out.push_back(factor);
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
 } // namespace
 
 std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest& nest, const Domain& domain) {
@@ -42,10 +54,16 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
   const ScalarNode& product = nest.dag[nest.dag[out.fold].args[0]];
   if (product.op != ScalarOp::Mul || product.dtype != DType::F32) return std::nullopt;
   std::array<uint64_t, 2> deps{};
+  const bool of_parts = std::any_of(nest.sources.begin(), nest.sources.end(),
+                                    [&](NodeId id) { return fusion::product_parts(graph.node(id)) > 1; });
   for (size_t i : {size_t{0}, size_t{1}}) {
-    const auto value = narrow(graph, nest, domain, product.args[i]);
-    if (!value || (i > 0 && value->second != out.dtype)) return std::nullopt;
-    std::tie(out.factors[i], out.dtype) = *value;
+    for (const ScalarId part : parts_of(nest, product.args[i], of_parts)) {
+      const auto value = narrow(graph, nest, domain, part);
+      const bool first = i == 0 && out.factors[0].empty();
+      if (!value || (!first && value->second != out.dtype)) return std::nullopt;
+      out.factors[i].push_back(value->first);
+      out.dtype = value->second;
+    }
     deps[i] = domain.deps[static_cast<size_t>(product.args[i])];
   }
   for (size_t i : {size_t{0}, size_t{1}}) {
@@ -53,11 +71,12 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
     out.depth[i] = deps[i] & domain.row_mask;
     if (out.axes[i] == 0 || out.depth[i] == 0) return std::nullopt;
   }
+  if (out.factors[0].size() != out.factors[1].size()) return std::nullopt;
   return out;
 }
 
-bool by_warpgroups(const TileShape& tile, const Target& device) {
-  return device.warpgroup_f16_per_cycle > 0 && layout::fits_warpgroups({tile.rows, tile.columns}, tile.warps);
+bool by_warpgroups(const TileShape& tile, int sums, const Target& device) {
+  return device.warpgroup_f16_per_cycle > 0 && layout::fits_warpgroups({tile.rows, tile.columns}, tile.warps, sums);
 }
 
 } // namespace tessera

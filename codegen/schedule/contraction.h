@@ -21,7 +21,15 @@
 //   the rest of the nest on [R, C]: bias, activation, residual; stores
 //
 // A factor must be equal to a value of f16 or bf16, so that rounding it to the tile's dtype changes nothing: a load of
-// such memory is, and so is what the model rounds.
+// such memory is, and so is what the model rounds. A factor of matmul_of_parts is a sum of such values, each less than
+// 2^-7 of the one before. Its products are those of two parts, but for the ones below the last bit of an f32:
+//
+//   main    = sum over k of a0 b0                           in f32, a step of the depth at a time
+//   small   = sum over k of a0 b1, a1 b0, a0 b2, a1 b1, a2 b0
+//   the sum = main + small, or main where that is not finite
+//
+// Tensor cores cut off what sums of theirs do not hold, so that long ones err to one side. Within a step this is no more
+// than rounding; `small` has room for it.
 #pragma once
 #include "codegen/schedule/domain.h"
 #include "codegen/schedule/schedule.h"
@@ -33,12 +41,17 @@ struct Contraction {
   static constexpr int kFragmentRows = 16, kFragmentColumns = 8, kFragmentDepth = 16; // least extents of tiles
 
   ScalarId fold = -1; // the sum
-  // Values whose product is summed, in the dtype of the tiles: what is stored in memory for a plain load, else a cast.
-  std::array<ScalarId, 2> factors = {-1, -1};
+  // Values whose product is summed, in the dtype of the tiles: what is stored in memory for a plain load, else a cast. A
+  // factor is the sum of its parts, the largest first; both have as many.
+  std::array<std::vector<ScalarId>, 2> factors;
   DType dtype = DType::F16;               // of both factors: f16 or bf16
   std::array<uint64_t, 2> axes = {0, 0};  // outer axes on which this factor alone depends; neither is empty
   std::array<uint64_t, 2> depth = {0, 0}; // reduced axes on which the factor depends
 
+  [[nodiscard]] int parts() const { return static_cast<int>(factors[0].size()); }
+  // Products of parts, and tiles of sums that they need: both 1 for factors of one part.
+  [[nodiscard]] int products() const { return parts() * (parts() + 1) / 2; }
+  [[nodiscard]] int sums() const { return parts() > 1 ? 3 : 1; }
   // True if factors[factor] may have tiles along `rows` axes of the domain that the other factor does not depend on.
   [[nodiscard]] bool along(size_t factor, uint64_t rows) const { return rows != 0 && (rows & ~axes[factor]) == 0; }
   // The factor with tile rows along `rows` and the other one with columns along `columns`; -1: there is none.
@@ -52,7 +65,7 @@ struct Contraction {
   [[nodiscard]] static std::optional<Contraction> find(const Graph& graph, const LoopNest& nest, const Domain& domain);
 };
 
-// True if warpgroups of the device may multiply factors in such tiles.
-[[nodiscard]] bool by_warpgroups(const TileShape& tile, const Target& device);
+// True if warpgroups of the device may multiply factors in such tiles, with so many tiles of sums.
+[[nodiscard]] bool by_warpgroups(const TileShape& tile, int sums, const Target& device);
 
 } // namespace tessera

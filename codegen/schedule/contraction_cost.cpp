@@ -54,9 +54,12 @@ private:
     }
     return along ? static_cast<double>(std::max<int64_t>(1, std::gcd(g, s.start))) : 1;
   }
+  [[nodiscard]] double sums() const { return static_cast<double>(s_.tile.rows) * s_.tile.columns; }
+  // Multiplications of a block's step.
+  [[nodiscard]] double multiplied() const { return sums() * s_.tile.depth * f_.products; }
   // The cycles and bytes of a block's step.
   void step() {
-    const double fragments = static_cast<double>(s_.tile.rows) * s_.tile.columns * s_.tile.depth / (16 * 8 * 16);
+    const double fragments = multiplied() / (16 * 8 * 16);
     double slots = fragments * m_.fragment;
     for (size_t n = 0; n < f_.streams.size(); ++n) {
       const SizedStream& s = f_.streams[n];
@@ -74,8 +77,7 @@ private:
       const bool product = (w.deps & f_.factors[0].axes) && (w.deps & f_.factors[1].axes);
       if ((w.deps & f_.row_mask) && !product) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
     }
-    const double tensor = static_cast<double>(s_.tile.rows) * s_.tile.columns * s_.tile.depth /
-                          (device_.tensor_f16_per_cycle * m_.tensor);
+    const double tensor = multiplied() / (device_.tensor_f16_per_cycle * m_.tensor);
     cycles_ = std::pow(std::pow(tensor, m_.overlap) + std::pow(slots / device_.schedulers, m_.overlap) +
                            std::pow(shared_cycles(), m_.overlap),
                        1 / m_.overlap);
@@ -108,20 +110,21 @@ private:
   }
   // Warpgroups compute the products: both factors are loads that bulk copies make, in whole accesses.
   [[nodiscard]] bool copied_in_bulk() const {
-    return by_warpgroups(s_.tile, device_) &&
+    return by_warpgroups(s_.tile, f_.sum_tiles, device_) &&
            std::all_of(f_.factors.begin(), f_.factors.end(), [&](const SizedFacts::Factor& x) {
              if (x.stream < 0) return false;
              const SizedStream& s = f_.streams[static_cast<size_t>(x.stream)];
              return width(s) * s.bytes >= kAccess;
            });
   }
+  // Instructions.
+  [[nodiscard]] double code() const { return multiplied() / (16 * 8 * 16) / s_.tile.warps + 16 * sums() / threads_; }
   [[nodiscard]] Cost total_of_warpgroups() const {
     Cost cost;
     const double processors = std::max(1, device_.multiprocessors), clock = device_.clock_mhz;
     const bool in_turns = s_.cooperation.max_blocks > 0;
     const double tiles = std::ceil(blocks_ / processors); // of the busiest multiprocessor
-    const double tensor = static_cast<double>(s_.tile.rows) * s_.tile.columns * s_.tile.depth /
-                          (device_.warpgroup_f16_per_cycle * m_.group_rate * clock);
+    const double tensor = multiplied() / (device_.warpgroup_f16_per_cycle * m_.group_rate * clock);
     double bytes = 0, stored = 0, slots = 0, lines = 0;
     for (const SizedStream& s : f_.streams) {
       if (!s.shared) bytes += s.count * s.bytes;
@@ -147,8 +150,7 @@ private:
     cost.blocks = in_turns ? std::min(blocks_, processors) : blocks_;
     cost.resident = 1;
     cost.registers = cost.taken = cost.most = static_cast<double>(device_.registers) / (threads_ + 4 * kWarp);
-    const double sums = static_cast<double>(s_.tile.rows) * s_.tile.columns;
-    cost.code = sums * s_.tile.depth / (16 * 8 * 16) / s_.tile.warps + 16 * sums / threads_;
+    cost.code = code();
     cost.bytes = bytes;
     cost.again = blocks_ * steps_ * step_bytes_;
     cost.us = cost.launch + cost.latency + std::max(cost.memory, cost.issue);
@@ -166,18 +168,20 @@ private:
       if (s_.tile.rows / down >= 16 && s_.tile.columns / across >= 8)
         least = std::min(least, s_.tile.warps * (s_.tile.rows / static_cast<double>(down) + s_.tile.columns / across));
     }
-    const double bytes = 2.0 * s_.tile.depth * ((std::isfinite(least) ? least : 0) + s_.tile.rows + s_.tile.columns);
+    const double bytes =
+        2.0 * s_.tile.depth *
+        ((std::isfinite(least) ? least : 0) * f_.products + (s_.tile.rows + s_.tile.columns) * f_.parts);
     return bytes / (device_.shared_bytes_per_us / device_.clock_mhz);
   }
   void occupancy() {
-    const double each = static_cast<double>(s_.tile.rows) * s_.tile.columns / threads_;
+    const double each = sums() * f_.sum_tiles / threads_;
     registers_ = m_.registers + each + 0.25 * each + m_.registers_loaded * passed_ / threads_;
     const auto file = static_cast<double>(device_.registers);
     most_ = std::min(static_cast<double>(device_.thread_registers), std::floor(file / threads_ / 8) * 8);
     const double taken = std::min(std::ceil(registers_ / 8) * 8, most_);
-    const double stages = 2.0 * s_.tile.depth * (s_.tile.rows + s_.tile.columns) * s_.traversal.num_stages +
+    const double stages = 2.0 * s_.tile.depth * (s_.tile.rows + s_.tile.columns) * f_.parts * s_.traversal.num_stages +
                           static_cast<double>(device_.reserved_shared_bytes);
-    const double stored = 2.0 * s_.tile.rows * s_.tile.columns; // exchanged before they are stored
+    const double stored = 2.0 * sums(); // exchanged before they are stored
     resident_ = std::max(1.0, std::min({std::floor(file / (threads_ * taken)),
                                         std::floor(static_cast<double>(device_.resident_threads) / threads_),
                                         static_cast<double>(device_.resident_blocks),
@@ -197,7 +201,6 @@ private:
                                      latency / std::max(1, s_.traversal.num_stages - 1)});
     const double compute = most / together * steps_ * of_step;
     double bytes = 0, slots = 0;
-    const double sums = static_cast<double>(s_.tile.rows) * s_.tile.columns;
     for (const SizedStream& s : f_.streams) {
       if (!s.shared) bytes += s.count * s.bytes;
       if (!(s.deps & f_.row_mask)) slots += elements(s.deps) / kWarp * m_.stored;
@@ -216,7 +219,7 @@ private:
     cost.registers = registers_;
     cost.most = most_;
     cost.taken = std::min(registers_, most_);
-    cost.code = sums * s_.tile.depth / (16 * 8 * 16) / s_.tile.warps + 16 * sums / threads_;
+    cost.code = code();
     cost.bytes = bytes;
     cost.again = read;
     const double missing = std::max(0.0, registers_ / most_ - 1);

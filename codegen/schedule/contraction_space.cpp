@@ -33,6 +33,7 @@ public:
 
 private:
   static uint64_t last(uint64_t axes) { return std::bit_floor(axes); }
+  [[nodiscard]] int sums() const { return f_.contraction->sums(); }
   [[nodiscard]] bool stored_along(uint64_t axes) const {
     for (const Stream& s : f_.streams)
       for (size_t i = 0; i < s_.extents.size() && s.store; ++i)
@@ -54,10 +55,10 @@ private:
         for (const int64_t depth : sizes(p.placement.depth_axes, kMaxDepth))
           for (const int64_t threads : {64, 128, 256}) {
             const int64_t each = rows * columns / threads;
-            if (each < kLeastEach || each > kMaxEach || std::max(rows, columns) > kMaxRatio * std::min(rows, columns))
-              continue;
             p.tile.rows = static_cast<int>(rows), p.tile.columns = static_cast<int>(columns);
             p.tile.depth = static_cast<int>(depth), p.tile.warps = static_cast<int>(threads / 32);
+            if (each < kLeastEach || std::max(rows, columns) > kMaxRatio * std::min(rows, columns)) continue;
+            if (each * sums() > kMaxEach && !by_warpgroups(p.tile, sums(), f_.device)) continue;
             stages(p);
           }
   }
@@ -72,7 +73,7 @@ private:
       if (needs.resident + needs.exchange > f_.device.shared_bytes) break;
       p.cooperation.max_blocks = 0;
       visit_(p, 1);
-      if (!by_warpgroups(p.tile, f_.device)) continue;
+      if (!by_warpgroups(p.tile, sums(), f_.device)) continue;
       p.cooperation.max_blocks = f_.device.multiprocessors; // which take the tiles in turn
       visit_(p, 1);
     }

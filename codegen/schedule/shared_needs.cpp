@@ -58,15 +58,18 @@ private:
     for (size_t i : {size_t{0}, size_t{1}}) {
       const int64_t side = static_cast<int>(i) == left ? s_.tile.rows : s_.tile.columns,
                     bytes = side * s_.tile.depth * each;
-      const bool plain = f_.nest.dag[f_.contraction->factors[i]].op == ScalarOp::Load;
-      out.resident += plain ? bytes * std::max(2, s_.traversal.num_stages) : 0;
-      computed += bytes;
+      for (const ScalarId part : f_.contraction->factors[i]) {
+        const bool plain = f_.nest.dag[part].op == ScalarOp::Load;
+        out.resident += plain ? bytes * std::max(2, s_.traversal.num_stages) : 0;
+        computed += bytes;
+      }
     }
     int64_t stored = 0;
     for (const Stream& s : f_.streams)
       if (!(s.deps & f_.d.row_mask)) stored = std::max<int64_t>(stored, s.bytes);
     // Warpgroups store what they have; a kernel whose exchanges do not fit has fewer stages.
-    if (!by_warpgroups(s_.tile, f_.device)) out.exchange = std::max(computed, elements() * stored);
+    if (!by_warpgroups(s_.tile, f_.contraction->sums(), f_.device))
+      out.exchange = std::max(computed, elements() * stored);
     return out;
   }
 

@@ -117,9 +117,12 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
   }
   for (const auto& [deps, w] : work) f.work.push_back(w);
   f.row_mask = facts.d.row_mask;
-  if (facts.contraction)
-    for (size_t i : {size_t{0}, size_t{1}}) {
-      const auto value = static_cast<size_t>(facts.contraction->factors[i]);
+  if (facts.contraction) {
+    f.parts = facts.contraction->parts(), f.products = facts.contraction->products();
+    f.sum_tiles = facts.contraction->sums();
+    for (int n = 0; n < 2 * facts.contraction->parts(); ++n) {
+      const auto i = static_cast<size_t>(n % 2);
+      const auto value = static_cast<size_t>(facts.contraction->factors[i][static_cast<size_t>(n / 2)]);
       SizedFacts::Factor factor{facts.contraction->axes[i], facts.d.deps[value], -1};
       for (size_t n = 0; n < facts.streams.size(); ++n)
         if (facts.nest.dag[static_cast<ScalarId>(value)].op == ScalarOp::Load &&
@@ -127,6 +130,7 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
           factor.stream = static_cast<int>(n);
       f.factors.push_back(factor);
     }
+  }
   f.reduces = facts.d.reduces;
   for (size_t n = 0; n < facts.d.live.size(); ++n) {
     const ScalarNode& node = facts.nest.dag[static_cast<ScalarId>(n)];

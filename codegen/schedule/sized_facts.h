@@ -39,7 +39,7 @@ struct SizedFacts {
     int loads = 0;                             // of an element, that later rounds make again
     int kept_reads = 0, kept_read_bytes = 0;   // of values of an element that a host keeps between rounds (stages.h)
   };
-  // A factor of a contraction.
+  // A part of a factor of a contraction.
   struct Factor {
     uint64_t axes = 0; // outer axes on which it alone depends
     uint64_t deps = 0; // all on which it depends
@@ -47,7 +47,8 @@ struct SizedFacts {
   };
   std::vector<int64_t> extents;
   std::vector<char> known;     // the extent is a constant
-  std::vector<Factor> factors; // two of a contraction, else none
+  std::vector<Factor> factors; // of a contraction, else none: the first parts of both factors, the second ones ...
+  int parts = 1, products = 1, sum_tiles = 1; // of a contraction (contraction.h)
   std::vector<SizedStream> streams;
   std::vector<Work> work;
   Rounds rounds[2]; // [1]: online

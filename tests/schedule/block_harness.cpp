@@ -145,7 +145,7 @@ CallSizes by_id(const Problem& p, const Sizes& sizes) {
     if (auto s = p.graph.env().find(name)) out[s->symbol_id()] = size;
   return out;
 }
-Meant meant(const Case& c) {
+Meant meant(const Case& c, const InputScale& scale) {
   Meant m;
   std::vector<Tensor> loads;
   std::unordered_map<uint64_t, int64_t> symbols = by_id(c.problem, c.sizes);
@@ -153,8 +153,10 @@ Meant meant(const Case& c) {
     Dims dims;
     for (const SymExpr& d : c.problem.graph.type(v).shape) dims.push_back(d.eval(symbols).value());
     Tensor t = Tensor::create(c.problem.graph.type(v).dtype, dims).value();
-    for (int64_t i = 0; i < t.count(); ++i) t.set_f64(i, static_cast<double>((i * 7 + 3) % 11) / 8 - 0.6);
-    m.inputs[c.problem.graph.value(v).name] = t;
+    const std::string& name = c.problem.graph.value(v).name;
+    const double by = scale ? scale(name) : 1;
+    for (int64_t i = 0; i < t.count(); ++i) t.set_f64(i, by * (static_cast<double>((i * 7 + 3) % 11) / 8 - 0.6));
+    m.inputs[name] = t;
     loads.push_back(t);
   }
   auto expected = interpret(c.problem.graph, c.problem.nest, loads, symbols);

@@ -22,12 +22,13 @@ struct Case {
   Problem problem;
   Sizes sizes;
 };
-// Inputs for a case, and what the nest makes of them.
+// Inputs for a case, a factor of all elements of an input by its name, and what the nest makes of them.
+using InputScale = std::function<double(const std::string& name)>;
 struct Meant {
   std::map<std::string, Tensor> inputs;
   std::vector<Tensor> expected;
 };
-Meant meant(const Case& c);
+Meant meant(const Case& c, const InputScale& scale = {});
 // Whether a kernel does the same.
 void expect_meant(const Case& c, const Meant& m, const ScheduledKernel& k, double tolerance = 2e-5);
 

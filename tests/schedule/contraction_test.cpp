@@ -4,6 +4,7 @@
 #include "codegen/schedule/contraction.h"
 #include "codegen/schedule/space.h"
 #include "tests/base/seeds.h"
+#include <cmath>
 #include <random>
 #include <set>
 
@@ -18,10 +19,11 @@ std::optional<Contraction> contraction_of(const Problem& p) {
 
 // A few of the schedules that a nest is offered, the smallest tiles among them, so that there are several; `take` of
 // them at most.
-void expect_contracted(const Case& c, uint32_t seed, size_t take = 6) {
+void expect_contracted(const Case& c, uint32_t seed, size_t take = 6, double tolerance = 4e-3,
+                       const InputScale& scale = {}) {
   SCOPED_TRACE(c.problem.nest.name);
   ASSERT_TRUE(contraction_of(c.problem));
-  const Meant m = meant(c);
+  const Meant m = meant(c, scale);
   ASSERT_FALSE(m.expected.empty());
   std::vector<ScheduledKernel> kernels;
   std::set<std::string> met;
@@ -34,11 +36,11 @@ void expect_contracted(const Case& c, uint32_t seed, size_t take = 6) {
         if (met.insert(tile::print(k.kernel)).second) kernels.push_back(std::move(k));
       });
   ASSERT_FALSE(kernels.empty());
-  expect_meant(c, m, kernels.front(), 4e-3);
+  expect_meant(c, m, kernels.front(), tolerance);
   std::mt19937 rng(seed);
   std::shuffle(kernels.begin() + 1, kernels.end(), rng);
   for (size_t i = 1; i < std::min(take, kernels.size()); ++i) {
-    expect_meant(c, m, kernels[i], 4e-3);
+    expect_meant(c, m, kernels[i], tolerance);
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -247,6 +249,26 @@ TEST(Contraction, Convolutions) {
   %y = conv_transpose(%x, %w) strides=[2] pads_begin=[1] pads_end=[0] dilations=[1] output_padding=[0] : bf16[n, 9, 10]
 })"})
     expect_contracted({of_graph(text), {{"n", 2}}}, ++seed);
+}
+
+// x w where x and w are sums of parts, each 2^-8 of the one before: with the error of f32.
+TEST(Contraction, OfParts) {
+  auto scale = [](const std::string& name) { return std::ldexp(1.0, -8 * (name.back() - '0')); };
+  uint32_t seed = 20;
+  for (const auto& [m, k, n] : {std::tuple{"m", "k", "n"}, {"70", "72", "136"}, {"128", "136", "40"}}) {
+    const std::string a = "bf16[" + std::string(m) + ", " + k + "]", b = "bf16[" + std::string(k) + ", " + n + "]",
+                      y = "f32[" + std::string(m) + ", " + n + "]";
+    const Problem p = of_graph("graph @main(%a0: " + a + ", %a1: " + a + ", %a2: " + a + ", %b0: " + b + ", %b1: " + b +
+                               ", %b2: " + b + ") -> (%y: " + y +
+                               (*m == 'm' ? ") where m in [0, ?], k in [0, ?], n in [0, ?] {" : ") {") +
+                               "\n  %y = matmul_of_parts(%a0, %a1, %a2, %b0, %b1, %b2) : " + y + "\n}\n");
+    const auto found = contraction_of(p);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->parts(), 3);
+    EXPECT_EQ(found->products(), 6);
+    const Sizes sizes = *m == 'm' ? Sizes{{"m", 66}, {"k", 100}, {"n", 40}} : Sizes{};
+    expect_contracted({p, sizes}, ++seed, 12, 2e-6, scale);
+  }
 }
 
 // Every schedule that the space offers is legal, and none but a contraction has its fields.

@@ -10,6 +10,7 @@
 #include "codegen/schedule/lower/block_contraction.h"
 #include "codegen/schedule/shapes.h"
 #include <array>
+#include <limits>
 
 namespace tessera::block {
 
@@ -87,14 +88,32 @@ V Product::factor(ScalarId id, bool left, V base) {
   return v;
 }
 
+// The sums with the products of a step added: of one part, or the main one and the small one.
+Values Product::add_products(std::span<const V> left, std::span<const V> right, V none, std::span<const V> sums) {
+  if (sums.size() == 1) return {b_.dot(left[0], right[0], sums[0])};
+  const V main = b_.dot(left[0], right[0], none);
+  V small = sums[1];
+  for (size_t order = left.size() - 1; order > 0; --order) // the least ones first
+    for (size_t i = 0; i <= order; ++i) small = b_.dot(left[i], right[order - i], small);
+  return {pointwise(b_, ScalarOp::Add, std::array{sums[0], main}), small};
+}
+
+V Product::total(const Values& sums) {
+  if (sums.size() == 1) return sums[0];
+  const V infinity = b_.const_f(DType::F32, std::numeric_limits<double>::infinity());
+  const V finite = pointwise(b_, ScalarOp::Lt, std::array{pointwise(b_, ScalarOp::Abs, std::array{sums[0]}), infinity});
+  return pointwise(b_, ScalarOp::Select, std::array{finite, pointwise(b_, ScalarOp::Add, sums), sums[0]});
+}
+
 void Product::body() {
   const Contraction contraction = *Contraction::find(graph_, nest_, d_);
   const auto bit = [](int axis) { return uint64_t{1} << axis; };
   const int left = contraction.left(bit(sides_[0].axis), bit(sides_[1].axis));
   const auto at = static_cast<size_t>(left);
-  const ScalarId a = contraction.factors[at], b = contraction.factors[1 - at];
+  const std::vector<ScalarId>&a = contraction.factors[at], &b = contraction.factors[1 - at];
   sizes_.keep_positions();
-  for (ScalarId factor : {a, b}) hoist(factor);
+  for (const auto* parts : {&a, &b})
+    for (const ScalarId part : *parts) hoist(part);
 
   const SymExpr& depth = d_.axes[static_cast<size_t>(c_.depth)].extent;
   const SymExpr whole = d_.env.simplify(ceildiv(depth, schedule_.tile.depth) * schedule_.tile.depth);
@@ -102,21 +121,23 @@ void Product::body() {
   const V end =
       sizes_.number(c_.step < 0 ? depth : d_.env.simplify(d_.axes[static_cast<size_t>(c_.step)].extent * whole));
   const V none = b_.broadcast(b_.const_f(DType::F32, 0), {sides_[0].lanes, sides_[1].lanes});
-  const Values sum = b_.for_loop(
-      sizes_.constant(0), end, sizes_.constant(schedule_.tile.depth), {none},
+  const Values sums = b_.for_loop(
+      sizes_.constant(0), end, sizes_.constant(schedule_.tile.depth), Values(contraction.parts() > 1 ? 2 : 1, none),
       [&](V index, std::span<const V> carried) -> Values {
         V base = index;
         if (c_.step >= 0) {
           sizes_.bind(d_.axes[static_cast<size_t>(c_.step)].var, op(ScalarOp::Div, index, of_step));
           base = op(ScalarOp::Mod, index, of_step);
         }
-        const V x = factor(a, true, base), y = factor(b, false, base);
-        return {b_.dot(x, y, carried[0])};
+        Values x, y;
+        for (const ScalarId part : a) x.push_back(factor(part, true, base));
+        for (const ScalarId part : b) y.push_back(factor(part, false, base));
+        return add_products(x, y, none, carried);
       },
       schedule_.traversal.num_stages);
   sizes_.unbind_tile();
   for (Side& s : sides_) placement_.place(s, s.base, true);
-  memo_.remember(static_cast<size_t>(contraction.fold), sum[0]);
+  memo_.remember(static_cast<size_t>(contraction.fold), total(sums));
   c_.known = 1;
   scalars_.store_all();
 }

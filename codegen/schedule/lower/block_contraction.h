@@ -18,6 +18,8 @@ public:
 private:
   void hoist(ScalarId factor);
   V factor(ScalarId id, bool left, V base);
+  Values add_products(std::span<const V> left, std::span<const V> right, V none, std::span<const V> sums);
+  V total(const Values& sums);
 
   Placement& placement_;
   Scalars& scalars_;
