@@ -15,35 +15,19 @@
 namespace tessera {
 namespace {
 
-// True for a permutation that exchanges the last two dimensions and no others.
-bool is_turn(const Ints& permutation) {
-  const size_t rank = permutation.size();
-  if (rank < 2) return false;
-  Ints turn(rank);
-  std::iota(turn.begin(), turn.end(), 0);
-  std::swap(turn[rank - 2], turn[rank - 1]);
-  return permutation == turn;
-}
-
-// An operand as memory has it.
-struct Stored {
-  ValueId value;       // below the exchange of the last two dimensions
-  bool turned = false; // there is one
-};
-
 struct Candidate {
   NodeId product;
-  Stored a, b;
+  StoredOperand a, b;
   SymExpr m, k, n;               // extents as they are
   SymExpr rows, summed, columns; // padded
 };
 
 class Padder : ProductRewriting {
 public:
-  Padder(Graph& graph, const CudaLibraries& libraries) : ProductRewriting(graph, libraries), estimate_(graph.env()) {}
+  Padder(Graph& graph, const CudaLibraries& libraries) : ProductRewriting(graph, libraries) {}
 
   Result<int> run() {
-    find_attentions();
+    attentions_ = attentions();
     std::vector<Candidate> found;
     for (NodeId id : graph_.order())
       if (auto c = candidate(id); c && gains(*c)) found.push_back(std::move(*c));
@@ -53,45 +37,10 @@ public:
   }
 
 private:
-  // Products between which a maximum of rows lies: softmax reads the result of one, the other one reads the softmax.
-  void find_attentions() {
-    for (NodeId first : graph_.order()) {
-      if (!is_product(first)) continue;
-      std::set<NodeId> reached;
-      std::vector<NodeId> pending = {first}, others;
-      bool maximum = false;
-      while (!pending.empty()) {
-        const Node& node = graph_.node(pending.back());
-        pending.pop_back();
-        for (ValueId v : node.results) {
-          if (!v.valid()) continue;
-          for (NodeId user : users(v)) {
-            if (!reached.insert(user).second) continue;
-            const OpDef& op = *graph_.node(user).op;
-            maximum = maximum || (op.reduction() && op.reduction()->kind == ReduceKind::Max);
-            if (is_product(user))
-              others.push_back(user);
-            else if (op.pointwise() || op.reduction() || op.indexing())
-              pending.push_back(user);
-          }
-        }
-      }
-      if (!maximum || others.empty()) continue;
-      attention_.insert(first);
-      attention_.insert(others.begin(), others.end());
-    }
-  }
-
-  [[nodiscard]] Stored stored(ValueId operand) const {
-    const Node* node = graph_.producer(operand);
-    if (node != nullptr && is_turn(ops::permutation_of(*node))) return {node->operands[0], true};
-    return {operand, false};
-  }
-
   // A product by tensor cores, with extents that end inside an access.
   std::optional<Candidate> candidate(NodeId id) {
     const Node& node = graph_.node(id);
-    if (!is_product(id) || attention_.contains(id) || is_kept_apart(node)) return std::nullopt;
+    if (!is_product(id) || attentions_.contains(id) || is_kept_apart(node)) return std::nullopt;
     if (!cublaslt_multiplies(graph_, node, libraries_)) return std::nullopt;
     const TensorType &a = graph_.type(node.operands[0]), &b = graph_.type(node.operands[1]);
     const int bits = info(a.dtype).bits;
@@ -119,16 +68,8 @@ private:
   bool gains(const Candidate& c) {
     const Node& node = graph_.node(c.product);
     const TensorType& a = graph_.type(node.operands[0]);
-    ProductShape shape;
-    shape.dtype = a.dtype;
-    shape.tf32 = node.attributes.i("tf32", 0) != 0;
     const ValueId result = node.results[0];
-    const double all = estimate_(graph_.type(result).count()), n = std::max(1.0, estimate_(c.n));
-    const bool flat = graph_.type(node.operands[1]).rank() == 2; // one product of all rows
-    shape.m = flat ? all / n : std::max(1.0, estimate_(c.m));
-    shape.batch = all / n / std::max(1.0, shape.m);
-    shape.n = n;
-    shape.k = estimate_(c.k);
+    ProductShape shape = shape_of(node);
     ProductShape padded = shape;
     padded.n = estimate_(c.columns);
     padded.k = estimate_(c.summed);
@@ -152,14 +93,12 @@ private:
   }
 
   // A copy's time in each call; `copied`: takes the bytes of a weight, which is copied when compiling.
-  double operand_us(const Stored& operand, int64_t& copied) {
+  double operand_us(const StoredOperand& operand, int64_t& copied) {
     if (const Tensor* weight = constant_tensor(graph_, operand.value)) {
       copied += byte_size(weight->dtype(), weight->count());
       return 0;
     }
-    const Node* from = graph_.producer(operand.value);
-    const bool alone = users(operand.value).size() == 1 && !is_output(operand.value);
-    return alone && from != nullptr && from->op->pointwise() ? 0 : copy_us(operand.value);
+    return is_made_for_one(operand.value) ? 0 : copy_us(operand.value);
   }
   double copy_us(ValueId v) {
     const double bytes = estimate_(graph_.type(v).count()) * info(graph_.type(v).dtype).bits / 8.0;
@@ -181,7 +120,7 @@ private:
   }
 
   // `operand` with its last two extents padded; products that read one value padded alike share it.
-  Result<ValueId> operand(const Stored& stored, ValueId operand, std::pair<SymExpr, SymExpr> from,
+  Result<ValueId> operand(const StoredOperand& stored, ValueId operand, std::pair<SymExpr, SymExpr> from,
                           std::pair<SymExpr, SymExpr> to, const Location& location) {
     if (from == to) return operand;
     auto [known, fresh] = padded_.try_emplace({operand, to.first.str(), to.second.str()});
@@ -210,8 +149,7 @@ private:
     return known->second = out;
   }
 
-  fusion::Estimator estimate_;
-  std::set<NodeId> attention_;
+  std::set<NodeId> attentions_;
   std::map<std::tuple<ValueId, std::string, std::string>, ValueId> padded_; // by value and its padded extents
 };
 

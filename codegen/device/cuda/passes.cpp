@@ -4,6 +4,7 @@
 #include "codegen/device/cuda/contract_products.h"
 #include "codegen/device/cuda/join_products.h"
 #include "codegen/device/cuda/pad_products.h"
+#include "codegen/device/cuda/split_products.h"
 #include "codegen/device/integer_products.h"
 #include "graph/ops/questions.h"
 #include <algorithm>
@@ -38,6 +39,10 @@ Result<bool> join(Graph& graph, const CudaLibraries& libraries) {
 Result<bool> pad(Graph& graph, const CudaLibraries& libraries) {
   TESSERA_ASSIGN(int padded, pad_products(graph, libraries));
   return padded > 0;
+}
+Result<bool> split(Graph& graph, const CudaLibraries& libraries) {
+  TESSERA_ASSIGN(int split, split_products(graph, libraries));
+  return split > 0;
 }
 
 // Values whose condition is checked on the host alone are used as they are.
@@ -113,6 +118,7 @@ const std::vector<CudaRewriting>& cuda_rewritings() {
        lay_out_weights},
       {"join-products", "products of one operand with constant weights become one", join},
       {"pad-products", "products whose rows are no multiple of 16 bytes get zeros up to one", pad},
+      {"split-products", "products of f32 become products of three bf16 parts, which tensor cores compute", split},
   };
   return table;
 }

@@ -2,9 +2,18 @@
 #pragma once
 #include "codegen/device/cuda/libraries.h"
 #include "codegen/device/cuda/names.h"
+#include "codegen/device/library_cost.h"
+#include "fusion/cost.h"
 #include "graph/ir/graph.h"
+#include <set>
 
 namespace tessera {
+
+// An operand of a product as memory has it.
+struct StoredOperand {
+  ValueId value;       // below the exchange of the last two dimensions
+  bool turned = false; // there is one
+};
 
 class ProductRewriting {
 protected:
@@ -13,6 +22,13 @@ protected:
   static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
   [[nodiscard]] bool is_product(NodeId id) const;
   [[nodiscard]] static bool is_view(const Node& node);
+  [[nodiscard]] StoredOperand stored(ValueId operand) const;
+  // Products between which a maximum of rows lies: softmax reads the result of one, the other one reads the softmax.
+  [[nodiscard]] std::set<NodeId> attentions() const;
+  // The extents of a product, estimated; neither bytes nor alignment. A second operand without batch has all rows.
+  [[nodiscard]] ProductShape shape_of(const Node& product);
+  // True for what a pointwise operator computes for one reader, so that it can be written otherwise.
+  [[nodiscard]] bool is_made_for_one(ValueId v) const;
   // True for an operator that must stay recognizable.
   [[nodiscard]] bool is_kept_apart(const Node& node) const;
   [[nodiscard]] bool is_output(ValueId v) const { return outputs_[at(v)]; }
@@ -33,6 +49,7 @@ protected:
   Graph& graph_;
   const CudaLibraries& libraries_;
   NewNames names_;
+  fusion::Estimator estimate_;
 
 private:
   std::vector<std::vector<NodeId>> users_; // of the original graph, by value

@@ -1,6 +1,7 @@
 #include "codegen/device/cuda/routes.h"
 #include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
+#include "fusion/structured_nest.h"
 #include "graph/ops/questions.h"
 #include <algorithm>
 
@@ -156,6 +157,7 @@ bool cudnn_computes_in(DType dtype) { return is_one_of(kCudnnTypes, dtype); }
 bool cublaslt_multiplies(const Graph& graph, const Node& node, const CudaLibraries& libraries, std::string* why_not) {
   if (is_refused(node, libraries, why_not)) return false;
   if (!libraries.cublaslt) return refuse(why_not, "cuBLASLt is left out");
+  if (fusion::product_parts(node) > 1) return refuse(why_not, "its factors are sums of parts");
   const TensorType& a = graph.type(node.operands[0]);
   if (!is_one_of(kCublasLtTypes, a.dtype))
     return refuse(why_not, "cuBLASLt does not multiply " + std::string(name(a.dtype)));
