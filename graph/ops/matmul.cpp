@@ -147,18 +147,24 @@ OpDef float_part_record() {
     return set_result(c, DType::BF16, c.shape(0));
   };
   def.meaning = Pointwise{[](ScalarDag& d, std::span<const ScalarId> a, const Node& n, const Graph&) {
-    auto rounded = [&](ScalarId x) { return d.cast(d.cast(x, DType::BF16), DType::F32); };
+    // By bits: kernels need not round where a value goes on in f32.
+    auto bits_of = [&](ScalarId x) { return d.bitcast(x, DType::U32); };
+    auto bits = [&](int64_t v) { return d.constant_i(DType::U32, v); };
+    auto upper = [&](ScalarId b) { return d.bitcast(d.op(ScalarOp::And, b, bits(kUpperHalf)), DType::F32); };
+    auto rounded = [&](ScalarId x) { // to even
+      const ScalarId b = bits_of(x), odd = d.op(ScalarOp::And, d.op(ScalarOp::Shr, b, bits(16)), bits(1));
+      return upper(d.op(ScalarOp::Add, b, d.op(ScalarOp::Add, odd, bits(0x7fff))));
+    };
     const ScalarId x = a[0], near = rounded(x);
-    const ScalarId upper =
-        d.bitcast(d.op(ScalarOp::And, d.bitcast(x, DType::U32), d.constant_i(DType::U32, kUpperHalf)), DType::F32);
-    ScalarId part = d.op(ScalarOp::Select, d.op(ScalarOp::IsInf, near), upper, near), rest = x;
+    const ScalarId finite =
+        d.op(ScalarOp::Lt, d.op(ScalarOp::Abs, x), d.constant_f(DType::F32, std::numeric_limits<float>::infinity()));
+    // The largest numbers are cut off instead, infinity is what it is, and a NaN of any bits is one.
+    ScalarId part = d.op(ScalarOp::Select, d.op(ScalarOp::IsInf, near), upper(bits_of(x)), near);
+    part = d.op(ScalarOp::Select, d.op(ScalarOp::IsNan, x), x, part);
+    ScalarId rest = x;
     for (int64_t p = 0; p < n.attributes.i("part"); ++p) {
       rest = d.op(ScalarOp::Sub, rest, part);
-      if (p == 0) {
-        const ScalarId finite = d.op(ScalarOp::Lt, d.op(ScalarOp::Abs, x),
-                                     d.constant_f(DType::F32, std::numeric_limits<float>::infinity()));
-        rest = d.op(ScalarOp::Select, finite, rest, d.constant_f(DType::F32, 0));
-      }
+      if (p == 0) rest = d.op(ScalarOp::Select, finite, rest, d.constant_f(DType::F32, 0));
       part = rounded(rest);
     }
     return Result<ScalarId>(part);
