@@ -1,4 +1,5 @@
 #include "codegen/schedule/cells.h"
+#include "codegen/schedule/contraction.h"
 #include <algorithm>
 #include <cmath>
 
@@ -12,6 +13,8 @@ struct Typical {
   bool few = false; // only where such rows are few
 };
 constexpr int64_t kAny = INT64_MAX, kSome = 100;
+// Points of a contraction that are few for it, besides one: rows that fill a part of any tile.
+constexpr int64_t kFewRows = int64_t{2} * Contraction::kFragmentRows;
 const std::vector<Typical> kRows = {
     {160, {1, 256, 8}},       {1024, {257, 1024, 8}},           {4096, {1025, 4096, 8}},
     {999, {1, 1024, 1}},      {204800, {65537, kAny, 8}, true}, {10000001, {65537, kAny, 1}, true},
@@ -41,13 +44,16 @@ public:
     if (f_.contiguous_axis >= 0) { // one element may lie at an offset of symbols
       const auto c = static_cast<size_t>(f_.contiguous_axis);
       const auto& lengths = f_.d.reduces && f_.is_row(c) ? kRows : kContiguous;
-      for (const Typical& t : lengths)
-        if (auto cell = typical(t, c, true)) {
-          list.push_back(std::move(*cell));
-          break; // the length is one
+      for (const int64_t few : {int64_t{1}, kFewRows})
+        for (const Typical& t : lengths) {
+          if (few > 1 && !f_.contraction) break;
+          if (auto cell = typical(t, c, few)) {
+            list.push_back(std::move(*cell));
+            break; // the length is one
+          }
         }
       for (const Typical& t : lengths)
-        if (auto cell = typical(t, c, false)) list.push_back(std::move(*cell));
+        if (auto cell = typical(t, c, 0)) list.push_back(std::move(*cell));
     }
     if (list.empty()) { // none of these lengths is possible
       CallSizes some;
@@ -70,12 +76,12 @@ private:
     const int64_t k = std::max<int64_t>(1, f_.d.env.divisor(symbol));
     return std::max(k, n / k * k);
   }
-  // Symbols of the contiguous axis yield the typical length, the others as many points as are typical, or as few as
-  // there can be. The latter only where the length is known.
-  [[nodiscard]] std::optional<Cell> typical(const Typical& t, size_t contiguous, bool few) const {
+  // Symbols of the contiguous axis yield the typical length, the others as many points as are typical, or `few`, if that
+  // is not 0. The latter only where the length is known. Of a contraction the results are as many as are typical.
+  [[nodiscard]] std::optional<Cell> typical(const Typical& t, size_t contiguous, int64_t few) const {
     CallSizes sizes;
     const SymExpr& inner = f_.extent(contiguous);
-    if (few && (!f_.constant(inner) || t.few)) return std::nullopt;
+    if (few > 0 && (!f_.constant(inner) || t.few)) return std::nullopt;
     std::vector<SymExpr> others;
     // One of several symbols of the axis has the length: the one that a condition on the axis is about.
     const Multiple divisible = f_.multiple(inner, kAccessBytes);
@@ -83,20 +89,20 @@ private:
     for (const SymExpr& s : symbols_)
       if (inner.contains(s) && (!bearer || (divisible.condition && divisible.condition->value == s))) bearer = &s;
     for (const SymExpr& s : symbols_) {
-      sizes[s.symbol_id()] = within(s, &s == bearer ? t.length : 1);
+      sizes[s.symbol_id()] = within(s, &s == bearer ? t.length : std::max<int64_t>(1, few));
       if (!inner.contains(s)) others.push_back(s);
     }
-    if (few) {
+    if (few > 0) {
       auto cell = with(sizes, &t, contiguous);
       if (cell)
         for (const SymExpr& s : others) cell->grow.push_back(s.symbol_id());
       return cell && !cell->grow.empty() ? cell : std::nullopt;
     }
     double points = 1;
-    for (const Axis& a : f_.d.axes) {
-      auto n = a.extent.eval(sizes);
+    for (size_t i = 0; i < f_.d.axes.size(); ++i) {
+      auto n = f_.d.axes[i].extent.eval(sizes);
       if (!n.ok()) return std::nullopt;
-      points *= static_cast<double>(std::max<int64_t>(1, *n));
+      if (!f_.contraction || !f_.is_row(i)) points *= static_cast<double>(std::max<int64_t>(1, *n));
     }
     const double each =
         std::pow(std::max(1.0, kTypicalPoints / points), 1.0 / std::max<double>(1, static_cast<double>(others.size())));

@@ -1,8 +1,11 @@
 // Products that generated contractions compute with what follows them: where that is predicted to take less time, and
 // nowhere else.
 #include "codegen/driver/compile.h"
+#include "codegen/schedule/predict.h"
+#include "codegen/target/select.h"
 #include "codegen/target/target.h"
 #include "harness.h"
+#include <algorithm>
 #include <gtest/gtest.h>
 
 namespace tessera::driver_test {
@@ -54,6 +57,15 @@ TEST(ContractProducts, OneKernelWhereTheResultNeedNotGoThroughMemory) {
   EXPECT_EQ(route(text, without), "library");
 }
 
+TEST(ContractProducts, ProductsOfF32ArePartsAndOneContraction) {
+  TemporaryFolder folder;
+  EXPECT_EQ(route(product("4096", 1024, 4096, true, "f32"), for_gpu(folder)), "contraction and others");
+  EXPECT_EQ(route(product("n", 1024, 4096, true, "f32", " hint 4096"), for_gpu(folder)), "contraction and others");
+  CompileOptions without = for_gpu(folder);
+  without.disabled_passes = {"split-products"};
+  EXPECT_EQ(route(product("4096", 1024, 4096, true, "f32"), without), "library");
+}
+
 TEST(ContractProducts, BothPricesAreInTheReport) {
   TemporaryFolder folder;
   for (const int64_t columns : {256, 4096}) {
@@ -71,9 +83,9 @@ TEST(ContractProducts, BothPricesAreInTheReport) {
 TEST(ContractProducts, TheLibraryKeepsWhatItComputesAtOnceAndWhatHasNoPrice) {
   TemporaryFolder folder;
   const CompileOptions gpu = slow_memory(for_gpu(folder));
-  EXPECT_EQ(route(product("4096", 1024, 4096, false), gpu), "library");       // its epilogue
-  EXPECT_EQ(route(product("n", 1024, 4096, true), gpu), "library");           // no size to price it at
-  EXPECT_EQ(route(product("4096", 1024, 4096, true, "f32"), gpu), "library"); // no tensor cores
+  EXPECT_EQ(route(product("4096", 1024, 4096, false), gpu), "library"); // its epilogue
+  EXPECT_EQ(route(product("n", 1024, 4096, true), gpu), "library");     // no size to price it at
+  EXPECT_EQ(route(product("64", 64, 64, true, "f32"), gpu), "library"); // parts take longer
   EXPECT_EQ(route(product("4096", 1024, 4096, true), slow_memory(for_gpu(folder, "sm_90"))), "library");
 }
 
@@ -83,6 +95,34 @@ TEST(ContractProducts, SizesThatAreNotKnownArePricedAtTheirHints) {
   const CompileOptions gpu = slow_memory(for_gpu(folder));
   EXPECT_EQ(route(product("n", 1024, 4096, true, "bf16", " hint 4096"), gpu), "contraction");
   EXPECT_EQ(route(product("n", 1024, 4096, false, "bf16", " hint 4096"), gpu), "library"); // its epilogue
+}
+
+// The kernel without conditions serves many rows well, wherever the sizes that it was compiled at lie.
+TEST(ContractProducts, OtherSizesThanThoseSeenAreServedWell) {
+  TemporaryFolder folder;
+  const Target device = named_target("h200").value();
+  for (const char* dtype : {"f32", "bf16"}) {
+    CompileOptions gpu = for_gpu(folder);
+    if (dtype == std::string("bf16")) gpu = slow_memory(gpu); // parts of f32 go through it
+    std::map<int64_t, PredictedTime> best;
+    for (const int64_t rows : {16384, 700}) {
+      const std::string hint = " hint " + std::to_string(rows);
+      const Compiled compiled = compile_it(parse(product("n", 1024, 4096, true, dtype, hint)), gpu);
+      for (size_t k = 0; k < compiled.report.kernels.size(); ++k) {
+        const KernelReport& kernel = compiled.report.kernels[k];
+        if (kernel.schedule.kind != ScheduleKind::BlockContraction) continue;
+        const auto group = std::find_if(compiled.report.plan.groups.begin(), compiled.report.plan.groups.end(),
+                                        [&](const Group& g) { return g.name == kernel.name; });
+        ASSERT_NE(group, compiled.report.plan.groups.end());
+        const SymExpr n = *compiled.graph->env().find("n");
+        const auto at = predict(*compiled.graph, group->nest, device, kernel.schedule, {{n.symbol_id(), 16384}});
+        ASSERT_TRUE(at.ok()) << at.error().str();
+        best.try_emplace(16384, at->time);
+        EXPECT_LE(at->time.us, 1.25 * best.at(16384).us) << dtype << hint << " " << print(kernel.schedule);
+      }
+    }
+    EXPECT_EQ(best.size(), 1u) << dtype;
+  }
 }
 
 // With x[1024, n] transposed, the stride n of x is aligned at the hint, and is not at all sizes.
