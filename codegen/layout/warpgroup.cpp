@@ -238,12 +238,13 @@ private:
     t.rows = type.shape[static_cast<size_t>(access.axes[1])];
     t.k_major = access.axes[0] == sum_axis;
     t.map = {access.param, type.dtype, {}, access.dims, access.strides, {}, Swizzle::Bytes128};
-    while (t.map.swizzle != Swizzle::None && swizzle_bytes(t.map.swizzle) > contiguous * bytes)
+    // A warpgroup reads whole chunks of it.
+    const int chunk = t.k_major ? contiguous : std::min(contiguous, least);
+    while (t.map.swizzle != Swizzle::None && swizzle_bytes(t.map.swizzle) > chunk * bytes)
       t.map.swizzle = static_cast<Swizzle>(static_cast<int>(t.map.swizzle) - 1);
     if (t.map.swizzle == Swizzle::None) return "its contiguous dimension is too short";
     t.chunk_elements = swizzle_bytes(t.map.swizzle) / bytes;
     t.chunks = contiguous / t.chunk_elements;
-    if (!t.k_major && least % t.chunk_elements != 0) return "its contiguous dimension is too short";
     t.map.box = {t.chunk_elements, std::min(t.rows, kMaxBox)};
     t.access = std::move(access);
     t.at = to.bytes;

@@ -1,7 +1,7 @@
 // Inserts barriers: records what the threads of a block accessed since the last barrier, in the order of emission.
 // Accesses that are pending at the end of a region may conflict with a loop's next iteration or with code behind an if.
 #pragma once
-#include "codegen/layout/linear_layout.h"
+#include "codegen/layout/warpgroup.h"
 #include "codegen/tile/tile.h"
 #include <algorithm>
 
@@ -29,7 +29,8 @@ public:
   // Shared memory that a block may use on every supported GPU (99 KB on the smallest), rounded down. Kernels with more
   // scratch were scheduled for a GPU that has it, at most kMaxShared; they get kExchangeBytes in addition, and what one
   // exchange needs beyond that.
-  static constexpr int64_t kSharedLimit = 96 << 10, kMaxShared = 227 << 10, kExchangeBytes = 16 << 10;
+  static constexpr int64_t kSharedLimit = 96 << 10, kMaxShared = 227 << 10,
+                           kExchangeBytes = layout::kExchangeBytes;
 
   // `shared_bytes`: that a block of the target may use; 0: kMaxShared.
   explicit Hazards(const tile::Kernel& kernel, int64_t shared_bytes = 0)

@@ -1,4 +1,5 @@
 // The shared memory that a schedule takes of a block, before code is generated for it.
+#include "codegen/layout/warpgroup.h"
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/contraction.h"
 
@@ -68,8 +69,8 @@ private:
     for (const Stream& s : f_.streams)
       if (!(s.deps & f_.d.row_mask)) stored = std::max<int64_t>(stored, s.bytes);
     // Warpgroups store what they have; a kernel whose exchanges do not fit has fewer stages.
-    if (!by_warpgroups(s_.tile, f_.contraction->sums(), f_.device))
-      out.exchange = std::max(computed, elements() * stored);
+    const bool warpgroups = by_warpgroups(s_.tile, f_.contraction->sums(), f_.device);
+    out.exchange = warpgroups ? layout::kExchangeBytes : std::max(computed, elements() * stored);
     return out;
   }
 

@@ -130,6 +130,8 @@ TEST(Warpgroups, TilesOfEverySize) {
     run({.m = m, .n = n, .k = k, .b_columns = true}, m + 8, n + 8, k + 8, {4, 8});
   for (auto [m, n, k] : {std::array{64, 128, 128}, {128, 64, 32}})
     run({.m = m, .n = n, .k = k}, m, n + 8, 2 * k + 8, {4, 8});
+  for (int n : {64, 32}) // two warpgroups share the columns: 32 and 16 of them, contiguous in memory
+    run({.m = 64, .n = n}, 70, n + 8, 136, {8});
 }
 
 // Fewer iterations than stages, as many, more, and none.
