@@ -15,6 +15,7 @@ struct Typical {
 constexpr int64_t kAny = INT64_MAX, kSome = 100;
 // Points of a contraction that are few for it, besides one: rows that fill a part of any tile.
 constexpr int64_t kFewRows = int64_t{2} * Contraction::kFragmentRows;
+constexpr int64_t kDepth = 1024; // of a contraction whose depth is not known
 const std::vector<Typical> kRows = {
     {160, {1, 256, 8}},       {1024, {257, 1024, 8}},           {4096, {1025, 4096, 8}},
     {999, {1, 1024, 1}},      {204800, {65537, kAny, 8}, true}, {10000001, {65537, kAny, 1}, true},
@@ -76,8 +77,14 @@ private:
     const int64_t k = std::max<int64_t>(1, f_.d.env.divisor(symbol));
     return std::max(k, n / k * k);
   }
+  [[nodiscard]] bool reduced(const SymExpr& symbol) const {
+    for (size_t i = 0; i < f_.d.axes.size(); ++i)
+      if (f_.is_row(i) && f_.d.axes[i].extent.contains(symbol)) return true;
+    return false;
+  }
   // Symbols of the contiguous axis yield the typical length, the others as many points as are typical, or `few`, if that
-  // is not 0. The latter only where the length is known. Of a contraction the results are as many as are typical.
+  // is not 0. The latter only where the length is known. Of a contraction the results are as many as are typical, of
+  // sums over kDepth.
   [[nodiscard]] std::optional<Cell> typical(const Typical& t, size_t contiguous, int64_t few) const {
     CallSizes sizes;
     const SymExpr& inner = f_.extent(contiguous);
@@ -89,8 +96,9 @@ private:
     for (const SymExpr& s : symbols_)
       if (inner.contains(s) && (!bearer || (divisible.condition && divisible.condition->value == s))) bearer = &s;
     for (const SymExpr& s : symbols_) {
-      sizes[s.symbol_id()] = within(s, &s == bearer ? t.length : std::max<int64_t>(1, few));
-      if (!inner.contains(s)) others.push_back(s);
+      const bool depth = f_.contraction && !inner.contains(s) && reduced(s);
+      sizes[s.symbol_id()] = within(s, &s == bearer ? t.length : depth ? kDepth : std::max<int64_t>(1, few));
+      if (!inner.contains(s) && !depth) others.push_back(s);
     }
     if (few > 0) {
       auto cell = with(sizes, &t, contiguous);
