@@ -29,8 +29,7 @@ public:
   // Shared memory that a block may use on every supported GPU (99 KB on the smallest), rounded down. Kernels with more
   // scratch were scheduled for a GPU that has it, at most kMaxShared; they get kExchangeBytes in addition, and what one
   // exchange needs beyond that.
-  static constexpr int64_t kSharedLimit = 96 << 10, kMaxShared = 227 << 10,
-                           kExchangeBytes = layout::kExchangeBytes;
+  static constexpr int64_t kSharedLimit = 96 << 10, kMaxShared = 227 << 10, kExchangeBytes = layout::kExchangeBytes;
 
   // `shared_bytes`: that a block of the target may use; 0: kMaxShared.
   explicit Hazards(const tile::Kernel& kernel, int64_t shared_bytes = 0)
