@@ -12,7 +12,8 @@ using tile::ValueId;
 
 namespace {
 
-constexpr int kDepth = 16, kMaxBox = 256, kDefaultStages = 4;
+constexpr int kDepthBits = 256; // of a row of the left factor that one instruction reads
+constexpr int kMaxBox = 256, kDefaultStages = 4;
 constexpr int kMaxGroups = 2;         // of consumers: more leave a thread too few registers for its accumulators
 constexpr int kMaxAccumulators = 192; // registers of a thread
 constexpr int64_t kBarrierBytes = 16; // of a stage
@@ -139,10 +140,15 @@ private:
   std::string product(const Op& loop, OpId id, RingLoop& to, std::set<OpId>& slice) {
     const Op& dot = k_.op(id);
     const tile::Type &a = k_.type(dot.operands[0]), &b = k_.type(dot.operands[1]), &c = k_.type(dot.results[0]);
-    if ((a.dtype != DType::F16 && a.dtype != DType::BF16) || c.dtype != DType::F32)
-      return "its factors are not of 16-bit floats";
+    auto is_byte = [](DType d) { return d == DType::I8 || d == DType::U8; };
+    const bool floats = (a.dtype == DType::F16 || a.dtype == DType::BF16) && c.dtype == DType::F32;
+    const bool integers = is_byte(a.dtype) && is_byte(b.dtype) && c.dtype == DType::I32;
+    if (!floats && !integers) return "its factors are neither 16-bit floats nor 8-bit integers";
+    // One wait hands back the sums of all products, in registers of one type.
+    if (!to.products.empty() && k_.type(k_.op(to.products[0]).results[0]).dtype != c.dtype)
+      return "another product of the loop has sums of another type";
     const WarpgroupGrid grid = warpgroup_grid(c.shape, warps_);
-    if (grid.rows * grid.columns * kWarpsPerGroup != warps_ || a.shape[1] % kDepth != 0)
+    if (grid.rows * grid.columns * kWarpsPerGroup != warps_ || a.shape[1] * info(a.dtype).bits % kDepthBits != 0)
       return "its tile is too small for warpgroups";
     for (const size_t factor : {size_t{0}, size_t{1}}) {
       const int least = factor == 1 ? b.shape[1] / grid.columns : kWarpgroupRows;
@@ -161,7 +167,7 @@ private:
     if (at == defined_.end()) return false;
     const Op& op = k_.op(at->second);
     if (op.kind == OpKind::Broadcast || op.kind == OpKind::ExpandDims) return is_zero(op.operands[0]);
-    return op.kind == OpKind::Const && op.f == 0;
+    return op.kind == OpKind::Const && op.f == 0 && op.i == 0;
   }
 
   // Finds what the sums of products begin with and who reads them; or says why sums that are not there yet would be read.
@@ -237,6 +243,7 @@ private:
     t.load = load;
     t.rows = type.shape[static_cast<size_t>(access.axes[1])];
     t.k_major = access.axes[0] == sum_axis;
+    if (!t.k_major && bytes == 1) return "its 8-bit elements are not contiguous along the dimension that is summed";
     t.map = {access.param, type.dtype, {}, access.dims, access.strides, {}, Swizzle::Bytes128};
     // A warpgroup reads whole chunks of it.
     const int chunk = t.k_major ? contiguous : std::min(contiguous, least);

@@ -10,9 +10,9 @@ using tile::OpKind;
 namespace {
 
 constexpr int kGroupThreads = layout::kWarpsPerGroup * layout::kLanes;
-constexpr int kProductDepth = 16, kProductColumns = 256, kProductRows = layout::kWarpgroupRows; // of one instruction
-constexpr int kBarrierBytes = 8; // a stage has two: full, empty
-constexpr int kGroupRows = 8;    // rows of a swizzled tile of shared memory
+constexpr int kProductColumns = 256, kProductRows = layout::kWarpgroupRows; // of one instruction
+constexpr int kBarrierBytes = 8;                                            // a stage has two: full, empty
+constexpr int kGroupRows = 8;                                               // rows of a swizzled tile of shared memory
 
 } // namespace
 
@@ -253,16 +253,18 @@ void Ring::multiply(tile::OpId id) {
   const Factor a = factor(current_->tile_of(kernel_, op.operands[0]), kProductRows, b_.CreateURem(group_, grid_rows)),
                b = factor(current_->tile_of(kernel_, op.operands[1]), columns, b_.CreateUDiv(group_, grid_rows));
   WarpgroupProduct product;
-  product.a = product.b = a.tile->map.dtype;
+  product.a = a.tile->map.dtype;
+  product.b = b.tile->map.dtype;
   product.n = std::min(columns, kProductColumns);
   product.a_transposed = !a.tile->k_major;
   product.b_transposed = !b.tile->k_major;
   const auto before = std::find(current_->products.begin(), current_->products.end(), id) - current_->products.begin();
   const bool begins = current_->from_zero.contains(id);
-  Registers sums = begins ? Registers(register_count(op.results[0]), llvm::PoisonValue::get(b_.getFloatTy()))
+  auto* sum_type = math_.element_type(dtype_of(op.results[0]));
+  Registers sums = begins ? Registers(register_count(op.results[0]), llvm::PoisonValue::get(sum_type))
                           : registers(op.operands[2], register_count(op.results[0]));
   const auto each = static_cast<size_t>(product.accumulators());
-  for (int k = 0; k < depth; k += kProductDepth) {
+  for (int k = 0; k < depth; k += product.k()) {
     auto* accumulates = begins && k == 0 ? b_.getFalse() : nullptr;
     size_t at = 0; // registers enumerate columns first, then blocks of rows
     for (int row = 0; row < shape[0]; row += kProductRows * grid.rows)

@@ -15,7 +15,7 @@ int occurrences(const std::string& text, const std::string& pattern) {
 }
 
 struct Form {
-  DType dtype = DType::BF16;
+  DType dtype = DType::BF16, right = dtype;
   int m = 128, n = 128, k = 64;              // of a tile
   bool a_columns = false, b_columns = false; // a factor lies in memory by columns
   int num_stages = 3;
@@ -23,17 +23,22 @@ struct Form {
   bool epilogue = false; // relu(sum + bias) + residual; and the sum of each row of the tile
   // c = a b + (a b2 + a2 b): the first product is read in each iteration, the others follow each other and are carried.
   bool several = false;
+
+  [[nodiscard]] DType sum() const { return is_integer(dtype) ? DType::I32 : DType::F32; }
+  [[nodiscard]] DType stored() const { return is_integer(dtype) ? sum() : dtype; } // of c, bias, residual
 };
 
 // c = a b, with sizes as parameters, or with several products.
 tile::Kernel product(const Form& f) {
   KernelMaker w("product");
-  auto a = w.in("a", f.dtype), b = w.in("b", f.dtype);
-  auto bias = w.in("bias", f.dtype), residual = w.in("residual", f.dtype);
-  auto c = w.out("c", f.dtype), sums = w.out("sums", DType::F32);
-  auto a2 = f.several ? w.in("a2", f.dtype) : a, b2 = f.several ? w.in("b2", f.dtype) : b;
+  auto a = w.in("a", f.dtype), b = w.in("b", f.right);
+  auto bias = w.in("bias", f.stored()), residual = w.in("residual", f.stored());
+  auto c = w.out("c", f.stored()), sums = w.out("sums", f.sum());
+  auto a2 = f.several ? w.in("a2", f.dtype) : a, b2 = f.several ? w.in("b2", f.right) : b;
   for (auto& p : w.k.params) p.invariant = !p.written;
-  auto m = w.size("m", f.a_columns ? 8 : 1), n = w.size("n", 8), k = w.size("k", 8), programs = w.size("programs");
+  const int aligned = 128 / info(f.dtype).bits; // elements of 16 bytes
+  auto m = w.size("m", f.a_columns ? aligned : 1), n = w.size("n", f.b_columns ? 8 : aligned), k = w.size("k", aligned),
+       programs = w.size("programs");
   auto up = [&](ValueId v, int by) { return w.op(ScalarOp::Div, {w.add(v, w.i(by - 1)), w.i(by)}); };
   auto tile_columns = up(n, f.n), tiles = w.mul(up(m, f.m), tile_columns);
   // A tile of a matrix: its offsets and mask, from the indices along both dimensions.
@@ -51,7 +56,8 @@ tile::Kernel product(const Form& f) {
     auto row0 = w.mul(w.op(ScalarOp::Div, {t, tile_columns}), w.i(f.m)),
          column0 = w.mul(w.op(ScalarOp::Mod, {t, tile_columns}), w.i(f.n));
     const std::vector<int> out = {f.m, f.n};
-    auto zero = w.b.broadcast(w.b.const_f(DType::F32, 0), out);
+    auto to = [&](ValueId v, DType d) { return w.k.type(v).dtype == d ? v : w.b.cast(v, d); };
+    auto zero = w.b.broadcast(is_integer(f.sum()) ? w.b.const_i(f.sum(), 0) : w.b.const_f(f.sum(), 0), out);
     auto total = w.b.for_loop(
         w.i(0), k, w.i(f.k), f.several ? std::vector<ValueId>{zero, zero} : std::vector<ValueId>{zero},
         [&](ValueId i, std::span<const ValueId> acc) -> std::vector<ValueId> {
@@ -68,14 +74,14 @@ tile::Kernel product(const Form& f) {
     auto [at, in] = access(out, row0, column0, m, n, false);
     if (f.epilogue) {
       auto column = w.add(w.b.range(f.n), column0), row = w.add(w.b.range(f.m), row0);
-      auto added = w.b.cast(w.b.load(bias, column, w.lt(column, n)), DType::F32);
+      auto added = to(w.b.load(bias, column, w.lt(column, n)), f.sum());
       sum = w.add(sum, w.b.broadcast(w.b.expand_dims(added, 0), out));
       sum = w.op(ScalarOp::Max, {sum, zero});
-      sum = w.add(sum, w.b.cast(w.b.load(residual, at, in), DType::F32));
+      sum = w.add(sum, to(w.b.load(residual, at, in), f.sum()));
       auto row_sums = w.b.reduce(ReduceKind::Sum, w.op(ScalarOp::Select, {in, sum, zero}), 1);
       w.b.store(sums, w.add(w.mul(row, tile_columns), w.op(ScalarOp::Mod, {t, tile_columns})), row_sums, w.lt(row, m));
     }
-    w.b.store(c, at, w.b.cast(sum, f.dtype), in);
+    w.b.store(c, at, to(sum, f.stored()), in);
   };
   if (f.persistent)
     w.b.for_loop(
@@ -95,20 +101,25 @@ GpuKernelCode compile(const Form& f, int warps) {
 }
 
 void run(const Form& f, int64_t m, int64_t n, int64_t k, std::vector<int> warps) {
-  SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) + " by tiles of " +
-               std::to_string(f.m) + " x " + std::to_string(f.n) + " x " + std::to_string(f.k) +
-               (f.a_columns ? ", a by columns" : "") + (f.b_columns ? ", b by columns" : "") + ", stages " +
-               std::to_string(f.num_stages));
+  SCOPED_TRACE(std::string(name(f.dtype)) + " by " + std::string(name(f.right)) + ", " + std::to_string(m) + " x " +
+               std::to_string(n) + " x " + std::to_string(k) + " by tiles of " + std::to_string(f.m) + " x " +
+               std::to_string(f.n) + " x " + std::to_string(f.k) + (f.a_columns ? ", a by columns" : "") +
+               (f.b_columns ? ", b by columns" : "") + ", stages " + std::to_string(f.num_stages));
   const int64_t columns = (n + f.n - 1) / f.n, tiles = (m + f.m - 1) / f.m * columns;
+  const double limit = is_integer(f.dtype) ? 127 : 1;
   GpuRun run;
-  run.buffers = {random_tensor(f.dtype, m * k, 1, 1), random_tensor(f.dtype, k * n, 2, 1),
-                 random_tensor(f.dtype, n, 3, 1),     random_tensor(f.dtype, m * n, 4, 1),
-                 filled(f.dtype, m * n, 9),           filled(DType::F32, m * columns, 9)};
+  run.buffers = {random_tensor(f.dtype, m * k, 1, limit),
+                 random_tensor(f.right, k * n, 2, limit),
+                 random_tensor(f.stored(), n, 3, limit),
+                 random_tensor(f.stored(), m * n, 4, limit),
+                 filled(f.stored(), m * n, 9),
+                 filled(f.sum(), m * columns, 9)};
   if (f.several)
-    run.buffers.insert(run.buffers.end(), {random_tensor(f.dtype, m * k, 5, 1), random_tensor(f.dtype, k * n, 6, 1)});
+    run.buffers.insert(run.buffers.end(),
+                       {random_tensor(f.dtype, m * k, 5, limit), random_tensor(f.right, k * n, 6, limit)});
   run.grid = f.persistent ? std::min<int64_t>(2, tiles) : tiles;
   run.scalars = {m, n, k, run.grid};
-  run.tolerance = f.epilogue ? 3e-2 : 1e-2;
+  run.tolerance = is_integer(f.dtype) ? 0 : f.epilogue ? 3e-2 : 1e-2;
   run.warps = std::move(warps);
   run.seeds = 2;
   run.arch = "sm_90a";
@@ -132,6 +143,31 @@ TEST(Warpgroups, TilesOfEverySize) {
     run({.m = m, .n = n, .k = k}, m, n + 8, 2 * k + 8, {4, 8});
   for (int n : {64, 32}) // two warpgroups share the columns: 32 and 16 of them, contiguous in memory
     run({.m = 64, .n = n}, 70, n + 8, 136, {8});
+}
+
+// Sums in i32 of factors whose rows and columns are contiguous along the sum. Depths of one instruction to four, and of
+// chunks of 32, 64 and 128 bytes; sizes that end within a tile.
+TEST(Warpgroups, IntegersOfEightBits) {
+  using enum DType;
+  for (auto [left, right] : {std::pair{I8, I8}, {U8, I8}, {I8, U8}, {U8, U8}}) {
+    run({.dtype = left, .right = right, .m = 64, .n = 32, .k = 128, .b_columns = true}, 72, 40, 272, {4});
+    if (HasFatalFailure()) return;
+  }
+  for (auto [m, n, k] : {std::array{64, 8, 32}, {64, 16, 64}, {64, 256, 32}, {128, 128, 64}, {64, 64, 256}})
+    run({.dtype = U8, .right = I8, .m = m, .n = n, .k = k, .b_columns = true}, m + 8, n + 8, 2 * k + 16,
+        n == 8 ? std::vector{4} : std::vector{4, 8});
+  for (int64_t k : {0, 64, 208})
+    run({.dtype = I8, .m = 64, .n = 64, .b_columns = true, .persistent = true, .epilogue = true}, 190, 136, k, {4, 8});
+}
+
+TEST(Warpgroups, IntegersOfAnotherArrangementAreLeftToWarps) {
+  for (const auto& [a_columns, factor] : {std::pair(false, "right"), {true, "left"}}) {
+    const auto code = compile({.dtype = DType::I8, .a_columns = a_columns, .b_columns = a_columns}, 4);
+    EXPECT_EQ(code.products, "its " + std::string(factor) +
+                                 " factor: its 8-bit elements are not contiguous along the dimension that is summed");
+    EXPECT_GT(occurrences(code.ptx, "mma.sync.aligned.m16n8k32"), 0);
+    EXPECT_EQ(occurrences(code.ptx, "wgmma"), 0);
+  }
 }
 
 // Fewer iterations than stages, as many, more, and none.
@@ -204,6 +240,20 @@ TEST(Warpgroups, AssembleWithoutSpills) {
         ASSERT_TRUE(cubin.ok()) << what << cubin.error().str();
         EXPECT_EQ(cubin->spill_bytes, 0) << what;
       }
+  for (bool epilogue : {false, true}) {
+    const auto code = compile({.dtype = DType::U8,
+                               .right = DType::I8,
+                               .n = 256,
+                               .k = 128,
+                               .b_columns = true,
+                               .num_stages = 4,
+                               .epilogue = epilogue},
+                              8);
+    EXPECT_EQ(occurrences(code.ptx, "wgmma.mma_async.sync.aligned.m64n256k32.s32.u8.s8"), 4);
+    auto cubin = (*assembler)->assemble(code.ptx, "sm_90a");
+    ASSERT_TRUE(cubin.ok()) << cubin.error().str();
+    EXPECT_EQ(cubin->spill_bytes, 0) << "integers" << (epilogue ? " epilogue" : "");
+  }
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 #include "codegen/layout/warpgroup.h"
 #include "tests/tile/helpers.h"
 #include <gtest/gtest.h>
+#include <regex>
 
 namespace tessera::layout {
 namespace {
@@ -126,6 +127,46 @@ TEST(Warpgroup, RefusalsSayWhy) {
     const WarpgroupChoice choice = plan(replaced(kProduct, from, to));
     EXPECT_FALSE(choice.plan) << to;
     EXPECT_NE(choice.refusal.find(why), std::string::npos) << to << ": " << choice.refusal;
+  }
+}
+
+// Bytes have one arrangement, and sums in i32.
+TEST(Warpgroup, FactorsOfBytes) {
+  const std::string bytes = std::regex_replace(
+      std::regex_replace(std::regex_replace(kProduct, std::regex("bf16"), "i8"), std::regex("f32"), "i32"),
+      std::regex("multiple=8"), "multiple=16");
+  const WarpgroupChoice choice = plan(bytes);
+  ASSERT_TRUE(choice.plan) << choice.refusal;
+  const RingLoop& loop = choice.plan->loops[0];
+  EXPECT_EQ(loop.tiles[0].map.swizzle, Swizzle::Bytes64);
+  EXPECT_EQ(loop.tiles[0].chunk_elements, 64);
+  EXPECT_EQ(loop.bytes, (128 + 64) * 64);
+  const WarpgroupChoice unaligned = plan(replaced(bytes, "%k: i64 multiple=16", "%k: i64 multiple=8"));
+  EXPECT_FALSE(unaligned.plan);
+  EXPECT_NE(unaligned.refusal.find("a stride is not known to be a multiple of 16 bytes"), std::string::npos);
+}
+
+// The second product of a loop is a warp's if its sums are floats where the first one's are integers.
+TEST(Warpgroup, ProductsOfALoopHaveSumsOfOneType) {
+  for (const auto& [first, products] : {std::pair("bf16", 2U), {"i8", 1U}}) {
+    std::string text =
+        replaced(kProduct, "%c: ptr<f32>", "%x: ptr<bf16> invariant, %y: ptr<bf16> invariant, %c: ptr<f32>");
+    text = replaced(text, "multiple=8", "multiple=16");
+    text = replaced(text, "%sum = for", "%none = const 0 : tile<[128, 64], f32>\n  %sum, %others = for");
+    text = replaced(text, "carry(%acc = %zero)", "carry(%acc = %zero, %more = %none)");
+    if (std::string(first) == "i8") {
+      text = std::regex_replace(text, std::regex("%(a|b): ptr<bf16>"), "%$1: ptr<i8>");
+      text = std::regex_replace(text, std::regex("%c: ptr<f32>"), "%c: ptr<i32>");
+      text = std::regex_replace(text, std::regex("(%[ab]_tile = .*), bf16>"), "$1, i8>");
+      text = std::regex_replace(text, std::regex("(%(zero|next) = .*), f32>"), "$1, i32>");
+    }
+    text = replaced(text, "yield %next", R"(%x_tile = load %x[%a_at] mask=%a_in : tile<[128, 64], bf16>
+    %y_tile = load %y[%b_at] mask=%b_in : tile<[64, 64], bf16>
+    %further = dot(%x_tile, %y_tile, %more) : tile<[128, 64], f32>
+    yield %next, %further)");
+    const WarpgroupChoice choice = plan(text);
+    ASSERT_TRUE(choice.plan) << choice.refusal;
+    EXPECT_EQ(choice.plan->loops[0].products.size(), products) << first;
   }
 }
 
