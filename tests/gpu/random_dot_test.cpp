@@ -20,12 +20,13 @@ constexpr int64_t kSharedBytes = 200 << 10; // for stages of a ring
 class RandomDot {
 public:
   explicit RandomDot(unsigned seed) : rng_(seed), maker_("random_dot") {
-    static constexpr DType kTypes[] = {DType::F16, DType::BF16, DType::F16, DType::BF16,
-                                       DType::F32, DType::F64,  DType::I32};
-    type_ = kTypes[upto(6)];
+    static constexpr DType kTypes[] = {DType::F16, DType::BF16, DType::I8,  DType::U8, // those of tensor cores
+                                       DType::F16, DType::BF16, DType::F32, DType::F64, DType::I32};
+    type_ = kTypes[upto(8)];
     // One of three has what warpgroups need: few others have all of it by chance.
     const bool for_warpgroups = seed % 3 == 0;
-    if (for_warpgroups) type_ = kTypes[upto(1)];
+    if (for_warpgroups) type_ = kTypes[upto(3)];
+    right_ = !is_byte(type_) ? type_ : upto(1) ? DType::I8 : DType::U8;
     maker_.k.config["warps"] = warps_ = for_warpgroups ? 4 << upto(1) : 1 << upto(3);
     do {
       for (int* extent : {&rows_, &columns_, &depth_}) *extent = 1 << (for_warpgroups ? 4 + upto(4) : upto(8));
@@ -34,6 +35,7 @@ public:
     num_stages_ = loop_ ? upto(5) : 0;
     carried_ = for_warpgroups || upto(2) != 0;
     by_columns_[0] = upto(1), by_columns_[1] = upto(1);
+    if (for_warpgroups && is_byte(type_)) by_columns_ = {false, true};
     prologue_ = for_warpgroups ? 0 : upto(3);
     const bool masked = upto(1);
     auto size = [&](int extent) { return masked ? std::max(1, extent - extent / (extent >= 32 ? 4 : 2)) : extent; };
@@ -53,9 +55,8 @@ public:
   }
   [[nodiscard]] GpuRun run(const std::string& arch) const {
     GpuRun r;
-    const DType stored = prologue_ == 1 ? DType::I8 : type_;
-    r.buffers = {integers(stored, int64_t{m_} * k_), integers(stored, int64_t{k_} * n_),
-                 filled(compute_dtype(type_), int64_t{m_} * n_, 99)};
+    r.buffers = {integers(stored(type_), int64_t{m_} * k_), integers(stored(right_), int64_t{k_} * n_),
+                 filled(sum_dtype(), int64_t{m_} * n_, 99)};
     r.scalars = {m_, n_, k_};
     r.warps = {warps_};
     r.seeds = 1;
@@ -64,25 +65,30 @@ public:
   }
 
   [[nodiscard]] bool on_tensor_cores() const {
-    return is_float(type_) && info(type_).bits == 16 && std::min({rows_, columns_, depth_}) >= 16;
+    const int bits = info(type_).bits;
+    return bits <= 16 && std::min(rows_, columns_) >= 16 && depth_ * bits >= 256;
   }
-  [[nodiscard]] int64_t largest_tile_bytes() const { return largest_tile() * info(type_).bits / 8; }
+  // Sums of narrow factors have more bytes: a tile of bytes counts as one of 16-bit elements.
+  [[nodiscard]] int64_t largest_tile_bytes() const { return largest_tile() * std::max(16, info(type_).bits) / 8; }
 
 private:
   std::mt19937 rng_;
   KernelMaker maker_;
-  DType type_ = DType::F16;
+  DType type_ = DType::F16, right_ = DType::F16; // of the factors
   int warps_ = 1, rows_ = 1, columns_ = 1, depth_ = 1, m_ = 1, n_ = 1, k_ = 1, num_stages_ = 0;
   int prologue_ = 0; // none, cast from i8, multiplication, select
   bool loop_ = false, carried_ = false, masked_ = false;
   std::array<bool, 2> by_columns_ = {};
 
+  static bool is_byte(DType d) { return d == DType::I8 || d == DType::U8; }
+  [[nodiscard]] DType sum_dtype() const { return is_byte(type_) ? DType::I32 : compute_dtype(type_); }
+  [[nodiscard]] DType stored(DType factor) const { return prologue_ == 1 ? DType::I8 : factor; }
   int upto(int n) { return std::uniform_int_distribution<int>(0, n)(rng_); }
 
   static Tensor integers(DType d, int64_t count) {
     Tensor t = filled(d, count, 0);
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t v = i * 7919 % 31 % 5 - 2;
+      const int64_t v = i * 7919 % 31 % 5 - (d == DType::U8 ? 0 : 2);
       if (is_float(d))
         t.set_f64(i, static_cast<double>(v));
       else
@@ -104,31 +110,31 @@ private:
     if (!masked_) return {at, -1};
     return {at, f.op(ScalarOp::And, {spread(f.lt(row, sizes[0]), 0, shape), spread(f.lt(column, sizes[1]), 1, shape)})};
   }
-  ValueId prologue(ValueId v, const std::vector<int>& shape) {
+  ValueId prologue(ValueId v, DType type, const std::vector<int>& shape) {
     auto& f = maker_;
-    if (prologue_ < 2) return prologue_ == 1 ? f.b.cast(v, type_) : v;
-    const DType wide = compute_dtype(type_);
+    if (prologue_ < 2) return prologue_ == 1 ? f.b.cast(v, type) : v;
+    const DType wide = compute_dtype(type);
     auto number = [&](int x) {
       return f.b.broadcast(is_float(wide) ? f.b.const_f(wide, x) : f.b.const_i(wide, x), shape);
     };
     auto x = f.b.cast(v, wide);
     x = prologue_ == 2 ? f.mul(x, number(2)) : f.op(ScalarOp::Select, {f.lt(x, number(0)), number(0), x});
-    return f.b.cast(x, type_);
+    return f.b.cast(x, type);
   }
 
   void make() {
     auto& f = maker_;
-    const DType stored = prologue_ == 1 ? DType::I8 : type_, sum = compute_dtype(type_);
-    auto a = f.in("a", stored), b = f.in("b", stored), c = f.out("c", sum);
+    const DType sum = sum_dtype();
+    auto a = f.in("a", stored(type_)), b = f.in("b", stored(right_)), c = f.out("c", sum);
     for (auto& p : f.k.params) p.invariant = !p.written;
-    auto multiple = [](int v) { return int64_t{1} << std::min(3, std::countr_zero(static_cast<unsigned>(v))); };
+    auto multiple = [](int v) { return int64_t{1} << std::min(4, std::countr_zero(static_cast<unsigned>(v))); };
     auto m = f.size("m", multiple(m_)), n = f.size("n", multiple(n_)), k = f.size("k", multiple(k_));
     auto zero = f.b.broadcast(is_float(sum) ? f.b.const_f(sum, 0) : f.b.const_i(sum, 0), {rows_, columns_});
     auto product = [&](ValueId i, ValueId start) {
       const std::vector<int> left = {rows_, depth_}, right = {depth_, columns_};
       auto [a_at, a_in] = access(left, {f.i(0), i}, {m, k}, by_columns_[0]);
       auto [b_at, b_in] = access(right, {i, f.i(0)}, {k, n}, by_columns_[1]);
-      auto x = prologue(f.b.load(a, a_at, a_in), left), y = prologue(f.b.load(b, b_at, b_in), right);
+      auto x = prologue(f.b.load(a, a_at, a_in), type_, left), y = prologue(f.b.load(b, b_at, b_in), right_, right);
       return carried_ ? f.b.dot(x, y, start) : f.add(f.b.dot(x, y, zero), start);
     };
     ValueId result = zero;
