@@ -208,10 +208,11 @@ Status Control::ring_loop(tile::OpId id) {
   size_t at = 0;
   for (auto* list : sums)
     for (auto*& v : *list) v = all[at++];
+  auto* end = b_.GetInsertBlock();
   b_.CreateBr(after);
   b_.SetInsertPoint(after);
   const std::vector<Registers> out = phis(first, before);
-  add_incoming(out, last, drained);
+  add_incoming(out, last, end);
   define_packed(op.results, out);
   ring_.set_state(out.back());
   return {};

@@ -111,7 +111,9 @@ struct File {
 Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* pipeline, std::string* printed) {
   std::string problems;
   llvm::raw_string_ostream problem_stream(problems);
-  if (llvm::verifyModule(module, &problem_stream)) return failed(module, "invalid LLVM IR: " + problem_stream.str());
+  if (llvm::verifyModule(module, &problem_stream))
+    return Diagnostic(ErrorCode::Internal,
+                      "kernel " + module.getName().str() + ": invalid LLVM IR: " + problem_stream.str());
   LeakedOnException<Pipeline> p(&machine);
   p->register_analyses();
   p->builder.registerPipelineParsingCallback(
