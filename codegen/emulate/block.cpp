@@ -72,6 +72,7 @@ Status Block::run(int64_t index) {
   order_ = static_cast<Order>((launch_.seed + static_cast<uint64_t>(index)) % 3);
   for (auto& w : warps_) w.arrived = 0;
   for (auto& g : warpgroups_) g.arrived = 0;
+  copies_.begin(launch_.shared_bytes);
   if (async_) async_->begin();
   if (launch_.poison_shared && launch_.shared_bytes > 0) // NaN as f32, f16, bf16 and f64
     std::memset(shared_.data(), 0xff, static_cast<size_t>(launch_.shared_bytes));
@@ -346,7 +347,7 @@ void* Block::shared(Thread& t, int64_t offset, int bytes, Access access) {
                 " is not aligned");
   else if (async_)
     touch(t, offset, bytes, async_->order.now(t.index), async_->order.of(t.index), access, Proxy::Generic);
-  else if (launch_.detect_races)
+  else if (!copies_.refuse(t, offset, bytes) && launch_.detect_races)
     check_races(t, shared_history_, offset, bytes, access, false, where);
   if (error_) abort_block(t);
   return shared_.data() + offset;
@@ -361,6 +362,7 @@ void Block::touch(const Thread& t, int64_t offset, int64_t bytes, const Stamp& s
   if (offset < 0 || offset + bytes > launch_.shared_bytes)
     return fail(t, what() + " is outside of the block's " + std::to_string(launch_.shared_bytes) + " bytes");
   if (async_->mbarriers.overlaps(offset, bytes)) return fail(t, what() + " touches an mbarrier");
+  if (copies_.refuse(t, offset, bytes)) return;
   const auto conflict = async_->order.touch(offset, bytes, stamp, known, access, proxy);
   if (!conflict) return;
   const auto& other = async_->order.name(conflict->other.agent);

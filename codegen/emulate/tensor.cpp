@@ -97,13 +97,35 @@ void Matrices::multiply(Thread& t, DType a_dtype, DType b_dtype, uint32_t* words
   block_.scatter_warp(t);
 }
 
+void ThreadCopies::begin(int64_t shared_bytes) {
+  threads_.assign(static_cast<size_t>((shared_bytes + kLeastBytes - 1) / kLeastBytes), -1);
+}
+
+void ThreadCopies::mark(const ThreadCopy& c, int thread) {
+  for (int64_t at = c.offset; at < c.offset + c.bytes; at += kLeastBytes)
+    threads_[static_cast<size_t>(at / kLeastBytes)] = static_cast<int16_t>(thread);
+}
+
+bool ThreadCopies::refuse(const Thread& t, int64_t offset, int64_t bytes) const {
+  for (int64_t word = offset / kLeastBytes; word * kLeastBytes < offset + bytes; ++word)
+    if (const int thread = threads_[static_cast<size_t>(word)]; thread >= 0) {
+      block_.fail(t, "its access of " + std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
+                         " of shared memory touches the destination of a copy that thread " + std::to_string(thread) +
+                         " has not waited for");
+      return true;
+    }
+  return false;
+}
+
 void ThreadCopies::start(Thread& t, int64_t offset, std::byte* from, int bytes, bool exists) {
   if (exists) block_.global(t, from, bytes, Access::Read);
   std::memset(block_.shared(t, offset, bytes, Access::Write), 0xff, static_cast<size_t>(bytes));
   t.copies.push_back({offset, exists ? from : nullptr, bytes});
+  mark(t.copies.back(), t.index);
 }
 
 void ThreadCopies::complete(const ThreadCopy& c) {
+  mark(c, -1);
   auto* to = block_.shared_data() + c.offset;
   if (c.from)
     std::memcpy(to, c.from, static_cast<size_t>(c.bytes));
@@ -116,8 +138,8 @@ void ThreadCopies::wait(Thread& t, size_t later) {
   const size_t groups = t.ends.size() - later, end = t.ends[groups - 1];
   for (size_t i = 0; i < end; ++i) {
     const auto& c = t.copies[i];
-    block_.shared(t, c.offset, c.bytes, Access::Write);
     complete(c);
+    block_.shared(t, c.offset, c.bytes, Access::Write);
   }
   t.copies.erase(t.copies.begin(), t.copies.begin() + static_cast<std::ptrdiff_t>(end));
   t.ends.erase(t.ends.begin(), t.ends.begin() + static_cast<std::ptrdiff_t>(groups));

@@ -3,6 +3,7 @@
 #include "base/dtype.h"
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace tessera::emu {
 
@@ -34,16 +35,25 @@ struct ThreadCopy {
 };
 
 // The destination counts as written when the copy starts, so no thread may still read it, and again when the copy ends,
-// so reads must follow a barrier behind the wait.
+// so reads must follow a barrier behind the wait. Between, no thread may access it, whatever barriers there are.
 class ThreadCopies {
 public:
   explicit ThreadCopies(Block& block) : block_(block) {}
+  void begin(int64_t shared_bytes); // of a block
   void start(Thread& t, int64_t offset, std::byte* from, int bytes, bool exists);
   void wait(Thread& t, size_t later);
   void complete(const ThreadCopy& copy);
+  // Others than the thread wait for it: Order checks accesses of its destination.
+  void hand_over(const ThreadCopy& copy) { mark(copy, -1); }
+  // True, and an error of the thread that accesses these bytes, if a copy to one of them is in flight.
+  [[nodiscard]] bool refuse(const Thread& t, int64_t offset, int64_t bytes) const;
 
 private:
+  static constexpr int64_t kLeastBytes = 4; // of a copy, to whose multiple it is aligned
+  void mark(const ThreadCopy& copy, int thread);
+
   Block& block_;
+  std::vector<int16_t> threads_; // with a copy in flight, by words of shared memory; -1: there is none
 };
 
 } // namespace tessera::emu

@@ -81,7 +81,10 @@ void TensorCopies::copy(Thread& t, int64_t offset, const TensorMap& map, const i
 void TensorCopies::arrive_after_copies(Thread& t, int64_t barrier) {
   const auto stamp = mbarriers_.begin_copy(t, barrier, false);
   if (!stamp) return;
-  for (const auto& c : t.copies) order_.set_writer(c.offset, c.bytes, *stamp);
+  for (const auto& c : t.copies) {
+    order_.set_writer(c.offset, c.bytes, *stamp);
+    block_.copies().hand_over(c);
+  }
   copies_.push_back({t.index, barrier, *stamp, {}, std::move(t.copies)});
   t.copies.clear();
   for (size_t& end : t.ends) end = 0;
