@@ -1,6 +1,7 @@
 #include "runtime/shape_plan.h"
 #include "base/log.h"
 #include "runtime/device.h"
+#include "runtime/empty_tensor_map.h"
 #include <algorithm>
 #include <set>
 
@@ -139,6 +140,7 @@ Result<LaunchNumbers<int64_t>> numbers_of(const Variant& v, const Variant::CallS
 Status check_tensor_maps(const Variant& v, const Variant::CallState& call, const KernelLaunch& k,
                          const LaunchNumbers<int64_t>& launch, const SegmentPlan& plan) {
   for (const auto& map : launch.tensor_maps) {
+    if (is_empty(map)) continue;
     const auto buffer = static_cast<size_t>(k.buffers[static_cast<size_t>(map.buffer)]);
     if (const auto why = refusal(map, plan.bytes[buffer]); !why.empty())
       return Diagnostic(ErrorCode::Internal, "kernel '" + k.name + "' has a tensor map of '" +

@@ -1,6 +1,7 @@
 #include "codegen/emulate/tensor_copies.h"
 #include "codegen/emulate/block.h"
 #include "codegen/emulate/mbarriers.h"
+#include "runtime/empty_tensor_map.h"
 #include <cstring>
 
 namespace tessera::emu {
@@ -14,6 +15,7 @@ Result<TensorMap> TensorMap::make(const KernelTensorMap& map, const tile::Kernel
     return value;
   });
   const auto buffer = static_cast<size_t>(map.buffer);
+  if (is_empty(made.sizes)) return made;
   const auto why = refusal(made.sizes, static_cast<int64_t>(args[buffer].bytes.size()));
   if (!why.empty())
     return Diagnostic(ErrorCode::BadInput, "tile kernel '" + kernel.name + "': the tensor map of argument '" +
@@ -54,6 +56,8 @@ void TensorCopies::begin() {
 
 TensorCopies::Box TensorCopies::box(const Thread& t, const TensorMap& map, const int32_t* coordinates, int64_t offset) {
   Box b{&map, {}, offset};
+  if (is_empty(map.sizes))
+    block_.fail(t, "it copies by a tensor map without elements, which the driver does not encode");
   std::copy(coordinates, coordinates + map.sizes.rank(), b.at.begin());
   const int alignment = swizzle_alignment(map.sizes.swizzle);
   if (offset % alignment != 0)

@@ -1,4 +1,5 @@
 #include "runtime/cuda/launch.h"
+#include "runtime/empty_tensor_map.h"
 
 namespace tessera::cuda {
 namespace {
@@ -38,7 +39,7 @@ CUtensorMapSwizzle mode_of(Swizzle swizzle) {
 CUresult Launcher::encode(const Driver& driver, const TensorMapOf<int64_t>& map, std::byte* buffer,
                           EncodedMap& encoded) {
   std::byte* const address = buffer + map.offset;
-  if (encoded.address == address && encoded.sizes == map) return CUDA_SUCCESS;
+  if (is_empty(map) || (encoded.address == address && encoded.sizes == map)) return CUDA_SUCCESS;
   const std::vector<cuuint64_t> dims(map.dims.begin(), map.dims.end()), strides(map.strides.begin(), map.strides.end());
   const std::vector<cuuint32_t> box(map.box.begin(), map.box.end()), steps(map.box.size(), 1);
   const auto result = driver.cuTensorMapEncodeTiled(
