@@ -221,4 +221,18 @@ Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const
       kernel, target, products, [&](const auto& emit) { return gpu::compile_emulated(kernel.name, emit, keep_ir); });
 }
 
+Result<EmulatedKernel> gpu::compile_altered_kernel(const tile::Kernel& kernel, const GpuTarget& target,
+                                                   const std::function<void(llvm::Module&)>& alter) {
+  TESSERA_TRY(GpuTarget::parse(target.arch));
+  std::string products;
+  return compile_with_layouts<EmulatedKernel>(kernel, target, products, [&](const EmitKernel& emit) {
+    auto altered = [&](llvm::Module& module, Code code) -> Result<EmittedKernel> {
+      TESSERA_ASSIGN(auto emitted, emit(module, code));
+      alter(module);
+      return emitted;
+    };
+    return compile_emulated(kernel.name, altered, false);
+  });
+}
+
 } // namespace tessera

@@ -16,5 +16,8 @@ using EmitKernel = std::function<Result<EmittedKernel>(llvm::Module&, Code)>;
 [[nodiscard]] Result<GpuKernelCode> compile_ptx(const std::string& name, const GpuTarget& target,
                                                 const EmitKernel& emit, bool keep_ir);
 [[nodiscard]] Result<EmulatedKernel> compile_emulated(const std::string& name, const EmitKernel& emit, bool keep_ir);
+// compile_emulated_kernel() with `alter` between emission and optimisation: tests plant faults in generated code.
+[[nodiscard]] Result<EmulatedKernel> compile_altered_kernel(const tile::Kernel& kernel, const GpuTarget& target,
+                                                            const std::function<void(llvm::Module&)>& alter);
 
 } // namespace tessera::gpu

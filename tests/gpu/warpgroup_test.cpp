@@ -1,106 +1,27 @@
 // Products by warpgroups (sm_90a): what they compute, of sizes that fill no tile, and what their PTX is made of.
 #include "codegen/llvm/gpu_compiler.h"
 #include "harness.h"
+#include "products.h"
 #include "runtime/cuda/assembler.h"
 #include <regex>
 
 namespace tessera::test {
 namespace {
 
-using tile::ValueId;
-
 int occurrences(const std::string& text, const std::string& pattern) {
   std::regex r(pattern);
   return static_cast<int>(std::distance(std::sregex_iterator(text.begin(), text.end(), r), std::sregex_iterator()));
 }
 
-struct Form {
-  DType dtype = DType::BF16, right = dtype;
-  int m = 128, n = 128, k = 64;              // of a tile
-  bool a_columns = false, b_columns = false; // a factor lies in memory by columns
-  int num_stages = 3;
-  bool persistent = false;
-  bool epilogue = false; // relu(sum + bias) + residual; and the sum of each row of the tile
-  // c = a b + (a b2 + a2 b): the first product is read in each iteration, the others follow each other and are carried.
-  bool several = false;
-
-  [[nodiscard]] DType sum() const { return is_integer(dtype) ? DType::I32 : DType::F32; }
-  [[nodiscard]] DType stored() const { return is_integer(dtype) ? sum() : dtype; } // of c, bias, residual
-};
-
-// c = a b, with sizes as parameters, or with several products.
-tile::Kernel product(const Form& f) {
-  KernelMaker w("product");
-  auto a = w.in("a", f.dtype), b = w.in("b", f.right);
-  auto bias = w.in("bias", f.stored()), residual = w.in("residual", f.stored());
-  auto c = w.out("c", f.stored()), sums = w.out("sums", f.sum());
-  auto a2 = f.several ? w.in("a2", f.dtype) : a, b2 = f.several ? w.in("b2", f.right) : b;
-  for (auto& p : w.k.params) p.invariant = !p.written;
-  const int aligned = 128 / info(f.dtype).bits; // elements of 16 bytes
-  auto m = w.size("m", f.a_columns ? aligned : 1), n = w.size("n", f.b_columns ? 8 : aligned), k = w.size("k", aligned),
-       programs = w.size("programs");
-  auto up = [&](ValueId v, int by) { return w.op(ScalarOp::Div, {w.add(v, w.i(by - 1)), w.i(by)}); };
-  auto tile_columns = up(n, f.n), tiles = w.mul(up(m, f.m), tile_columns);
-  // A tile of a matrix: its offsets and mask, from the indices along both dimensions.
-  auto access = [&](const std::vector<int>& shape, ValueId row0, ValueId column0, ValueId rows, ValueId columns,
-                    bool by_columns) {
-    auto along = [&](int axis, ValueId start) { return w.add(w.b.range(shape[static_cast<size_t>(axis)]), start); };
-    auto spread = [&](ValueId v, int axis) { return w.b.broadcast(w.b.expand_dims(v, 1 - axis), shape); };
-    auto r = along(0, row0), s = along(1, column0);
-    auto in = w.op(ScalarOp::And, {spread(w.lt(r, rows), 0), spread(w.lt(s, columns), 1)});
-    auto at =
-        by_columns ? w.add(spread(r, 0), spread(w.mul(s, rows), 1)) : w.add(spread(w.mul(r, columns), 0), spread(s, 1));
-    return std::pair(at, in);
-  };
-  auto one = [&](ValueId t) {
-    auto row0 = w.mul(w.op(ScalarOp::Div, {t, tile_columns}), w.i(f.m)),
-         column0 = w.mul(w.op(ScalarOp::Mod, {t, tile_columns}), w.i(f.n));
-    const std::vector<int> out = {f.m, f.n};
-    auto to = [&](ValueId v, DType d) { return w.k.type(v).dtype == d ? v : w.b.cast(v, d); };
-    auto zero = w.b.broadcast(is_integer(f.sum()) ? w.b.const_i(f.sum(), 0) : w.b.const_f(f.sum(), 0), out);
-    auto total = w.b.for_loop(
-        w.i(0), k, w.i(f.k), f.several ? std::vector<ValueId>{zero, zero} : std::vector<ValueId>{zero},
-        [&](ValueId i, std::span<const ValueId> acc) -> std::vector<ValueId> {
-          auto [a_at, a_in] = access({f.m, f.k}, row0, i, m, k, f.a_columns);
-          auto [b_at, b_in] = access({f.k, f.n}, i, column0, k, n, f.b_columns);
-          auto x = w.b.load(a, a_at, a_in), y = w.b.load(b, b_at, b_in);
-          if (!f.several) return {w.b.dot(x, y, acc[0])};
-          auto first = w.b.dot(x, y, zero), others = w.b.dot(x, w.b.load(b2, b_at, b_in), acc[1]);
-          others = w.b.dot(w.b.load(a2, a_at, a_in), y, others);
-          return {w.add(acc[0], first), others};
-        },
-        f.num_stages);
-    auto sum = f.several ? w.add(total[0], total[1]) : total[0];
-    auto [at, in] = access(out, row0, column0, m, n, false);
-    if (f.epilogue) {
-      auto column = w.add(w.b.range(f.n), column0), row = w.add(w.b.range(f.m), row0);
-      auto added = to(w.b.load(bias, column, w.lt(column, n)), f.sum());
-      sum = w.add(sum, w.b.broadcast(w.b.expand_dims(added, 0), out));
-      sum = w.op(ScalarOp::Max, {sum, zero});
-      sum = w.add(sum, to(w.b.load(residual, at, in), f.sum()));
-      auto row_sums = w.b.reduce(ReduceKind::Sum, w.op(ScalarOp::Select, {in, sum, zero}), 1);
-      w.b.store(sums, w.add(w.mul(row, tile_columns), w.op(ScalarOp::Mod, {t, tile_columns})), row_sums, w.lt(row, m));
-    }
-    w.b.store(c, at, to(sum, f.stored()), in);
-  };
-  if (f.persistent)
-    w.b.for_loop(
-        w.b.program_id(0), tiles, programs, {},
-        [&](ValueId t, std::span<const ValueId>) -> std::vector<ValueId> { return one(t), std::vector<ValueId>{}; });
-  else
-    one(w.b.program_id(0));
-  return std::move(w.k);
-}
-
-GpuKernelCode compile(const Form& f, int warps) {
-  auto k = product(f);
+GpuKernelCode compile(const ProductForm& f, int warps) {
+  auto k = masked_product(f);
   k.config["warps"] = warps;
   auto code = compile_gpu_kernel(k, *GpuTarget::parse("sm_90a"));
   EXPECT_TRUE(code.ok()) << code.error().str();
   return code.ok() ? *code : GpuKernelCode{};
 }
 
-void run(const Form& f, int64_t m, int64_t n, int64_t k, std::vector<int> warps) {
+void run(const ProductForm& f, int64_t m, int64_t n, int64_t k, std::vector<int> warps) {
   SCOPED_TRACE(std::string(name(f.dtype)) + " by " + std::string(name(f.right)) + ", " + std::to_string(m) + " x " +
                std::to_string(n) + " x " + std::to_string(k) + " by tiles of " + std::to_string(f.m) + " x " +
                std::to_string(f.n) + " x " + std::to_string(f.k) + (f.a_columns ? ", a by columns" : "") +
@@ -124,7 +45,7 @@ void run(const Form& f, int64_t m, int64_t n, int64_t k, std::vector<int> warps)
   run.seeds = 2;
   run.arch = "sm_90a";
   EXPECT_NE(compile(f, run.warps.front()).products.find("by warpgroups"), std::string::npos);
-  expect_as_interpreted(product(f), run);
+  expect_as_interpreted(masked_product(f), run);
 }
 
 TEST(Warpgroups, BothArrangementsOfBothFactors) {
@@ -240,20 +161,12 @@ TEST(Warpgroups, AssembleWithoutSpills) {
         ASSERT_TRUE(cubin.ok()) << what << cubin.error().str();
         EXPECT_EQ(cubin->spill_bytes, 0) << what;
       }
-  for (bool epilogue : {false, true}) {
-    const auto code = compile({.dtype = DType::U8,
-                               .right = DType::I8,
-                               .n = 256,
-                               .k = 128,
-                               .b_columns = true,
-                               .num_stages = 4,
-                               .epilogue = epilogue},
-                              8);
-    EXPECT_EQ(occurrences(code.ptx, "wgmma.mma_async.sync.aligned.m64n256k32.s32.u8.s8"), 4);
-    auto cubin = (*assembler)->assemble(code.ptx, "sm_90a");
-    ASSERT_TRUE(cubin.ok()) << cubin.error().str();
-    EXPECT_EQ(cubin->spill_bytes, 0) << "integers" << (epilogue ? " epilogue" : "");
-  }
+  const auto code =
+      compile({.dtype = DType::U8, .right = DType::I8, .n = 256, .k = 128, .b_columns = true, .num_stages = 4}, 8);
+  EXPECT_EQ(occurrences(code.ptx, "wgmma.mma_async.sync.aligned.m64n256k32.s32.u8.s8"), 4);
+  auto cubin = (*assembler)->assemble(code.ptx, "sm_90a");
+  ASSERT_TRUE(cubin.ok()) << cubin.error().str();
+  EXPECT_EQ(cubin->spill_bytes, 0) << "integers";
 }
 
 } // namespace

@@ -1,0 +1,70 @@
+#include "products.h"
+
+namespace tessera::test {
+
+using tile::ValueId;
+
+tile::Kernel masked_product(const ProductForm& f) {
+  KernelMaker w("product");
+  auto a = w.in("a", f.dtype), b = w.in("b", f.right);
+  auto bias = w.in("bias", f.stored()), residual = w.in("residual", f.stored());
+  auto c = w.out("c", f.stored()), sums = w.out("sums", f.sum());
+  auto a2 = f.several ? w.in("a2", f.dtype) : a, b2 = f.several ? w.in("b2", f.right) : b;
+  for (auto& p : w.k.params) p.invariant = !(p.once = p.written); // tiles of a program have no element in common
+  const int aligned = 128 / info(f.dtype).bits;                   // elements of 16 bytes
+  auto m = w.size("m", f.a_columns ? aligned : 1), n = w.size("n", f.b_columns ? 8 : aligned), k = w.size("k", aligned),
+       programs = w.size("programs");
+  auto up = [&](ValueId v, int by) { return w.op(ScalarOp::Div, {w.add(v, w.i(by - 1)), w.i(by)}); };
+  auto tile_columns = up(n, f.n), tiles = w.mul(up(m, f.m), tile_columns);
+  // A tile of a matrix: its offsets and mask, from the indices along both dimensions.
+  auto access = [&](const std::vector<int>& shape, ValueId row0, ValueId column0, ValueId rows, ValueId columns,
+                    bool by_columns) {
+    auto along = [&](int axis, ValueId start) { return w.add(w.b.range(shape[static_cast<size_t>(axis)]), start); };
+    auto spread = [&](ValueId v, int axis) { return w.b.broadcast(w.b.expand_dims(v, 1 - axis), shape); };
+    auto r = along(0, row0), s = along(1, column0);
+    auto in = w.op(ScalarOp::And, {spread(w.lt(r, rows), 0), spread(w.lt(s, columns), 1)});
+    auto at =
+        by_columns ? w.add(spread(r, 0), spread(w.mul(s, rows), 1)) : w.add(spread(w.mul(r, columns), 0), spread(s, 1));
+    return std::pair(at, in);
+  };
+  auto one = [&](ValueId t) {
+    auto row0 = w.mul(w.op(ScalarOp::Div, {t, tile_columns}), w.i(f.m)),
+         column0 = w.mul(w.op(ScalarOp::Mod, {t, tile_columns}), w.i(f.n));
+    const std::vector<int> out = {f.m, f.n};
+    auto to = [&](ValueId v, DType d) { return w.k.type(v).dtype == d ? v : w.b.cast(v, d); };
+    auto zero = w.b.broadcast(is_integer(f.sum()) ? w.b.const_i(f.sum(), 0) : w.b.const_f(f.sum(), 0), out);
+    auto total = w.b.for_loop(
+        w.i(0), k, w.i(f.k), f.several ? std::vector<ValueId>{zero, zero} : std::vector<ValueId>{zero},
+        [&](ValueId i, std::span<const ValueId> acc) -> std::vector<ValueId> {
+          auto [a_at, a_in] = access({f.m, f.k}, row0, i, m, k, f.a_columns);
+          auto [b_at, b_in] = access({f.k, f.n}, i, column0, k, n, f.b_columns);
+          auto x = w.b.load(a, a_at, a_in), y = w.b.load(b, b_at, b_in);
+          if (!f.several) return {w.b.dot(x, y, acc[0])};
+          auto first = w.b.dot(x, y, zero), others = w.b.dot(x, w.b.load(b2, b_at, b_in), acc[1]);
+          others = w.b.dot(w.b.load(a2, a_at, a_in), y, others);
+          return {w.add(acc[0], first), others};
+        },
+        f.num_stages);
+    auto sum = f.several ? w.add(total[0], total[1]) : total[0];
+    auto [at, in] = access(out, row0, column0, m, n, false);
+    if (f.epilogue) {
+      auto column = w.add(w.b.range(f.n), column0), row = w.add(w.b.range(f.m), row0);
+      auto added = to(w.b.load(bias, column, w.lt(column, n)), f.sum());
+      sum = w.add(sum, w.b.broadcast(w.b.expand_dims(added, 0), out));
+      sum = w.op(ScalarOp::Max, {sum, zero});
+      sum = w.add(sum, to(w.b.load(residual, at, in), f.sum()));
+      auto row_sums = w.b.reduce(ReduceKind::Sum, w.op(ScalarOp::Select, {in, sum, zero}), 1);
+      w.b.store(sums, w.add(w.mul(row, tile_columns), w.op(ScalarOp::Mod, {t, tile_columns})), row_sums, w.lt(row, m));
+    }
+    w.b.store(c, at, to(sum, f.stored()), in);
+  };
+  if (f.persistent)
+    w.b.for_loop(
+        w.b.program_id(0), tiles, programs, {},
+        [&](ValueId t, std::span<const ValueId>) -> std::vector<ValueId> { return one(t), std::vector<ValueId>{}; });
+  else
+    one(w.b.program_id(0));
+  return std::move(w.k);
+}
+
+} // namespace tessera::test

@@ -1,0 +1,26 @@
+// Kernels of one product of matrices, or of several in a loop, for warpgroups and for other tensor cores.
+#pragma once
+#include "harness.h"
+
+namespace tessera::test {
+
+struct ProductForm {
+  DType dtype = DType::BF16, right = dtype;
+  int m = 128, n = 128, k = 64;              // of a tile
+  bool a_columns = false, b_columns = false; // a factor lies in memory by columns
+  int num_stages = 3;
+  bool persistent = false;
+  bool epilogue = false; // relu(sum + bias) + residual; and the sum of each row of the tile
+  // c = a b + (a b2 + a2 b): the first product is read in each iteration, the others follow each other and are carried.
+  bool several = false;
+
+  [[nodiscard]] DType sum() const { return is_integer(dtype) ? DType::I32 : DType::F32; }
+  [[nodiscard]] DType stored() const { return info(dtype).bits == 8 ? sum() : dtype; } // of c, bias, residual
+};
+
+// c[m, n] = a[m, k] b[k, n] by tiles, all accesses masked by the sizes. Buffers: a, b, bias[n], residual[m, n], c,
+// sums[m, columns of tiles] in sum(), and of several products a2[m, k], b2[k, n]; scalars: m, n, k, programs. Only the
+// epilogue accesses bias, residual and sums.
+tile::Kernel masked_product(const ProductForm& form);
+
+} // namespace tessera::test
