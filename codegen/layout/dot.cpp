@@ -51,12 +51,13 @@ bool rows_matter(const tile::Kernel& k) {
 } // namespace
 
 int mma_word_elements(DType dtype) { return 32 / info(dtype).bits; }
-int mma_depth(DType dtype) { return 8 * mma_word_elements(dtype); }
+int mma_depth(DType dtype) { return 8 * kMmaDepthBytes / info(dtype).bits; }
 
 bool on_tensor_cores(const tile::Kernel& k, const Op& dot) {
   const tile::Type &a = k.type(dot.operands[0]), &b = k.type(dot.operands[1]);
-  const bool multiplies =
-      a.dtype == DType::F16 || a.dtype == DType::BF16 || a.dtype == DType::I8 || a.dtype == DType::U8;
+  const bool small_float = a.dtype == DType::F8E4M3FN || a.dtype == DType::F8E5M2;
+  const bool multiplies = a.dtype == DType::F16 || a.dtype == DType::BF16 || a.dtype == DType::I8 ||
+                          a.dtype == DType::U8 || (small_float && k.config.contains(kSmallFloatProducts));
   return multiplies && a.shape[0] >= kMmaRows && a.shape[1] >= mma_depth(a.dtype) && b.shape[1] >= kMmaColumns;
 }
 

@@ -8,7 +8,7 @@
 //   b [16, 8]   (1, 0) (8, 0)               (2, 0) (4, 0) (0, 1) (0, 2) (0, 4)
 //   c [16, 8]   (0, 1) (8, 0)               (0, 2) (0, 4) (1, 0) (2, 0) (4, 0)
 //
-// For elements of 8 bits it is mma.m16n8k32, with sums in i32. A register of an operand holds four of them; along the
+// For elements of 8 bits it is mma.m16n8k32, with sums of integers in i32. A register of an operand holds four of them; along the
 // depth, each basis of 16-bit elements becomes twice as large, behind one more register bit. c is the same:
 //
 //   a [16, 32]  (0, 1) (0, 2) (8, 0) (0, 16)  (0, 4) (0, 8) (1, 0) (2, 0) (4, 0)
@@ -23,7 +23,7 @@
 
 namespace tessera::layout {
 
-inline constexpr int kMmaRows = 16, kMmaColumns = 8;
+inline constexpr int kMmaRows = 16, kMmaColumns = 8, kMmaDepthBytes = 32;
 // Elements of one 32-bit register of an operand, and of the depth of one instruction: 32 bytes.
 [[nodiscard]] int mma_word_elements(DType dtype);
 [[nodiscard]] int mma_depth(DType dtype);
@@ -32,7 +32,10 @@ struct DotLayouts {
   LinearLayout a, b, c;
 };
 
-// True if tensor cores compute this Dot: f16, bf16, i8 or u8 tiles of at least one fragment. FMA computes the others.
+// Config of a kernel for a target whose tensor cores multiply f8e4m3fn and f8e5m2: 1.
+inline constexpr const char* kSmallFloatProducts = "small_float_products";
+// True if tensor cores compute this Dot: f16, bf16, i8 or u8 tiles of at least one fragment, and 8-bit floats where the
+// kernel has kSmallFloatProducts. FMA computes the others.
 [[nodiscard]] bool on_tensor_cores(const tile::Kernel& kernel, const tile::Op& dot);
 // Layouts of such a Dot of `kernel`. Warps take rows of the result while there are rows; if it is the only product of
 // the kernel and no row is reduced, warps are spread so that the operands are read least.

@@ -141,9 +141,11 @@ private:
     const Op& dot = k_.op(id);
     const tile::Type &a = k_.type(dot.operands[0]), &b = k_.type(dot.operands[1]), &c = k_.type(dot.results[0]);
     auto is_byte = [](DType d) { return d == DType::I8 || d == DType::U8; };
-    const bool floats = (a.dtype == DType::F16 || a.dtype == DType::BF16) && c.dtype == DType::F32;
+    auto is_small_float = [](DType d) { return d == DType::F8E4M3FN || d == DType::F8E5M2; };
+    const bool floats =
+        (a.dtype == DType::F16 || a.dtype == DType::BF16 || is_small_float(a.dtype)) && c.dtype == DType::F32;
     const bool integers = is_byte(a.dtype) && is_byte(b.dtype) && c.dtype == DType::I32;
-    if (!floats && !integers) return "its factors are neither 16-bit floats nor 8-bit integers";
+    if (!floats && !integers) return "its factors are neither 16-bit floats nor elements of 8 bits";
     // One wait hands back the sums of all products, in registers of one type.
     if (!to.products.empty() && k_.type(k_.op(to.products[0]).results[0]).dtype != c.dtype)
       return "another product of the loop has sums of another type";

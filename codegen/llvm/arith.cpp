@@ -1,5 +1,6 @@
 #include "codegen/llvm/arith.h"
 #include "base/check.h"
+#include "codegen/llvm/small_floats.h"
 #include <cmath>
 #include <llvm/IR/Intrinsics.h>
 
@@ -38,7 +39,9 @@ llvm::Type* Arithmetic::element_type(DType dtype) {
   switch (dtype) {
   case DType::Bool: return b_.getInt1Ty();
   case DType::I8:
-  case DType::U8: return b_.getInt8Ty();
+  case DType::U8:
+  case DType::F8E4M3FN:
+  case DType::F8E5M2: return b_.getInt8Ty();
   case DType::I16:
   case DType::U16:
   case DType::BF16: return b_.getInt16Ty();
@@ -56,6 +59,7 @@ llvm::Type* Arithmetic::memory_type(DType dtype) { return dtype == DType::Bool ?
 
 llvm::Value* Arithmetic::constant(DType dtype, double f, int64_t i) {
   if (dtype == DType::BF16) return b_.getInt16(f32_to_bf16(static_cast<float>(f)));
+  if (is_small_float(dtype)) return b_.getInt8(f32_to_small_float(dtype, static_cast<float>(f)));
   if (is_float(dtype)) return llvm::ConstantFP::get(element_type(dtype), f);
   return llvm::ConstantInt::get(element_type(dtype), static_cast<uint64_t>(i), true);
 }
@@ -93,6 +97,8 @@ llvm::Value* Arithmetic::cast(Value* v, DType from, DType to) {
   if (from == to) return v;
   auto* target = like(element_type(to), v);
   bool from_signed = info(from).kind == DTypeKind::Signed;
+  if (is_small_float(from)) return cast(from_small_float(b_, v, from), DType::F32, to);
+  if (is_small_float(to)) return to_small_float(b_, cast(v, from, DType::F32), to);
   // bf16 is stored in i16; it converts through f32.
   if (from == DType::BF16) {
     auto* wide = b_.CreateShl(b_.CreateZExt(v, like(b_.getInt32Ty(), v)),

@@ -1,6 +1,7 @@
 // Tile kernels to PTX, and to host objects for the emulator.
 #include "codegen/llvm/gpu_compile.h"
 #include "base/recover.h"
+#include "codegen/layout/dot.h"
 #include "codegen/llvm/emulated_abi.h"
 #include "codegen/llvm/gpu_emit.h"
 #include "codegen/llvm/libdevice.h"
@@ -19,9 +20,11 @@ struct Arch {
   std::string_view name;
   bool dependent_launch; // has griddepcontrol; atomic sums of vectors came with it
   bool warpgroups;       // has wgmma
+  bool small_floats;     // has mma of e4m3 and e5m2
 };
-constexpr Arch kArchs[] = {{"sm_80", false, false}, {"sm_86", false, false}, {"sm_87", false, false},
-                           {"sm_89", false, false}, {"sm_90", true, false},  {"sm_90a", true, true}};
+constexpr Arch kArchs[] = {{"sm_80", false, false, false}, {"sm_86", false, false, false},
+                           {"sm_87", false, false, false}, {"sm_89", false, false, true},
+                           {"sm_90", true, false, true},   {"sm_90a", true, true, true}};
 constexpr const char* kPtxVersion = "+ptx85"; // supported by CUDA 12.5 and later
 constexpr const char* kTriple = "nvptx64-nvidia-cuda";
 
@@ -182,8 +185,10 @@ static layout::WarpgroupChoice choose_warpgroups(const tile::Kernel& kernel, con
 // Code: of type GpuKernelCode or EmulatedKernel. Compiles the kernel with its plan of warpgroups; with fewer stages
 // where that fails, as they may leave too little shared memory to exchanges; at last without a plan.
 template <class Code, class Compile>
-static Result<Code> compile_with_layouts(const tile::Kernel& kernel, const GpuTarget& target, std::string& products,
+static Result<Code> compile_with_layouts(tile::Kernel kernel, const GpuTarget& target, std::string& products,
                                          const Compile& compile) {
+  const Arch* known = find_arch(target.arch);
+  if (known && known->small_floats) kernel.config[layout::kSmallFloatProducts] = 1;
   auto [plan, refusal] = choose_warpgroups(kernel, target);
   while (true) {
     TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel, plan));

@@ -10,7 +10,8 @@ Emitter::Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, Cod
 Status Emitter::emit() {
   auto& math = context_.math;
   for (const auto& p : context_.kernel.params)
-    if (!math.element_type(p.type.dtype) || (p.type.kind == tile::Type::Kind::Data && p.type.dtype == DType::BF16))
+    if (const auto* type = math.element_type(p.type.dtype);
+        !type || (p.type.kind == tile::Type::Kind::Data && is_float(p.type.dtype) && type->isIntegerTy()))
       return math.error("parameter " + p.name + " of type " + p.type.str() + " has no GPU code");
   if (ring_.is_used()) TESSERA_TRY(ring_.reserve());
   begin(context_);

@@ -179,7 +179,7 @@ public:
     auto* word = c[0]->getType();
     auto* all = llvm::cast<llvm::CallInst>(
         assembly(b_,
-                 "mma.sync.aligned.m16n8k" + std::to_string(integers ? 32 : 16) + ".row.col" + sum + "." +
+                 "mma.sync.aligned.m16n8k" + std::to_string(256 / info(a_dtype).bits) + ".row.col" + sum + "." +
                      std::string(ptx::factor_type(a_dtype)) + "." + std::string(ptx::factor_type(b_dtype)) + sum +
                      " {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
                  integers ? "=r,=r,=r,=r,r,r,r,r,r,r,r,r,r,r" : "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f",

@@ -1,7 +1,8 @@
-// Products of tiles: on tensor cores (f16, bf16, i8, u8) and by fma, of every size and in chains, against what the interpreter
+// Products of tiles: on tensor cores (f16, bf16, i8, u8, 8-bit floats) and by fma, of every size and in chains, against what the interpreter
 // says; and what their PTX is made of.
 #include "codegen/llvm/gpu_compiler.h"
 #include "harness.h"
+#include "runtime/cuda/assembler.h"
 #include <cmath>
 #include <regex>
 
@@ -39,8 +40,19 @@ TEST(GpuDot, EverySizeTypeAndArrangement) {
   };
   int turn = 0;
   using enum DType;
-  for (auto [d, right] :
-       {std::pair{F16, F16}, {BF16, BF16}, {F32, F32}, {F64, F64}, {I32, I32}, {I8, I8}, {I8, U8}, {U8, I8}, {U8, U8}})
+  for (auto [d, right] : {std::pair{F16, F16},
+                          {BF16, BF16},
+                          {F32, F32},
+                          {F64, F64},
+                          {I32, I32},
+                          {I8, I8},
+                          {I8, U8},
+                          {U8, I8},
+                          {U8, U8},
+                          {F8E4M3FN, F8E4M3FN},
+                          {F8E4M3FN, F8E5M2},
+                          {F8E5M2, F8E4M3FN},
+                          {F8E5M2, F8E5M2}})
     for (auto [m, n, k] : {Size{16, 8, 16},
                            {16, 16, 16},
                            {64, 64, 64},
@@ -51,7 +63,7 @@ TEST(GpuDot, EverySizeTypeAndArrangement) {
                            {16, 4, 32},
                            {1, 1, 1},
                            {64, 8, 4}}) {
-      bool tensor = d == F16 || d == BF16 || sum_dtype(d) != compute_dtype(d);
+      bool tensor = info(d).bits <= 16;
       if (!tensor && int64_t{m} * n * k > 1 << 16) continue;
       ++turn;
       SCOPED_TRACE(std::string(name(d)) + " " + std::string(name(right)) + " " + std::to_string(m) + "x" +
@@ -202,6 +214,21 @@ TEST(GpuDot, MultipliesIntegersOf8BitsOnTensorCores) {
     ASSERT_TRUE(code.ok()) << code.error().str();
     EXPECT_EQ(occurrences(code->ptx, "mma.sync.aligned.m16n8k32.row.col.s32." + std::string(types) + ".s32"), 4 * 2 * 2)
         << types;
+  }
+}
+
+// From sm_89 on; before, they are summed by fma.
+TEST(GpuDot, MultipliesFloatsOf8BitsOnTensorCores) {
+  auto k = product(DType::F8E4M3FN, DType::F8E5M2, 64, 64, 64, false, true);
+  k.config["warps"] = 4;
+  static auto assembler = cuda::Assembler::find(cuda::Assembler::Kind::Ptxas);
+  for (const auto& [arch, count] : {std::pair{"sm_80", 0}, {"sm_89", 4 * 2 * 2}, {"sm_90", 4 * 2 * 2}}) {
+    auto code = compile_gpu_kernel(k, *GpuTarget::parse(arch));
+    ASSERT_TRUE(code.ok()) << code.error().str();
+    EXPECT_EQ(occurrences(code->ptx, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32"), count) << arch;
+    if (!assembler.ok()) continue;
+    const auto cubin = (*assembler)->assemble(code->ptx, arch);
+    EXPECT_TRUE(cubin.ok()) << cubin.error().str();
   }
 }
 

@@ -114,8 +114,9 @@ TEST(GpuPointwise, EveryOperatorAgreesWithTheInterpreter) {
 }
 
 TEST(GpuPointwise, ConversionsAgreeWithTheInterpreter) {
-  const std::vector<DType> all = {DType::Bool, DType::I8,  DType::I16, DType::I32,  DType::I64, DType::U8, DType::U16,
-                                  DType::U32,  DType::U64, DType::F16, DType::BF16, DType::F32, DType::F64};
+  const std::vector<DType> all = {DType::Bool, DType::I8,  DType::I16, DType::I32,      DType::I64,
+                                  DType::U8,   DType::U16, DType::U32, DType::U64,      DType::F16,
+                                  DType::BF16, DType::F32, DType::F64, DType::F8E4M3FN, DType::F8E5M2};
   int warps = 1;
   constexpr int64_t n = 200;
   for (auto from : all) {
@@ -140,6 +141,8 @@ TEST(GpuPointwise, ConversionsAgreeWithTheInterpreter) {
       values.set_f64(6, std::nan(""));
       values.set_f64(7, 65519.99);
       values.set_f64(8, 1e-7);
+      for (int64_t i = 0; i < 100; ++i) // subnormal numbers of f8e4m3fn and of f8e5m2 among them
+        values.set_f64(100 + i, std::ldexp(1 + 0.01 * static_cast<double>(i), static_cast<int>(i % 30) - 20));
     }
     run.buffers.push_back(values);
     for (auto to : all) run.buffers.push_back(filled(to, n, 1));
@@ -155,7 +158,7 @@ TEST(GpuPointwise, ConversionsAgreeWithTheInterpreter) {
 
 // Loads, selects and stores of types that nothing else is computed in.
 TEST(GpuPointwise, StorageTypesAreMovedAndSelected) {
-  for (auto d : {DType::F16, DType::BF16, DType::I8, DType::Bool, DType::F64})
+  for (auto d : {DType::F16, DType::BF16, DType::I8, DType::Bool, DType::F64, DType::F8E5M2})
     for (int tile : {16, 64, 512}) {
       KernelMaker m("selected");
       auto c = m.in("c", DType::Bool), x = m.in("x", d), y = m.in("y", d), z = m.out("z", d), n = m.size("n");

@@ -81,6 +81,15 @@ TEST(Warpgroups, IntegersOfEightBits) {
     run({.dtype = I8, .m = 64, .n = 64, .b_columns = true, .persistent = true, .epilogue = true}, 190, 136, k, {4, 8});
 }
 
+// The same of floats of 8 bits, whose sums are f32; without an epilogue and with one.
+TEST(Warpgroups, FloatsOfEightBits) {
+  using enum DType;
+  for (auto [left, right] : {std::pair{F8E4M3FN, F8E4M3FN}, {F8E5M2, F8E4M3FN}, {F8E4M3FN, F8E5M2}})
+    run({.dtype = left, .right = right, .m = 64, .n = 32, .k = 64, .b_columns = true}, 72, 40, 144, {4});
+  run({.dtype = F8E4M3FN, .m = 128, .n = 64, .k = 128, .b_columns = true, .persistent = true, .epilogue = true}, 190,
+      72, 272, {8});
+}
+
 TEST(Warpgroups, IntegersOfAnotherArrangementAreLeftToWarps) {
   for (const auto& [a_columns, factor] : {std::pair(false, "right"), {true, "left"}}) {
     const auto code = compile({.dtype = DType::I8, .a_columns = a_columns, .b_columns = a_columns}, 4);

@@ -69,6 +69,9 @@ TEST(Dot, WhatTensorCoresTake) {
   EXPECT_FALSE(takes(DType::I8, 16, 8, 16));
   EXPECT_FALSE(takes(DType::I32, 64, 64, 64));
   EXPECT_FALSE(takes(DType::F8E4M3FN, 64, 64, 64));
+  Product p(DType::F8E4M3FN, 64, 64, 64);
+  p.kernel.config[kSmallFloatProducts] = 1;
+  EXPECT_TRUE(on_tensor_cores(p.kernel, p.dot));
   EXPECT_FALSE(takes(DType::F32, 64, 64, 64));
   EXPECT_FALSE(takes(DType::F16, 8, 8, 16));
   EXPECT_FALSE(takes(DType::F16, 16, 4, 16));
