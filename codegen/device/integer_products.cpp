@@ -51,6 +51,25 @@ std::optional<Range> range_of(const Graph& graph, ValueId v, int depth = 0) {
   return indexing && indexing->view ? of(0) : std::nullopt;
 }
 
+// True if a value is a widened tensor of 8-bit integers, whose last two dimensions are exchanged if `transposed`.
+bool is_dense_of_bytes(const Graph& graph, ValueId v, bool transposed) {
+  bool exchanged = false, widened = false;
+  for (const Node* node = graph.producer(v); node != nullptr; node = graph.producer(v)) {
+    if (ops::is(*node, ScalarOp::Cast) && is_integer(graph.type(v).dtype)) {
+      widened = true;
+    } else if (Ints swapped = ops::permutation_of(*node); swapped.size() >= 2) {
+      std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
+      if (!std::is_sorted(swapped.begin(), swapped.end())) return false;
+      exchanged = !exchanged;
+    } else {
+      break;
+    }
+    v = node->operands[0];
+  }
+  const DType dtype = graph.type(v).dtype;
+  return widened && exchanged == transposed && is_integer(dtype) && info(dtype).bits == 8;
+}
+
 class Rewriting {
 public:
   Rewriting(Graph& graph, NodeId id) : graph_(graph), node_(graph.node(id)) {}
@@ -113,7 +132,7 @@ private:
 
 } // namespace
 
-Result<bool> small_integer_products(Graph& graph, bool convolutions) {
+Result<bool> small_integer_products(Graph& graph, bool convolutions, bool tensor_cores) {
   bool changed = false;
   for (NodeId id : graph.order()) {
     const auto* structured = graph.node(id).op->structured();
@@ -121,6 +140,10 @@ Result<bool> small_integer_products(Graph& graph, bool convolutions) {
     const bool convolution = structured->kind == Structured::Conv;
     if (structured->kind != Structured::Matmul && !(convolution && convolutions)) continue;
     if (graph.node(id).operands.size() != 2 || graph.type(graph.node(id).results[0]).dtype != DType::I32) continue;
+    const std::vector<ValueId>& factors = graph.node(id).operands;
+    if (tensor_cores && !convolution && is_dense_of_bytes(graph, factors[0], false) &&
+        is_dense_of_bytes(graph, factors[1], true))
+      continue;
     TESSERA_ASSIGN(const std::optional<ValueId> made, Rewriting(graph, id).run(convolution));
     if (!made) continue;
     const ValueId old = graph.node(id).results[0];

@@ -16,6 +16,8 @@ namespace tessera {
 
 // Products whose summed length is known. `convolutions`: these as well, of any groups while one piece is enough; for
 // libraries that sum products of the elements alone (Winograd's transforms do not).
-[[nodiscard]] Result<bool> small_integer_products(Graph& graph, bool convolutions);
+// `tensor_cores`: those of the device multiply 8-bit integers, so that products of matrices of such stay as they are
+// where both are dense along the sum, as tensor cores read them: the right one is transposed.
+[[nodiscard]] Result<bool> small_integer_products(Graph& graph, bool convolutions, bool tensor_cores = false);
 
 } // namespace tessera

@@ -6,10 +6,15 @@
 namespace tessera {
 namespace {
 
-// The value in a 16-bit dtype that a factor in f32 is equal to, and the dtype.
+// True if tensor cores multiply factors of this dtype, with sums of the other one.
+bool is_multiplied(DType factor, DType sum) {
+  return sum == DType::F32 ? factor == DType::F16 || factor == DType::BF16 : factor == DType::I8 || factor == DType::U8;
+}
+
+// The value in a dtype of tensor cores that a factor in f32 or i32 is equal to, and the dtype.
 std::optional<std::pair<ScalarId, DType>> narrow(const Graph& graph, const LoopNest& nest, const Domain& domain,
                                                  ScalarId factor) {
-  auto multiplied = [](DType d) { return d == DType::F16 || d == DType::BF16; };
+  auto multiplied = [&](DType d) { return is_multiplied(d, nest.dag[factor].dtype); };
   auto stored = [&](ScalarId id) { // of a load: the dtype in memory
     return graph.type(domain.buffers[static_cast<size_t>(domain.loads[static_cast<size_t>(id)].buffer)]).dtype;
   };
@@ -44,7 +49,8 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
     const ScalarNode& n = nest.dag[id];
     if (n.op == ScalarOp::CheckBounds && domain.row_varying(id)) return std::nullopt; // each tile would report
     if (n.op != ScalarOp::Reduce) continue;
-    if (out.fold >= 0 || n.reduce != ReduceKind::Sum || n.dtype != DType::F32) return std::nullopt;
+    if (out.fold >= 0 || n.reduce != ReduceKind::Sum || (n.dtype != DType::F32 && n.dtype != DType::I32))
+      return std::nullopt;
     out.fold = id;
   }
   if (out.fold < 0) return std::nullopt;
@@ -52,7 +58,7 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
     if (domain.row_varying(nest.stores[i].scalar) || (domain.access_deps(domain.stores[i]) & domain.row_mask))
       return std::nullopt;
   const ScalarNode& product = nest.dag[nest.dag[out.fold].args[0]];
-  if (product.op != ScalarOp::Mul || product.dtype != DType::F32) return std::nullopt;
+  if (product.op != ScalarOp::Mul || product.dtype != nest.dag[out.fold].dtype) return std::nullopt;
   std::array<uint64_t, 2> deps{};
   const bool of_parts = std::any_of(nest.sources.begin(), nest.sources.end(),
                                     [&](NodeId id) { return fusion::product_parts(graph.node(id)) > 1; });
@@ -60,9 +66,9 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
     for (const ScalarId part : parts_of(nest, product.args[i], of_parts)) {
       const auto value = narrow(graph, nest, domain, part);
       const bool first = i == 0 && out.factors[0].empty();
-      if (!value || (!first && value->second != out.dtype)) return std::nullopt;
+      if (!value || (!first && is_float(value->second) && value->second != out.dtype)) return std::nullopt;
       out.factors[i].push_back(value->first);
-      out.dtype = value->second;
+      if (first) out.dtype = value->second;
     }
     deps[i] = domain.deps[static_cast<size_t>(product.args[i])];
   }

@@ -20,9 +20,10 @@
 //     sum += dot(left [R, D], right [D, C])     loads of both under the masks of their two sides
 //   the rest of the nest on [R, C]: bias, activation, residual; stores
 //
-// A factor must be equal to a value of f16 or bf16, so that rounding it to the tile's dtype changes nothing: a load of
-// such memory is, and so is what the model rounds. A factor of matmul_of_parts is a sum of such values, each less than
-// 2^-7 of the one before. Its products are those of two parts, but for the ones below the last bit of an f32:
+// A factor must be equal to a value of f16 or bf16, or of i8 or u8 where the sum is i32, so that rounding it to the
+// tile's dtype changes nothing: a load of such memory is, and so is what the model rounds. A factor of matmul_of_parts
+// is a sum of such values, each less than 2^-7 of the one before. Its products are those of two parts, but for the ones
+// below the last bit of an f32:
 //
 //   main    = sum over k of a0 b0                           in f32, a step of the depth at a time
 //   small   = sum over k of a0 b1, a1 b0, a0 b2, a1 b1, a2 b0
@@ -38,13 +39,13 @@
 namespace tessera {
 
 struct Contraction {
-  static constexpr int kFragmentRows = 16, kFragmentColumns = 8, kFragmentDepth = 16; // least extents of tiles
+  static constexpr int kFragmentRows = 16, kFragmentColumns = 8; // least extents of tiles
 
   ScalarId fold = -1; // the sum
   // Values whose product is summed, in the dtype of the tiles: what is stored in memory for a plain load, else a cast. A
   // factor is the sum of its parts, the largest first; both have as many.
   std::array<std::vector<ScalarId>, 2> factors;
-  DType dtype = DType::F16;               // of both factors: f16 or bf16
+  DType dtype = DType::F16;               // f16 or bf16 of both factors; i8 or u8 of the first
   std::array<uint64_t, 2> axes = {0, 0};  // outer axes on which this factor alone depends; neither is empty
   std::array<uint64_t, 2> depth = {0, 0}; // reduced axes on which the factor depends
 

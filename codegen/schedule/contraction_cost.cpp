@@ -1,4 +1,5 @@
 #include "codegen/schedule/contraction_cost.h"
+#include "codegen/layout/dot.h"
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -13,7 +14,12 @@ constexpr int kWarp = 32;
 class Predicted {
 public:
   Predicted(const SizedFacts& facts, const Schedule& schedule, const Target& device, const ContractionCostModel& model)
-      : f_(facts), s_(schedule), device_(device), m_(model), threads_(kWarp * schedule.tile.warps) {}
+      : f_(facts), s_(schedule), device_(device), m_(model), threads_(kWarp * schedule.tile.warps) {
+    const bool bytes = std::all_of(facts.factors.begin(), facts.factors.end(), [&](const SizedFacts::Factor& x) {
+      return x.stream >= 0 && facts.streams[static_cast<size_t>(x.stream)].bytes == 1;
+    });
+    if (bytes) factor_bytes_ = 1, rate_ = device.tensor_i8_per_cycle / device.tensor_f16_per_cycle;
+  }
 
   Cost run() {
     grid();
@@ -57,10 +63,21 @@ private:
   [[nodiscard]] double sums() const { return static_cast<double>(s_.tile.rows) * s_.tile.columns; }
   // Multiplications of a block's step.
   [[nodiscard]] double multiplied() const { return sums() * s_.tile.depth * f_.products; }
+  // Instructions of tensor cores for them.
+  [[nodiscard]] double fragments() const {
+    return multiplied() * factor_bytes_ /
+           (Contraction::kFragmentRows * Contraction::kFragmentColumns * layout::kMmaDepthBytes);
+  }
+  // True if the elements of a word of a factor's fragment are neighbours in memory, or transposed by its load: tensor
+  // cores take and transpose two of 16 bits, and take four of 8 bits along the depth.
+  [[nodiscard]] bool read_in_words(const SizedStream& s) const {
+    for (size_t i = 0; i < f_.extents.size() && s.bytes == 1; ++i)
+      if ((s_.placement.depth_axes >> i & 1) && s.affine(i) && s.step[i] == 1) return true;
+    return s.bytes > 1;
+  }
   // The cycles and bytes of a block's step.
   void step() {
-    const double fragments = multiplied() / (16 * 8 * 16);
-    double slots = fragments * m_.fragment;
+    double slots = fragments() * m_.fragment;
     for (size_t n = 0; n < f_.streams.size(); ++n) {
       const SizedStream& s = f_.streams[n];
       if (!(s.deps & f_.row_mask) || s.store) continue;
@@ -70,6 +87,8 @@ private:
       if (!copied) {
         slots += moved / kWarp * m_.element;
         passed_ += moved;
+      } else if (!read_in_words(s)) {
+        slots += moved / kWarp * m_.element;
       }
       step_bytes_ += moved * std::max<double>(s.bytes, std::min<double>(kSector, wide * s.bytes) / wide);
     }
@@ -77,7 +96,7 @@ private:
       const bool product = (w.deps & f_.factors[0].axes) && (w.deps & f_.factors[1].axes);
       if ((w.deps & f_.row_mask) && !product) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
     }
-    const double tensor = multiplied() / (device_.tensor_f16_per_cycle * m_.tensor);
+    const double tensor = multiplied() / (device_.tensor_f16_per_cycle * rate_ * m_.tensor);
     cycles_ = std::pow(std::pow(tensor, m_.overlap) + std::pow(slots / device_.schedulers, m_.overlap) +
                            std::pow(shared_cycles(), m_.overlap),
                        1 / m_.overlap);
@@ -114,17 +133,17 @@ private:
            std::all_of(f_.factors.begin(), f_.factors.end(), [&](const SizedFacts::Factor& x) {
              if (x.stream < 0) return false;
              const SizedStream& s = f_.streams[static_cast<size_t>(x.stream)];
-             return width(s) * s.bytes >= kAccess;
+             return width(s) * s.bytes >= kAccess && read_in_words(s);
            });
   }
   // Instructions.
-  [[nodiscard]] double code() const { return multiplied() / (16 * 8 * 16) / s_.tile.warps + 16 * sums() / threads_; }
+  [[nodiscard]] double code() const { return fragments() / s_.tile.warps + 16 * sums() / threads_; }
   [[nodiscard]] Cost total_of_warpgroups() const {
     Cost cost;
     const double processors = std::max(1, device_.multiprocessors), clock = device_.clock_mhz;
     const bool in_turns = s_.cooperation.max_blocks > 0;
     const double tiles = std::ceil(blocks_ / processors); // of the busiest multiprocessor
-    const double tensor = multiplied() / (device_.warpgroup_f16_per_cycle * m_.group_rate * clock);
+    const double tensor = multiplied() / (device_.warpgroup_f16_per_cycle * rate_ * m_.group_rate * clock);
     double bytes = 0, stored = 0, slots = 0, lines = 0;
     for (const SizedStream& s : f_.streams) {
       if (!s.shared) bytes += s.count * s.bytes;
@@ -169,7 +188,7 @@ private:
         least = std::min(least, s_.tile.warps * (s_.tile.rows / static_cast<double>(down) + s_.tile.columns / across));
     }
     const double bytes =
-        2.0 * s_.tile.depth *
+        factor_bytes_ * s_.tile.depth *
         ((std::isfinite(least) ? least : 0) * f_.products + (s_.tile.rows + s_.tile.columns) * f_.parts);
     return bytes / (device_.shared_bytes_per_us / device_.clock_mhz);
   }
@@ -179,8 +198,9 @@ private:
     const auto file = static_cast<double>(device_.registers);
     most_ = std::min(static_cast<double>(device_.thread_registers), std::floor(file / threads_ / 8) * 8);
     const double taken = std::min(std::ceil(registers_ / 8) * 8, most_);
-    const double stages = 2.0 * s_.tile.depth * (s_.tile.rows + s_.tile.columns) * f_.parts * s_.traversal.num_stages +
-                          static_cast<double>(device_.reserved_shared_bytes);
+    const double stages =
+        factor_bytes_ * s_.tile.depth * (s_.tile.rows + s_.tile.columns) * f_.parts * s_.traversal.num_stages +
+        static_cast<double>(device_.reserved_shared_bytes);
     const double stored = 2.0 * sums(); // exchanged before they are stored
     resident_ = std::max(1.0, std::min({std::floor(file / (threads_ * taken)),
                                         std::floor(static_cast<double>(device_.resident_threads) / threads_),
@@ -195,7 +215,7 @@ private:
     const double together = std::min(resident_, std::max(1.0, std::ceil(waves)));
     const double latency = m_.copied * (device_.l2_latency_us + device_.memory_latency_us);
     const double turn = m_.turn * device_.l2_latency_us +
-                        m_.chained * device_.shared_latency_us * s_.tile.depth / Contraction::kFragmentDepth;
+                        m_.chained * device_.shared_latency_us * s_.tile.depth * factor_bytes_ / layout::kMmaDepthBytes;
     const double barrier = m_.step * device_.l2_latency_us; // hidden by the products of other blocks
     const double of_step = std::max({together * cycles_ / device_.clock_mhz + barrier / together, turn,
                                      latency / std::max(1, s_.traversal.num_stages - 1)});
@@ -236,6 +256,8 @@ private:
   double blocks_ = 1, steps_ = 1;
   double cycles_ = 0, step_bytes_ = 0; // of a step of a block
   double passed_ = 0;                  // elements that pass through registers in a step
+  double factor_bytes_ = 2;            // of an element of a factor
+  double rate_ = 1;                    // of products of such elements, relative to those of f16
   double registers_ = 32, most_ = 255, resident_ = 1;
 };
 

@@ -1,4 +1,5 @@
 #include "codegen/schedule/contraction_space.h"
+#include "codegen/layout/dot.h"
 #include "codegen/schedule/contraction.h"
 #include <algorithm>
 #include <bit>
@@ -40,19 +41,19 @@ private:
         if ((axes >> i & 1) && f_.contiguous(s, i)) return true;
     return false;
   }
-  // Extents of a tile along these axes, up to `most`.
-  [[nodiscard]] std::vector<int64_t> sizes(uint64_t axes, int64_t most) const {
-    constexpr int64_t kLeast = 16;
-    const int64_t whole = std::max(kLeast, power_above(s_.count(axes)));
+  // Extents of a tile along these axes, from `least` up to `most`.
+  [[nodiscard]] std::vector<int64_t> sizes(uint64_t axes, int64_t least, int64_t most) const {
+    const int64_t whole = std::max(least, power_above(s_.count(axes)));
     std::vector<int64_t> out;
-    for (int64_t n = kLeast; n <= std::min(most, whole); n *= 2) out.push_back(n);
+    for (int64_t n = least; n <= std::min(most, whole); n *= 2) out.push_back(n);
     return out;
   }
   void tiles(Schedule p) {
-    constexpr int64_t kMaxSide = 256, kMaxDepth = 128, kMaxRatio = 8, kLeastEach = 8, kMaxEach = 128;
-    for (const int64_t rows : sizes(p.placement.row_axes, kMaxSide))
-      for (const int64_t columns : sizes(p.placement.column_axes, kMaxSide))
-        for (const int64_t depth : sizes(p.placement.depth_axes, kMaxDepth))
+    constexpr int64_t kLeastSide = 16, kMaxSide = 256, kMaxRatio = 8, kLeastEach = 8, kMaxEach = 128;
+    const int64_t least_depth = layout::kMmaDepthBytes * 8 / info(f_.contraction->dtype).bits;
+    for (const int64_t rows : sizes(p.placement.row_axes, kLeastSide, kMaxSide))
+      for (const int64_t columns : sizes(p.placement.column_axes, kLeastSide, kMaxSide))
+        for (const int64_t depth : sizes(p.placement.depth_axes, least_depth, 8 * least_depth))
           for (const int64_t threads : {64, 128, 256}) {
             const int64_t each = rows * columns / threads;
             p.tile.rows = static_cast<int>(rows), p.tile.columns = static_cast<int>(columns);

@@ -1,4 +1,5 @@
 #include "codegen/schedule/legal.h"
+#include "codegen/layout/dot.h"
 #include "codegen/schedule/block_space.h"
 #include "codegen/schedule/cooperation.h"
 #include "codegen/schedule/host_space.h"
@@ -108,7 +109,7 @@ private:
     plain.cooperation.max_blocks = s_.cooperation.max_blocks;
     if (plain != s_) return "a contraction has tiles, stages, groups of rows and a number of blocks, no other field";
     if (s_.tile.rows < Contraction::kFragmentRows || s_.tile.columns < Contraction::kFragmentColumns ||
-        s_.tile.depth < Contraction::kFragmentDepth)
+        s_.tile.depth * info(f_.contraction->dtype).bits / 8 < layout::kMmaDepthBytes)
       return "tiles are smaller than a fragment of tensor cores";
     if (int64_t{s_.tile.rows} * s_.tile.columns <
         int64_t{Contraction::kFragmentRows} * Contraction::kFragmentColumns * s_.tile.warps)

@@ -90,6 +90,22 @@ TEST(ContractProducts, TheLibraryKeepsWhatItComputesAtOnceAndWhatHasNoPrice) {
   EXPECT_EQ(route(product("4096", 1024, 4096, true), slow_memory(for_gpu(folder, "sm_90"))), "library");
 }
 
+// No library multiplies 8-bit integers: with the transposed right factor that tensor cores take, one kernel does, with
+// its scales.
+TEST(ContractProducts, QuantisedProductsAreOneKernel) {
+  TemporaryFolder folder;
+  const std::string text =
+      "graph @main(%x: i8[4096, 1024], %w: i8[512, 1024], %s: f32[512]) -> (%y: f16[4096, 512]) {\n"
+      "  %a = cast(%x) to=i32 : i32[4096, 1024]\n"
+      "  %t = transpose(%w) perm=[1, 0] : i8[1024, 512]\n"
+      "  %b = cast(%t) to=i32 : i32[1024, 512]\n"
+      "  %p = matmul(%a, %b) : i32[4096, 512]\n"
+      "  %f = cast(%p) to=f32 : f32[4096, 512]\n"
+      "  %q = mul(%f, %s) : f32[4096, 512]\n"
+      "  %y = cast(%q) to=f16 : f16[4096, 512]\n}\n";
+  for (const char* arch : {"sm_80", "sm_90a"}) EXPECT_EQ(route(text, for_gpu(folder, arch)), "contraction") << arch;
+}
+
 // One contraction for all row counts where its price is less at the hint.
 TEST(ContractProducts, SizesThatAreNotKnownArePricedAtTheirHints) {
   TemporaryFolder folder;

@@ -104,5 +104,19 @@ TEST(IntegerProducts, OthersAreLeft) {
   EXPECT_FALSE(small_integer_products(g, true).value());
 }
 
+// Tensor cores take 8-bit integers that are dense along the sum.
+TEST(IntegerProducts, AreLeftToTensorCores) {
+  for (const bool transposed : {false, true}) {
+    Graph g("bytes");
+    const auto wide = [&](ValueId v) { return g.apply("cast", {v}, {{"to", DType::I32}}).value(); };
+    const ValueId x = g.add_input("x", {DType::U8, {64, 96}}),
+                  w = g.add_input("w", {DType::I8, transposed ? SymShape{32, 96} : SymShape{96, 32}});
+    const ValueId right = transposed ? g.apply("transpose", {w}, {{"perm", Ints{1, 0}}}).value() : w;
+    g.add_output("y", g.apply("matmul", {wide(x), wide(right)}).value());
+    EXPECT_EQ(small_integer_products(g, false, true).value(), !transposed);
+    EXPECT_EQ(count(g, "matmul", DType::I32), transposed ? 1 : 0);
+  }
+}
+
 } // namespace
 } // namespace tessera::driver_test

@@ -83,6 +83,24 @@ TEST(Contraction, ProductsOfAllLayoutsAndSizes) {
       for (const Sizes& s : sizes) expect_contracted({product({a, b, a_shape, b_shape}), s}, ++seed, 3);
 }
 
+// Sums in i32 of 8-bit integers, scaled as quantised models have it.
+Problem integers(const std::string& left, const std::string& right, const std::string& b, const std::string& b_shape) {
+  return problem("a: " + left + "[m, k]\nb: " + right + b_shape + "\ns: f32[n]\ny: f32[m, n]",
+                 "nest product outer(i0: m, i1: n) row(i2: k) {\n %0 = load a[i0, i2] : " + left + "\n %1 = load " + b +
+                     " : " + right +
+                     "\n %2 = cast %0 : i32\n %3 = cast %1 : i32\n %4 = mul %2, %3 : i32\n %5 = reduce.sum %4 : i32\n"
+                     " %6 = cast %5 : f32\n %7 = load s[i1] : f32\n %8 = mul %6, %7 : f32\n store.row y[i0, i1] = "
+                     "%8 }");
+}
+
+TEST(Contraction, OfIntegersOf8Bits) {
+  EXPECT_FALSE(contraction_of(integers("i16", "i16", "b[i1, i2]", "[n, k]")));
+  uint32_t seed = 300;
+  for (const auto& [left, right] : {std::pair{"i8", "i8"}, {"u8", "i8"}})
+    for (const auto& [b, shape] : {std::pair{"b[i1, i2]", "[n, k]"}, {"b[i2, i1]", "[k, n]"}})
+      expect_contracted({integers(left, right, b, shape), {{"m", 70}, {"n", 48}, {"k", 144}}}, ++seed, 3);
+}
+
 TEST(Contraction, OfKnownSizes) {
   for (const char* t : {"f16", "bf16"}) {
     const std::string d = t;

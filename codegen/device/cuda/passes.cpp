@@ -74,7 +74,9 @@ Result<bool> leave_unchecked(Graph& graph, const CudaLibraries&) {
 }
 
 // cuDNN may sum a convolution's products after a transform, which rounds.
-Result<bool> integer_products(Graph& graph, const CudaLibraries&) { return small_integer_products(graph, false); }
+Result<bool> integer_products(Graph& graph, const CudaLibraries& libraries) {
+  return small_integer_products(graph, false, libraries.device.tensor_i8_per_cycle > 0);
+}
 
 // A float that its integer type or narrow float type does not hold becomes what PyTorch's kernels for GPUs make of it.
 Result<bool> convert_as_here(Graph& graph, const CudaLibraries&) {

@@ -57,6 +57,8 @@ void Product::hoist(ScalarId factor) {
   for (ScalarId id : loads) sizes_.number(d_.env.simplify(d_.loads[static_cast<size_t>(id)].offset.substitute(first)));
 }
 
+V Product::zero_of(DType dtype) { return is_float(dtype) ? b_.const_f(dtype, 0) : b_.const_i(dtype, 0); }
+
 // The tile of a factor from `base` on along the depth, in its dtype.
 V Product::factor(ScalarId id, bool left, V base) {
   const std::array<Side, 2> sums = sides_;
@@ -80,8 +82,8 @@ V Product::factor(ScalarId id, bool left, V base) {
     if (inside < 0) return value;
     const auto beyond =
         value_of_zeros(nest_, id, [&](ScalarId load) { return d_.deps[static_cast<size_t>(load)] >> c_.depth & 1; });
-    if (beyond && beyond->f == 0) return value;
-    const V zero = b_.const_f(b_.kernel().type(value).dtype, 0);
+    if (beyond && beyond->f == 0 && beyond->i == 0) return value;
+    const V zero = zero_of(b_.kernel().type(value).dtype);
     return pointwise(b_, ScalarOp::Select, std::array{inside, value, zero});
   });
   sides_ = sums;
@@ -120,7 +122,7 @@ void Product::body() {
   const V of_step = c_.step < 0 ? -1 : sizes_.number(whole);
   const V end =
       sizes_.number(c_.step < 0 ? depth : d_.env.simplify(d_.axes[static_cast<size_t>(c_.step)].extent * whole));
-  const V none = b_.broadcast(b_.const_f(DType::F32, 0), {sides_[0].lanes, sides_[1].lanes});
+  const V none = b_.broadcast(zero_of(node(contraction.fold).dtype), {sides_[0].lanes, sides_[1].lanes});
   const Values sums = b_.for_loop(
       sizes_.constant(0), end, sizes_.constant(schedule_.tile.depth), Values(contraction.parts() > 1 ? 2 : 1, none),
       [&](V index, std::span<const V> carried) -> Values {

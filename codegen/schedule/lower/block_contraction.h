@@ -17,6 +17,7 @@ public:
 
 private:
   void hoist(ScalarId factor);
+  V zero_of(DType dtype);
   V factor(ScalarId id, bool left, V base);
   Values add_products(std::span<const V> left, std::span<const V> right, V none, std::span<const V> sums);
   V total(const Values& sums);
