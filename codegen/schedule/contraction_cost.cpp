@@ -1,5 +1,6 @@
 #include "codegen/schedule/contraction_cost.h"
 #include "codegen/layout/dot.h"
+#include "codegen/schedule/contraction.h"
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -184,7 +185,8 @@ private:
     double least = INFINITY;
     for (int down = 1; down <= s_.tile.warps; down *= 2) {
       const double across = static_cast<double>(s_.tile.warps) / down;
-      if (s_.tile.rows / down >= 16 && s_.tile.columns / across >= 8)
+      if (s_.tile.rows / down >= Contraction::kFragmentRows &&
+          s_.tile.columns / across >= Contraction::kFragmentColumns)
         least = std::min(least, s_.tile.warps * (s_.tile.rows / static_cast<double>(down) + s_.tile.columns / across));
     }
     const double bytes =

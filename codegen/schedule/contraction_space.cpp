@@ -14,7 +14,8 @@ public:
       : f_(facts), s_(sized), visit_(visit) {}
 
   // Rows and columns of the tile along all axes of a factor, or along its last one with the others as points; the depth
-  // along all reduced axes, or along the one that is contiguous in a factor with the others as steps.
+  // along all reduced axes, or along the one that is contiguous in a factor with the others as steps. Rows that the
+  // columns of a fragment hold may be the columns: a fragment has more rows than columns, and most would be empty.
   void run() {
     const Contraction& c = *f_.contraction;
     const size_t right = stored_along(c.axes[0]) && !stored_along(c.axes[1]) ? 0 : 1;
@@ -26,9 +27,8 @@ public:
     for (const uint64_t rows : std::set<uint64_t>{c.axes[1 - right], last(c.axes[1 - right])})
       for (const uint64_t columns : std::set<uint64_t>{c.axes[right], last(c.axes[right])})
         for (const uint64_t depth : std::set<uint64_t>{f_.d.row_mask, inner}) {
-          Schedule p = BlockFacts::schedule(ScheduleKind::BlockContraction, 1, 1, 1);
-          p.placement.row_axes = rows, p.placement.column_axes = columns, p.placement.depth_axes = depth;
-          tiles(p);
+          tiles(rows, columns, depth);
+          if (s_.count(rows) <= Contraction::kFragmentColumns) tiles(columns, rows, depth);
         }
   }
 
@@ -48,12 +48,14 @@ private:
     for (int64_t n = least; n <= std::min(most, whole); n *= 2) out.push_back(n);
     return out;
   }
-  void tiles(Schedule p) {
-    constexpr int64_t kLeastSide = 16, kMaxSide = 256, kMaxRatio = 8, kLeastEach = 8, kMaxEach = 128;
+  void tiles(uint64_t row_axes, uint64_t column_axes, uint64_t depth_axes) {
+    constexpr int64_t kMaxSide = 256, kMaxRatio = 8, kLeastEach = 8, kMaxEach = 128;
     const int64_t least_depth = layout::kMmaDepthBytes * 8 / info(f_.contraction->dtype).bits;
-    for (const int64_t rows : sizes(p.placement.row_axes, kLeastSide, kMaxSide))
-      for (const int64_t columns : sizes(p.placement.column_axes, kLeastSide, kMaxSide))
-        for (const int64_t depth : sizes(p.placement.depth_axes, least_depth, 8 * least_depth))
+    Schedule p = BlockFacts::schedule(ScheduleKind::BlockContraction, 1, 1, 1);
+    p.placement.row_axes = row_axes, p.placement.column_axes = column_axes, p.placement.depth_axes = depth_axes;
+    for (const int64_t rows : sizes(row_axes, Contraction::kFragmentRows, kMaxSide))
+      for (const int64_t columns : sizes(column_axes, Contraction::kFragmentColumns, kMaxSide))
+        for (const int64_t depth : sizes(depth_axes, least_depth, 8 * least_depth))
           for (const int64_t threads : {64, 128, 256}) {
             const int64_t each = rows * columns / threads;
             p.tile.rows = static_cast<int>(rows), p.tile.columns = static_cast<int>(columns);

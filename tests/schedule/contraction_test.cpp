@@ -2,6 +2,7 @@
 // interpreter of tile kernels, in tests/gpu on the emulator.
 #include "block_harness.h"
 #include "codegen/schedule/contraction.h"
+#include "codegen/schedule/contraction_cost.h"
 #include "codegen/schedule/space.h"
 #include "tests/base/seeds.h"
 #include <cmath>
@@ -119,6 +120,69 @@ TEST(Contraction, OfKnownSizes) {
          {}},
         2);
   }
+}
+
+// The schedule of y[m, n] = a[m, k] b[k, n] with the lowest price.
+Schedule cheapest(const Sizes& of) {
+  const Case c{product({}), of};
+  auto domain = make_domain(c.problem.graph, c.problem.nest);
+  const Target device = gpu_with();
+  const BlockFacts facts(c.problem.graph, c.problem.nest, *domain, device);
+  const CallSizes sizes = by_id(c.problem, of);
+  auto sized = sized_facts(facts, sizes);
+  EXPECT_TRUE(sized.ok());
+  Schedule best;
+  double least = INFINITY;
+  if (!sized.ok()) return best;
+  for_each_schedule(facts, *sized, sizes, true, [&](const Schedule& s, int64_t) {
+    if (s.kind != ScheduleKind::BlockContraction) return;
+    const double us = contraction_cost(*sized, s, device).us;
+    if (us < least) least = us, best = s;
+  });
+  EXPECT_TRUE(std::isfinite(least));
+  return best;
+}
+
+constexpr uint64_t kRowsOfA = 1, kColumnsOfB = 2; // i0, i1
+
+TEST(Contraction, NarrowTilesAreRight) {
+  auto kernels = [](const Case& c, uint64_t row_axes) {
+    std::vector<ScheduledKernel> out;
+    each_kernel(
+        c, gpu_with(),
+        [&](const Schedule& s) {
+          return s.kind == ScheduleKind::BlockContraction && s.placement.row_axes == row_axes && s.tile.columns == 8 &&
+                 s.tile.depth <= 32;
+        },
+        [&](const Legal&, ScheduledKernel k) { out.push_back(std::move(k)); });
+    return out;
+  };
+  for (const auto& [sizes, row_axes] : {std::pair{Sizes{{"m", 70}, {"n", 8}, {"k", 40}}, kRowsOfA},
+                                        {Sizes{{"m", 4}, {"n", 70}, {"k", 40}}, kColumnsOfB}})
+    for (const auto& [b, b_shape] : {std::pair{"b[i2, i1]", "[k, n]"}, {"b[i1, i2]", "[n, k]"}}) {
+      const Case c{product({.b = b, .b_shape = b_shape}), sizes};
+      const Meant m = meant(c);
+      const auto all = kernels(c, row_axes);
+      ASSERT_FALSE(all.empty());
+      for (const ScheduledKernel& k : all) expect_meant(c, m, k, 4e-3);
+    }
+}
+
+// A side that the columns of a fragment hold is the tile's columns; others are wider.
+TEST(Contraction, ATileIsAsNarrowAsItsProduct) {
+  const Schedule columns = cheapest({{"m", 4096}, {"n", 8}, {"k", 1024}});
+  EXPECT_EQ(columns.placement.row_axes, kRowsOfA) << print(columns);
+  EXPECT_EQ(columns.tile.columns, 8) << print(columns);
+  const Schedule rows = cheapest({{"m", 4}, {"n", 4096}, {"k", 1024}});
+  EXPECT_EQ(rows.placement.row_axes, kColumnsOfB) << print(rows);
+  EXPECT_EQ(rows.tile.columns, 8) << print(rows);
+  for (const int64_t m : {65, 100, 128, 1000, 4096})
+    for (const int64_t n : {65, 128, 1000, 4096})
+      for (const int64_t k : {16, 64, 1000, 8192}) {
+        const Schedule s = cheapest({{"m", m}, {"n", n}, {"k", k}});
+        EXPECT_EQ(s.placement.row_axes, kRowsOfA) << print(s);
+        EXPECT_GT(s.tile.columns, 8) << m << " " << n << " " << k << " " << print(s);
+      }
 }
 
 // One kernel, without conditions, for every size; a sum of nothing is 0.
