@@ -163,7 +163,7 @@ void add_group(Context& x, const Group& g, Json& j) {
   if (x.options.nests && g.kind == Group::Kind::Kernel) j["nest"] = print(x.graph, g.nest);
 }
 
-// The choice between a library's call and a contraction for a product of a step; null where there was none.
+// The choice between a library's call and a contraction for a product of a step; null where the device has none.
 const std::pair<const NodeId, ContractionChoice>* contraction_of(const Context& x, const Group& g) {
   const auto& all = x.c.report.contractions;
   const auto& sources = g.kind == Group::Kind::Library ? g.call.sources : g.nest.sources;
@@ -207,8 +207,9 @@ void add_routes(const Context& x, const Group& g, const StepPrice& price, Json& 
       const bool longer = accepted && contraction && library == contracted;
       if (longer) {
         accepted = false;
-        why = library ? "predicted to take longer with the kernel behind it"
-                      : "predicted to take longer than the call and the kernel behind it";
+        why = library                               ? "predicted to take longer with the kernel behind it"
+              : contraction->second.refusal.empty() ? "predicted to take longer than the call and the kernel behind it"
+                                                    : contraction->second.refusal;
       }
       add(r.by, r.kind, accepted, why);
       if (!longer) continue;

@@ -27,6 +27,7 @@ void Compilation::plan_around(const FusionDetours& detours) {
   planning_.detours = detours;
   planning_.plan.reset();
   planning_.contractions.clear();
+  planning_.uncompared.clear();
   planning_.contracting = Contracting::Done;
 }
 

@@ -44,6 +44,7 @@ public:
     FoldedConstants constants;
     bool pinned = false;                        // the plan follows options.plan
     std::map<NodeId, Contraction> contractions; // by product
+    std::map<NodeId, std::string> uncompared;   // by product: why none is listed
     Contracting contracting = Contracting::List;
   };
   [[nodiscard]] Planning& planning() { return planning_; }

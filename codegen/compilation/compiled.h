@@ -59,6 +59,7 @@ struct FoldedConstants {
 struct ContractionChoice {
   double library_us = 0, contraction_us = 0; // INFINITY: no kernels that have a price
   bool taken = false;                        // the contraction
+  std::string refusal;                       // why the library has it without a comparison of prices; empty: compared
 };
 // The report of a compilation, for `explain`.
 struct CompileReport {

@@ -10,6 +10,7 @@
 #include "codegen/driver/plan_file.h"
 #include "codegen/driver/steering.h"
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace tessera {
@@ -201,6 +202,8 @@ private:
     report.contractions.clear();
     for (const auto& [product, contraction] : planned_->planning().contractions)
       report.contractions.emplace(product, contraction.choice);
+    for (const auto& [product, why] : planned_->planning().uncompared)
+      report.contractions.emplace(product, ContractionChoice{INFINITY, INFINITY, false, why});
     report.constants = std::move(planned_->constants());
     for (ContainedFailure& failure : std::exchange(report.constants.contained, {}))
       report.contained.push_back(std::move(failure));

@@ -106,6 +106,24 @@ TEST(ContractProducts, QuantisedProductsAreOneKernel) {
   for (const char* arch : {"sm_80", "sm_90a"}) EXPECT_EQ(route(text, for_gpu(folder, arch)), "contraction") << arch;
 }
 
+// What the report says of the products that no contraction is priced for.
+TEST(ContractProducts, TheReportSaysWhyAProductIsNotCompared) {
+  TemporaryFolder folder;
+  for (const auto& [text, words] : {std::pair{product("4096", 1024, 4096, false), "no kernel alone"},
+                                    {product("n", 1024, 4096, true), "no hint"},
+                                    {product("4096", 1024, 4096, true, "f32"), "neither f16 nor bf16"},
+                                    {product("n", 1024, 4096, true, "bf16", " hint 4096"), ""}}) {
+    const Compiled compiled = compile_it(parse(text), slow_memory(for_gpu(folder)));
+    ASSERT_EQ(compiled.report.contractions.size(), 1u) << text;
+    const ContractionChoice& choice = compiled.report.contractions.begin()->second;
+    EXPECT_EQ(choice.refusal.empty(), *words == 0) << choice.refusal;
+    EXPECT_NE(choice.refusal.find(words), std::string::npos) << choice.refusal;
+    EXPECT_TRUE(choice.refusal.empty() || !choice.taken);
+  }
+  const Compiled elsewhere = compile_it(parse(product("4096", 1024, 4096, true)), for_gpu(folder, "sm_90"));
+  EXPECT_TRUE(elsewhere.report.contractions.empty());
+}
+
 // One contraction for all row counts where its price is less at the hint.
 TEST(ContractProducts, SizesThatAreNotKnownArePricedAtTheirHints) {
   TemporaryFolder folder;

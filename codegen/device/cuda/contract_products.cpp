@@ -15,21 +15,14 @@ class Choice {
 public:
   explicit Choice(Compilation& c) : c_(c), graph_(c.graph()), device_(c.backend().device()) {}
 
-  // Lists the calls that a contraction may take less time for.
+  // Lists the calls that a contraction may take less time for, and says of the others why not.
   bool list() {
-    auto& contractions = c_.planning().contractions;
-    for (const Group& call : c_.plan().groups) {
-      const Group* behind = only_reader(call);
-      if (behind == nullptr || !may_gain(call.call)) continue;
-      const auto first = price(call), second = price(*behind);
-      if (!first || !second) continue;
-      const double both = *first + *second - overlap();
-      if (least(call.call) * kWorth >= both) continue;
-      std::vector<NodeId> nodes = behind->nest.sources;
-      nodes.push_back(call.call.node);
-      contractions.emplace(call.call.node, Compilation::Contraction{{both, 0, true}, std::move(nodes)});
-    }
-    return !contractions.empty();
+    Compilation::Planning& its = c_.planning();
+    for (const Group& call : c_.plan().groups)
+      if (call.kind == Group::Kind::Library && call.call.kind == LibraryCall::Kind::Matmul)
+        if (std::string refusal = list(call); !refusal.empty())
+          its.uncompared.emplace(call.call.node, std::move(refusal));
+    return !its.contractions.empty();
   }
 
   // Gives those for which it takes longer back to the library.
@@ -50,6 +43,24 @@ public:
   }
 
 private:
+  // Lists a product; else returns why not.
+  [[nodiscard]] std::string list(const Group& call) {
+    const Group* behind = only_reader(call);
+    if (behind == nullptr) return "no kernel alone reads the product";
+    const DType dtype = graph_.type(call.call.operands[0].value).dtype;
+    if (dtype != DType::F16 && dtype != DType::BF16) return "the factors are neither f16 nor bf16";
+    if (!is_aligned(call.call)) return "a stride is not known to be a multiple of 16 bytes at all sizes";
+    if (!size(flops(call.call))) return "a size is not known and has no hint";
+    const auto first = price(call), second = price(*behind);
+    if (!first || !second) return "the call or the kernel behind it has no price";
+    const double both = *first + *second - overlap();
+    if (least(call.call) * kWorth >= both)
+      return "the multiplications alone are predicted to take as long as the call and the kernel behind it";
+    std::vector<NodeId> nodes = behind->nest.sources;
+    nodes.push_back(call.call.node);
+    c_.planning().contractions.emplace(call.call.node, Compilation::Contraction{{both, 0, true, {}}, std::move(nodes)});
+    return {};
+  }
   [[nodiscard]] static bool computes_any(const Group& group, const std::vector<NodeId>& nodes) {
     const auto& sources = group.kind == Group::Kind::Library ? group.call.sources : group.nest.sources;
     return std::any_of(sources.begin(), sources.end(),
@@ -57,8 +68,7 @@ private:
   }
   // The one kernel that reads the result of a product; null where there is none, or another group.
   [[nodiscard]] const Group* only_reader(const Group& call) {
-    if (call.kind != Group::Kind::Library || call.call.kind != LibraryCall::Kind::Matmul || call.writes.size() != 1)
-      return nullptr;
+    if (call.writes.size() != 1) return nullptr;
     const Group* out = nullptr;
     for (const Group& group : c_.plan().groups) {
       if (std::find(group.reads.begin(), group.reads.end(), call.writes[0]) == group.reads.end()) continue;
@@ -67,9 +77,8 @@ private:
     }
     return out;
   }
-  [[nodiscard]] bool may_gain(const LibraryCall& call) const {
-    const DType dtype = graph_.type(call.operands[0].value).dtype;
-    return (dtype == DType::F16 || dtype == DType::BF16) && is_aligned(call.result) &&
+  [[nodiscard]] bool is_aligned(const LibraryCall& call) const {
+    return is_aligned(call.result) &&
            std::all_of(call.operands.begin(), call.operands.end(), [&](const OperandView& o) { return is_aligned(o); });
   }
   // Microseconds of a launch that pass while the kernel before it ends.

@@ -12,7 +12,7 @@
 // longer, by the schedules that they get, is the library's again. Sizes that are not known are priced at their hints, and
 // the contraction is right at all of the range. The library keeps products with a size that has no hint, and those with
 // a stride that is not known to be a multiple of 16 bytes at all sizes: the price would count with bulk copies that the
-// code cannot make.
+// code cannot make. The report says of each product that the library keeps why.
 #pragma once
 #include "codegen/compilation/compilation.h"
 
