@@ -3,7 +3,8 @@
 // Two accesses of a byte race if different threads make them, at least one writes, and no barrier lies between them:
 // none of the block, and, if the threads share a warp, none of the warp. Barriers are counted as epochs: a block
 // barrier starts the next epoch of all threads of the block, a warp barrier the next warp epoch of its 32 lanes. An
-// access of an earlier epoch is ordered before every access of the current one.
+// access of an earlier epoch is ordered before every access of the current one. A barrier of some threads of the block
+// starts the next epoch for them: races with the others, which keep their epoch, are not found.
 //
 //   thread 3 writes at (epoch 7, warp epoch 2)
 //   thread 9, same warp, reads at (7, 2): a race        at (7, 3): ordered       at (8, 2): ordered

@@ -66,7 +66,7 @@ uint64_t Block::random() {
 
 Status Block::run(int64_t index) {
   index_ = index;
-  ++epoch_; // accesses of an earlier block are ordered before this one's
+  ++epoch; // accesses of an earlier block are ordered before this one's
   ended_ = arrived_ = 0;
   random_ = static_cast<uint64_t>(index) * 2 + 1;
   order_ = static_cast<Order>((launch_.seed + static_cast<uint64_t>(index)) % 3);
@@ -82,6 +82,7 @@ Status Block::run(int64_t index) {
     t.block = this;
     t.index = i;
     t.calls = 0;
+    t.epoch = epoch;
     t.copies.clear();
     t.ends.clear();
     // Stacks start at different cache lines of a page, else all would map to the same few cache sets.
@@ -250,7 +251,8 @@ uint32_t Block::in_block(Thread& t, Collective kind, int32_t site, uint32_t valu
   }
   arrived_ = 0;
   if (site != launch_.ignored_barrier) {
-    ++epoch_;
+    ++epoch;
+    for (auto& other : threads_) other.epoch = epoch;
     if (async_) async_->order.barrier(0, launch_.threads);
   }
   ++barriers;
@@ -327,7 +329,7 @@ template <class Where>
 void Block::check_races(Thread& t, Histories& histories, int64_t at, int bytes, Access access, bool global,
                         const Where& where) {
   const auto& w = warps_[static_cast<size_t>(t.index / kWarp)];
-  AccessPoint point{t.index, epoch_, w.epoch, global ? w.exchange_epoch : w.epoch};
+  AccessPoint point{t.index, t.epoch, w.epoch, global ? w.exchange_epoch : w.epoch};
   auto race = histories.touch(at, bytes, point, access, global);
   if (race.other < 0) return;
   auto other = race.other == t.index ? "another thread" : "thread " + std::to_string(race.other);

@@ -63,6 +63,7 @@ struct Thread {
   Collective kind = Collective::Barrier; // the one in which the thread waits
   int32_t site = 0;
   uint32_t result = 0; // of the last collective
+  uint32_t epoch = 0;  // accesses.h
   int64_t calls = 0;
   std::vector<ThreadCopy> copies; // in flight, in the order in which they were started
   std::vector<size_t> ends;       // ends of committed groups, as indices into `copies`
@@ -85,6 +86,7 @@ public:
   [[nodiscard]] Status run(int64_t index);
   int64_t barriers = 0, shuffles = 0; // number executed so far; a warp's shuffle counts once
   std::set<int32_t> barrier_sites;
+  uint32_t epoch = 1; // the last one that began, of all threads or of some (accesses.h)
 
   // The calling thread, from its handle. Aborts the block if the thread's frames do not fit its stack.
   [[nodiscard]] static Thread& self(void* thread) {
@@ -176,7 +178,7 @@ private:
   int ended_ = 0, arrived_ = 0; // threads that have ended, that wait at the block's barrier
   Collective barrier_kind_ = Collective::Barrier;
   int32_t barrier_site_ = 0;
-  uint32_t barrier_or_ = 0, epoch_ = 1;
+  uint32_t barrier_or_ = 0;
   std::vector<uint16_t> ready_; // ring of threads; its size is a power of two
   size_t ready_begin_ = 0, ready_count_ = 0, ready_mask_ = 0;
   enum class Order : uint8_t { First, Last, Any } order_ = Order::First;

@@ -139,8 +139,13 @@ void Mbarriers::join(Thread& t, int id, int threads, bool wait, int32_t site) {
     block_.suspend(t, Collective::NumberedBarrier, site);
     return;
   }
-  for (const int i : n.waiting) order_.acquire(i, n.arriving);
-  if (wait) order_.acquire(t.index, n.arriving);
+  std::vector<int> joined = n.waiting;
+  if (wait) joined.push_back(t.index);
+  ++block_.epoch;
+  for (const int i : joined) {
+    order_.acquire(i, n.arriving);
+    block_.thread(i).epoch = block_.epoch;
+  }
   block_.wake(n.waiting);
   n.waiting.clear();
   n.arriving.clear();

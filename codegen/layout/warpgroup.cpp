@@ -61,11 +61,12 @@ private:
   std::string refusal_; // of the first product without a plan
   bool stores_ = false; // something before the place that is looked at writes memory
 
-  // Why the kernel has operations that synchronise all threads of a block; empty if it has none.
+  // Why the kernel has operations for which the threads of a block wait for other blocks, or for all threads; empty if
+  // it has none.
   std::string collectives(const std::vector<OpId>& ops) const {
     for (const OpId id : ops) {
       const Op& op = k_.op(id);
-      if (op.kind == OpKind::Arrive || tile::waits_for_programs(op)) return "its programs cooperate";
+      if (tile::waits_for_programs(op)) return "its programs wait for each other";
       if (op.kind == OpKind::Reduce && (op.reduce == ReduceKind::Any || op.reduce == ReduceKind::All))
         return "it has a vote of all threads";
       for (const auto& region : op.regions)

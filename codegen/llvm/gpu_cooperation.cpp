@@ -5,6 +5,24 @@ namespace tessera::gpu {
 
 using tile::OpKind;
 
+// i1, in all threads that execute the kernel: the predicate of the one that `acts`, false in others. A barrier for them.
+// Where the block has more threads, the predicate passes through shared memory, since all threads of a block must vote.
+Result<Value*> Cooperation::known_by_all(Value* acts, Value* predicate) {
+  if (!c_.divided) {
+    auto* any = gpu_.barrier_any(predicate);
+    c_.hazards.barrier();
+    return any;
+  }
+  constexpr int64_t kBytes = 16;
+  TESSERA_ASSIGN(const int64_t region, shared_.region(kBytes));
+  auto* offset = b_.getInt32(static_cast<uint32_t>(region));
+  Value* word = b_.CreateZExt(predicate, b_.getInt32Ty());
+  shared_.store(offset, std::span<Value* const>(&word, 1), DType::I32, acts);
+  shared_.barrier();
+  c_.hazards.touch_shared({region, region + kBytes});
+  return b_.CreateICmpNE(shared_.load(offset, DType::I32, 1)[0], b_.getInt32(0));
+}
+
 // Thread 0 arrives after all threads of the block have written; no thread reads before thread 0 returns.
 Status Cooperation::arrive(const tile::Op& op) {
   if (accesses_.is_scratch(op.operands[0]))
@@ -23,8 +41,8 @@ Status Cooperation::arrive(const tile::Op& op) {
   }
   auto* low = b_.CreateAnd(gpu_.arrive(counter, amount, acts), b_.getInt32(tile::kArrivalPhase - 1));
   auto* last = both(b_, acts, b_.CreateICmpEQ(low, b_.getInt32(0)));
-  define(op.results[0], {gpu_.barrier_any(last)});
-  c_.hazards.barrier();
+  TESSERA_ASSIGN(auto* known, known_by_all(acts, last));
+  define(op.results[0], {known});
   return {};
 }
 

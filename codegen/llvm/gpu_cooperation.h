@@ -13,6 +13,8 @@ public:
   Status exchange(const tile::Op& op);
 
 private:
+  Result<Value*> known_by_all(Value* acts, Value* predicate);
+
   Positions& positions_;
   SharedMemory& shared_;
   Accesses& accesses_;

@@ -20,6 +20,10 @@
 //     sum += dot(left [R, D], right [D, C])     loads of both under the masks of their two sides
 //   the rest of the nest on [R, C]: bias, activation, residual; stores
 //
+// Where tiles are fewer than multiprocessors, `split_k` blocks share the sum of a tile (split-K). Each sums a segment of
+// the depth and stores its partial sum in a workspace; the last one to arrive adds the partial sums in the order of
+// the segments, so that the result has the same bits in every run, and computes the rest of the nest.
+//
 // A factor must be equal to a value of f16 or bf16, or of i8 or u8 where the sum is i32, so that rounding it to the
 // tile's dtype changes nothing: a load of such memory is, and so is what the model rounds. A factor of matmul_of_parts
 // is a sum of such values, each less than 2^-7 of the one before. Its products are those of two parts, but for the ones
@@ -40,6 +44,7 @@ namespace tessera {
 
 struct Contraction {
   static constexpr int kFragmentRows = 16, kFragmentColumns = 8; // least extents of tiles
+  static constexpr int kMaxSplit = 64;                           // blocks that share a tile's sum
 
   ScalarId fold = -1; // the sum
   // Values whose product is summed, in the dtype of the tiles: what is stored in memory for a plain load, else a cast. A

@@ -35,9 +35,21 @@ private:
   void grid() {
     const Placement& p = s_.placement;
     const uint64_t all = (uint64_t{1} << f_.extents.size()) - 1;
-    blocks_ = count(all & ~f_.row_mask & ~p.row_axes & ~p.column_axes) * std::ceil(count(p.row_axes) / s_.tile.rows) *
-              std::ceil(count(p.column_axes) / s_.tile.columns);
-    steps_ = count(f_.row_mask & ~p.depth_axes) * std::ceil(count(p.depth_axes) / s_.tile.depth);
+    tiles_ = count(all & ~f_.row_mask & ~p.row_axes & ~p.column_axes) * std::ceil(count(p.row_axes) / s_.tile.rows) *
+             std::ceil(count(p.column_axes) / s_.tile.columns);
+    const double split = s_.cooperation.split_k;
+    blocks_ = tiles_ * split;
+    steps_ = std::ceil(count(f_.row_mask & ~p.depth_axes) * std::ceil(count(p.depth_axes) / s_.tile.depth) / split);
+  }
+  [[nodiscard]] double partial_bytes() const {
+    return s_.cooperation.split_k > 1 ? static_cast<double>(sizeof(float)) * s_.tile.rows * s_.tile.columns : 0;
+  }
+  // Microseconds in which `blocks` blocks of a multiprocessor, one after another, store their partial sums, and the last
+  // ones of `tiles` tiles add those of all segments.
+  [[nodiscard]] double exchange(double blocks, double tiles) const {
+    if (s_.cooperation.split_k == 1) return 0;
+    const double rate = m_.cache * device_.l2_bytes_per_us / std::max(1, device_.multiprocessors);
+    return m_.last + partial_bytes() * (blocks + tiles * s_.cooperation.split_k) / rate;
   }
   // Elements that a block moves of values that vary along these axes: of factors for a step, of others once.
   [[nodiscard]] double elements(uint64_t deps) const {
@@ -143,7 +155,7 @@ private:
     Cost cost;
     const double processors = std::max(1, device_.multiprocessors), clock = device_.clock_mhz;
     const bool in_turns = s_.cooperation.max_blocks > 0;
-    const double tiles = std::ceil(blocks_ / processors); // of the busiest multiprocessor
+    const double turns = std::ceil(blocks_ / processors), tiles = std::ceil(tiles_ / processors); // of the busiest one
     const double tensor = multiplied() / (device_.warpgroup_f16_per_cycle * rate_ * m_.group_rate * clock);
     double bytes = 0, stored = 0, slots = 0, lines = 0;
     for (const SizedStream& s : f_.streams) {
@@ -165,14 +177,14 @@ private:
     const double start = m_.group_start * device_.memory_latency_us;
     cost.memory = bytes / (m_.bandwidth * device_.memory_peak_bytes_per_us);
     cost.launch = device_.kernel_us;
-    cost.latency = start * (in_turns ? 1 : tiles);
-    cost.issue = tiles * (steps_ * of_step + epilogue + drain);
+    cost.latency = start * (in_turns ? 1 : turns);
+    cost.issue = turns * steps_ * of_step + tiles * (epilogue + drain) + exchange(turns, tiles);
     cost.blocks = in_turns ? std::min(blocks_, processors) : blocks_;
     cost.resident = 1;
     cost.registers = cost.taken = cost.most = static_cast<double>(device_.registers) / (threads_ + 4 * kWarp);
     cost.code = code();
     cost.bytes = bytes;
-    cost.again = blocks_ * steps_ * step_bytes_;
+    cost.again = blocks_ * (steps_ * step_bytes_ + 2 * partial_bytes());
     cost.us = cost.launch + cost.latency + std::max(cost.memory, cost.issue);
     return cost;
   }
@@ -212,9 +224,12 @@ private:
   [[nodiscard]] Cost total() const {
     Cost cost;
     const double processors = std::max(1, device_.multiprocessors);
-    const double waves = blocks_ / processors;
-    const double most = waves <= 1 ? 1 : waves + m_.tail * (std::ceil(waves) - waves); // blocks of the busiest
-    const double together = std::min(resident_, std::max(1.0, std::ceil(waves)));
+    auto of_busiest = [&](double blocks) { // blocks one after another
+      const double waves = blocks / processors;
+      return waves <= 1 ? 1 : waves + m_.tail * (std::ceil(waves) - waves);
+    };
+    const double most = of_busiest(blocks_);
+    const double together = std::min(resident_, std::max(1.0, std::ceil(blocks_ / processors)));
     const double latency = m_.copied * (device_.l2_latency_us + device_.memory_latency_us);
     const double turn = m_.turn * device_.l2_latency_us +
                         m_.chained * device_.shared_latency_us * s_.tile.depth * factor_bytes_ / layout::kMmaDepthBytes;
@@ -222,17 +237,20 @@ private:
     const double of_step = std::max({together * cycles_ / device_.clock_mhz + barrier / together, turn,
                                      latency / std::max(1, s_.traversal.num_stages - 1)});
     const double compute = most / together * steps_ * of_step;
-    double bytes = 0, slots = 0;
+    double bytes = 0, behind_sums = 0, slots = 0;
     for (const SizedStream& s : f_.streams) {
       if (!s.shared) bytes += s.count * s.bytes;
-      if (!(s.deps & f_.row_mask)) slots += elements(s.deps) / kWarp * m_.stored;
+      if (s.deps & f_.row_mask) continue;
+      if (!s.shared) behind_sums += s.count * s.bytes;
+      slots += elements(s.deps) / kWarp * m_.stored;
     }
     for (const SizedFacts::Work& w : f_.work)
       if (!(w.deps & f_.row_mask)) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
-    const double epilogue = most * behind(slots, s_.tile.warps * together);
-    const double read = blocks_ * steps_ * step_bytes_;
+    const double tiles = of_busiest(tiles_);
+    const double epilogue = tiles * behind(slots, s_.tile.warps * together) + exchange(most, tiles);
+    const double read = blocks_ * (steps_ * step_bytes_ + 2 * partial_bytes());
     cost.memory = std::max(bytes / (m_.bandwidth * device_.memory_peak_bytes_per_us),
-                           (bytes + read) / (m_.cache * device_.l2_bytes_per_us));
+                           (behind_sums + read) / (m_.cache * device_.l2_bytes_per_us));
     cost.launch = device_.kernel_us;
     cost.latency = m_.start * device_.memory_latency_us * std::ceil(most / together);
     cost.issue = compute + epilogue;
@@ -255,11 +273,11 @@ private:
   const Target& device_;
   const ContractionCostModel& m_;
   const double threads_;
-  double blocks_ = 1, steps_ = 1;
-  double cycles_ = 0, step_bytes_ = 0; // of a step of a block
-  double passed_ = 0;                  // elements that pass through registers in a step
-  double factor_bytes_ = 2;            // of an element of a factor
-  double rate_ = 1;                    // of products of such elements, relative to those of f16
+  double tiles_ = 1, blocks_ = 1, steps_ = 1; // steps: of a block
+  double cycles_ = 0, step_bytes_ = 0;        // of a step of a block
+  double passed_ = 0;                         // elements that pass through registers in a step
+  double factor_bytes_ = 2;                   // of an element of a factor
+  double rate_ = 1;                           // of products of such elements, relative to those of f16
   double registers_ = 32, most_ = 255, resident_ = 1;
 };
 

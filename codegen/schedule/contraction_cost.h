@@ -1,7 +1,7 @@
 // The time that a contraction takes by a schedule, predicted, in the terms of cost.h:
 //
 //   time    = launch + start + max(memory, compute) + epilogue
-//   memory  = bytes / bandwidth, and bytes that blocks read again / bandwidth of the level-2 cache
+//   memory  = bytes / bandwidth, and bytes that blocks read or store / bandwidth of the level-2 cache
 //   compute = tiles one after another on a multiprocessor * steps along the depth * time of a step
 //   step    = |tensor cores, issue, shared memory|, but not less than the latency of a load / tiles in flight
 //
@@ -11,6 +11,9 @@
 //
 // A factor that is a load in whole accesses is copied to shared memory asynchronously. Others pass through registers:
 // loads of fewer bytes, one instruction each, and what is computed of them, take issue slots that the products wait for.
+//
+// Blocks that share a tile have a segment of the depth each. They store partial sums and the last one adds them, through
+// the level-2 cache, at the share of its bandwidth that a multiprocessor has.
 #pragma once
 #include "codegen/schedule/cost.h"
 
@@ -48,6 +51,7 @@ struct ContractionCostModel {
 #define X(name, value) double name = value;
   TESSERA_CONTRACTION_COST_PARAMETERS(X)
 #undef X
+  double last = CostModel{}.last; // us: until the last block of a tile knows that it is, and has the first partial sums
 };
 
 [[nodiscard]] Cost contraction_cost(const SizedFacts& facts, const Schedule& schedule, const Target& device,

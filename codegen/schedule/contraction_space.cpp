@@ -70,17 +70,44 @@ private:
     const bool grid =
         s_.count(p.placement.row_axes) > p.tile.rows && s_.count(p.placement.column_axes) > p.tile.columns;
     p.traversal.group_rows = grid ? kGroup : 1;
+    const int64_t tiles = this->tiles(p);
+    const std::set<int64_t> splits = this->splits(p, tiles);
     for (const int stages : {2, 3, 4}) {
       p.traversal.num_stages = stages;
       const SharedNeeds needs = shared_needs(f_, p);
       if (needs.resident + needs.exchange > f_.device.shared_bytes) break;
-      p.cooperation.max_blocks = 0;
-      visit_(p, 1);
-      if (!by_warpgroups(p.tile, sums(), f_.device)) continue;
-      p.cooperation.max_blocks = f_.device.multiprocessors; // which take the tiles in turn
-      visit_(p, 1);
+      for (const int64_t split : splits) {
+        p.cooperation.split_k = static_cast<int>(split);
+        p.cooperation.max_blocks = 0;
+        visit_(p, 1);
+        const bool all_at_once = split > 1 && tiles * split <= f_.device.multiprocessors;
+        if (!by_warpgroups(p.tile, sums(), f_.device) || all_at_once) continue;
+        p.cooperation.max_blocks = f_.device.multiprocessors; // which take the tiles in turn
+        visit_(p, 1);
+      }
     }
   }
+  [[nodiscard]] int64_t tiles(const Schedule& p) const {
+    const uint64_t rows = p.placement.row_axes, columns = p.placement.column_axes,
+                   points = ((uint64_t{1} << s_.extents.size()) - 1) & ~(s_.row_mask | rows | columns);
+    return s_.count(points) * quotient_above(s_.count(rows), p.tile.rows) *
+           quotient_above(s_.count(columns), p.tile.columns);
+  }
+  // Numbers of blocks that share a tile: one, and as many as fill the multiprocessors a few times. Each has a few steps
+  // of the depth, as its first one waits for memory.
+  [[nodiscard]] std::set<int64_t> splits(const Schedule& p, int64_t tiles) const {
+    constexpr int64_t kLeastSteps = 2;
+    const int64_t steps = s_.count(s_.row_mask & ~p.placement.depth_axes) *
+                          quotient_above(s_.count(p.placement.depth_axes), p.tile.depth);
+    std::set<int64_t> out{1};
+    for (const int64_t waves : {1, 2, 4}) {
+      const int64_t split = std::min({waves * f_.device.multiprocessors / std::max<int64_t>(1, tiles),
+                                      steps / kLeastSteps, int64_t{Contraction::kMaxSplit}});
+      if (split > 1) out.insert(quotient_above(steps, quotient_above(steps, split)));
+    }
+    return out;
+  }
+  static int64_t quotient_above(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
   const BlockFacts& f_;
   const SizedFacts& s_;

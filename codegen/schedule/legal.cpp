@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kMaxElements = 256;         // of a thread's tile: what comes from a file may be anything
 constexpr int64_t kMaxBlocksPerRow = 1 << 14; // of blocks that do not wait
+constexpr int64_t kPartialBytes = 4;          // of an element of a partial sum of a contraction
 
 bool power(int64_t n) { return n >= 1 && std::has_single_bit(static_cast<uint64_t>(n)); }
 std::string text(int64_t n) { return std::to_string(n); }
@@ -64,8 +65,11 @@ private:
     if (s_.traversal.num_stages < 1 || s_.traversal.num_stages > most_stages)
       return "num_stages is " + text(s_.traversal.num_stages) + ", not 1 to " + text(most_stages);
     if (s_.traversal.group_rows < 1 || s_.traversal.group_rows > 1 << 20) return "group_rows is out of range";
-    if (!contracts() && (t.depth > 1 || s_.traversal.group_rows > 1 || s_.placement.depth_axes != 0))
-      return "a depth and groups of rows are a contraction's";
+    if (!contracts() &&
+        (t.depth > 1 || s_.traversal.group_rows > 1 || s_.placement.depth_axes != 0 || s_.cooperation.split_k != 1))
+      return "a depth, its segments and groups of rows are a contraction's";
+    if (s_.cooperation.split_k < 1 || s_.cooperation.split_k > Contraction::kMaxSplit)
+      return "split_k is " + text(s_.cooperation.split_k) + ", not 1 to " + text(Contraction::kMaxSplit);
     if (s_.access.min_blocks < 0 || s_.access.min_blocks > 32)
       return "min_blocks is " + text(s_.access.min_blocks) + ", not 0 to 32";
     if (s_.residency.cached_tiles < 0 || s_.residency.cached_tiles > 1 << 20 || s_.cooperation.max_blocks < 0 ||
@@ -106,8 +110,8 @@ private:
     plain.tile.warps = s_.tile.warps;
     plain.traversal.num_stages = s_.traversal.num_stages, plain.traversal.group_rows = s_.traversal.group_rows;
     plain.access.min_blocks = s_.access.min_blocks;
-    plain.cooperation.max_blocks = s_.cooperation.max_blocks;
-    if (plain != s_) return "a contraction has tiles, stages, groups of rows and a number of blocks, no other field";
+    plain.cooperation.max_blocks = s_.cooperation.max_blocks, plain.cooperation.split_k = s_.cooperation.split_k;
+    if (plain != s_) return "a contraction has tiles, stages, groups of rows and numbers of blocks, no other field";
     if (s_.tile.rows < Contraction::kFragmentRows || s_.tile.columns < Contraction::kFragmentColumns ||
         s_.tile.depth * info(f_.contraction->dtype).bits / 8 < layout::kMmaDepthBytes)
       return "tiles are smaller than a fragment of tensor cores";
@@ -206,6 +210,17 @@ private:
     return what + " of " + e.str() + " is no multiple of " + text(multiple);
   }
 
+  // Tiles of a contraction's results.
+  [[nodiscard]] SymExpr tiles() const {
+    auto count = [&](const std::vector<size_t>& axes) {
+      SymExpr n = 1;
+      for (const size_t axis : axes) n *= f_.extent(axis);
+      return n;
+    };
+    return f_.d.env.simplify(count(out_.groups.points) * ceildiv(count(out_.groups.rows), s_.tile.rows) *
+                             ceildiv(count(out_.groups.columns), s_.tile.columns));
+  }
+
   Refusal sizes() {
     if (extents_.size() != f_.d.axes.size())
       return "it is for " + text(static_cast<int64_t>(extents_.size())) + " axes, the nest has " +
@@ -224,6 +239,10 @@ private:
     if (out_.blocks_per_row && along())
       if (Refusal no = require(*out_.blocks_per_row, 1, 1, out_.max_blocks_per_row, "a number of blocks"); !no.empty())
         return no;
+    if (s_.cooperation.split_k > 1) { // partial sums stay in the level-2 cache
+      const int64_t each = kPartialBytes * s_.cooperation.split_k * s_.tile.rows * s_.tile.columns;
+      if (Refusal no = require(tiles(), 1, 0, f_.device.l2_bytes / each, "a number of tiles"); !no.empty()) return no;
+    }
     if (s_.placement.split_axis >= 0) {
       const SymExpr split = f_.d.env.simplify(f_.extent(static_cast<size_t>(s_.placement.split_axis)));
       if (Refusal no = require(split, s_.tile.columns, 0, INT64_MAX, "a split axis"); !no.empty()) return no;

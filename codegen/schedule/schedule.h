@@ -76,6 +76,7 @@ enum class ScheduleKind : uint8_t {
   X(int, max_blocks, 0) /* GPU: blocks of the grid. BlockCooperative, 0, of rows: as many as hold a row. */            \
                         /* BlockContraction: they take the tiles in turn; 0: one each */                               \
   X(int64_t, max_blocks_per_row, 1) /* GPU, BlockCooperative: bound where the number is not a constant */              \
+  X(int, split_k, 1)                /* GPU, BlockContraction: blocks that share a tile, each a segment of the depth */ \
   X(int, programs_per_row, 1)       /* host: programs that share a row, or columns, a power of two */
 #define TESSERA_SCHEDULE_ACCESS(X)                                                                                     \
   X(tile::Caching, load_hint, tile::Caching::Normal) /* GPU: of inputs as large as the iteration space */              \

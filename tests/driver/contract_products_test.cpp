@@ -106,7 +106,7 @@ TEST(ContractProducts, QuantisedProductsAreOneKernel) {
   for (const char* arch : {"sm_80", "sm_90a"}) EXPECT_EQ(route(text, for_gpu(folder, arch)), "contraction") << arch;
 }
 
-// What the report says of the products that no contraction is priced for.
+// The report names the reason for each product that no contraction is priced for.
 TEST(ContractProducts, TheReportSaysWhyAProductIsNotCompared) {
   TemporaryFolder folder;
   for (const auto& [text, words] : {std::pair{product("4096", 1024, 4096, false), "no kernel alone"},

@@ -10,7 +10,12 @@ tile::Kernel masked_product(const ProductForm& f) {
   auto bias = w.in("bias", f.stored()), residual = w.in("residual", f.stored());
   auto c = w.out("c", f.stored()), sums = w.out("sums", f.sum());
   auto a2 = f.several ? w.in("a2", f.dtype) : a, b2 = f.several ? w.in("b2", f.right) : b;
-  for (auto& p : w.k.params) p.invariant = !(p.once = p.written); // tiles of a program have no element in common
+  auto partials = f.split > 1 ? w.out("partials", DType::F32) : -1,
+       counters = f.split > 1 ? w.out("counters", DType::I32) : -1;
+  for (auto& p : w.k.params) { // tiles of a program have no element in common
+    p.invariant = !p.written;
+    p.once = p.written && p.name != "counters";
+  }
   const int aligned = 128 / info(f.dtype).bits;                   // elements of 16 bytes
   auto m = w.size("m", f.a_columns ? aligned : 1), n = w.size("n", f.b_columns ? 8 : aligned), k = w.size("k", aligned),
        programs = w.size("programs");
@@ -28,13 +33,17 @@ tile::Kernel masked_product(const ProductForm& f) {
     return std::pair(at, in);
   };
   auto one = [&](ValueId t) {
+    auto segment = w.op(ScalarOp::Div, {t, tiles});
+    if (f.split > 1) t = w.op(ScalarOp::Mod, {t, tiles});
     auto row0 = w.mul(w.op(ScalarOp::Div, {t, tile_columns}), w.i(f.m)),
          column0 = w.mul(w.op(ScalarOp::Mod, {t, tile_columns}), w.i(f.n));
     const std::vector<int> out = {f.m, f.n};
     auto to = [&](ValueId v, DType d) { return w.k.type(v).dtype == d ? v : w.b.cast(v, d); };
     auto zero = w.b.broadcast(is_integer(f.sum()) ? w.b.const_i(f.sum(), 0) : w.b.const_f(f.sum(), 0), out);
+    auto length = w.mul(up(k, f.k * f.split), w.i(f.k)), from = w.mul(segment, length);
     auto total = w.b.for_loop(
-        w.i(0), k, w.i(f.k), f.several ? std::vector<ValueId>{zero, zero} : std::vector<ValueId>{zero},
+        f.split > 1 ? from : w.i(0), f.split > 1 ? w.op(ScalarOp::Min, {k, w.add(from, length)}) : k, w.i(f.k),
+        f.several ? std::vector<ValueId>{zero, zero} : std::vector<ValueId>{zero},
         [&](ValueId i, std::span<const ValueId> acc) -> std::vector<ValueId> {
           auto [a_at, a_in] = access({f.m, f.k}, row0, i, m, k, f.a_columns);
           auto [b_at, b_in] = access({f.k, f.n}, i, column0, k, n, f.b_columns);
@@ -46,21 +55,41 @@ tile::Kernel masked_product(const ProductForm& f) {
         },
         f.num_stages);
     auto sum = f.several ? w.add(total[0], total[1]) : total[0];
-    auto [at, in] = access(out, row0, column0, m, n, false);
-    if (f.epilogue) {
-      auto column = w.add(w.b.range(f.n), column0), row = w.add(w.b.range(f.m), row0);
-      auto added = to(w.b.load(bias, column, w.lt(column, n)), f.sum());
-      sum = w.add(sum, w.b.broadcast(w.b.expand_dims(added, 0), out));
-      sum = w.op(ScalarOp::Max, {sum, zero});
-      sum = w.add(sum, to(w.b.load(residual, at, in), f.sum()));
-      auto row_sums = w.b.reduce(ReduceKind::Sum, w.op(ScalarOp::Select, {in, sum, zero}), 1);
-      w.b.store(sums, w.add(w.mul(row, tile_columns), w.op(ScalarOp::Mod, {t, tile_columns})), row_sums, w.lt(row, m));
-    }
-    w.b.store(c, at, to(sum, f.stored()), in);
+    auto store = [&] {
+      auto [at, in] = access(out, row0, column0, m, n, false);
+      if (f.epilogue) {
+        auto column = w.add(w.b.range(f.n), column0), row = w.add(w.b.range(f.m), row0);
+        auto added = to(w.b.load(bias, column, w.lt(column, n)), f.sum());
+        sum = w.add(sum, w.b.broadcast(w.b.expand_dims(added, 0), out));
+        sum = w.op(ScalarOp::Max, {sum, zero});
+        sum = w.add(sum, to(w.b.load(residual, at, in), f.sum()));
+        auto row_sums = w.b.reduce(ReduceKind::Sum, w.op(ScalarOp::Select, {in, sum, zero}), 1);
+        w.b.store(sums, w.add(w.mul(row, tile_columns), w.op(ScalarOp::Mod, {t, tile_columns})), row_sums,
+                  w.lt(row, m));
+      }
+      w.b.store(c, at, to(sum, f.stored()), in);
+    };
+    if (f.split == 1) return store();
+    auto partial = [&](ValueId i) {
+      auto first = w.mul(w.add(w.mul(t, w.i(f.split)), i), w.i(int64_t{f.m} * f.n));
+      return w.add(w.offsets(out), first);
+    };
+    w.b.store(partials, partial(segment), sum);
+    w.b.if_else(
+        w.b.arrive(counters, t, segment, w.i(f.split)),
+        [&]() -> std::vector<ValueId> {
+          sum = w.b.for_loop(w.i(0), w.i(f.split), w.i(1), {zero},
+                             [&](ValueId i, std::span<const ValueId> so_far) -> std::vector<ValueId> {
+                               return {w.add(so_far[0], w.b.load(partials, partial(i)))};
+                             })[0];
+          store();
+          return {};
+        },
+        [] { return std::vector<ValueId>(); });
   };
   if (f.persistent)
     w.b.for_loop(
-        w.b.program_id(0), tiles, programs, {},
+        w.b.program_id(0), w.mul(tiles, w.i(f.split)), programs, {},
         [&](ValueId t, std::span<const ValueId>) -> std::vector<ValueId> { return one(t), std::vector<ValueId>{}; });
   else
     one(w.b.program_id(0));

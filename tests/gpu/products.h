@@ -13,13 +13,15 @@ struct ProductForm {
   bool epilogue = false; // relu(sum + bias) + residual; and the sum of each row of the tile
   // c = a b + (a b2 + a2 b): the first product is read in each iteration, the others follow each other and are carried.
   bool several = false;
+  int split = 1; // programs that share a tile's sum
 
   [[nodiscard]] DType sum() const { return is_integer(dtype) ? DType::I32 : DType::F32; }
   [[nodiscard]] DType stored() const { return info(dtype).bits == 8 ? sum() : dtype; } // of c, bias, residual
 };
 
 // c[m, n] = a[m, k] b[k, n] by tiles, all accesses masked by the sizes. Buffers: a, b, bias[n], residual[m, n], c,
-// sums[m, columns of tiles] in sum(), and of several products a2[m, k], b2[k, n]; scalars: m, n, k, programs. Only the
+// sums[m, columns of tiles] in sum(), of several products a2[m, k], b2[k, n], and where
+// programs share a tile partials[tiles, split, tile] of f32 and counters[tiles]; scalars: m, n, k, programs. Only the
 // epilogue accesses bias, residual and sums.
 tile::Kernel masked_product(const ProductForm& form);
 

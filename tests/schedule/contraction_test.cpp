@@ -6,6 +6,7 @@
 #include "codegen/schedule/space.h"
 #include "tests/base/seeds.h"
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <set>
 
@@ -173,7 +174,7 @@ TEST(Contraction, ATileIsAsNarrowAsItsProduct) {
   const Schedule columns = cheapest({{"m", 4096}, {"n", 8}, {"k", 1024}});
   EXPECT_EQ(columns.placement.row_axes, kRowsOfA) << print(columns);
   EXPECT_EQ(columns.tile.columns, 8) << print(columns);
-  const Schedule rows = cheapest({{"m", 4}, {"n", 4096}, {"k", 1024}});
+  const Schedule rows = cheapest({{"m", 4}, {"n", 4096}, {"k", 4096}});
   EXPECT_EQ(rows.placement.row_axes, kColumnsOfB) << print(rows);
   EXPECT_EQ(rows.tile.columns, 8) << print(rows);
   for (const int64_t m : {1000, 4096})
@@ -236,6 +237,149 @@ TEST(Contraction, ProgramsTakeTilesInTurn) {
   expect_meant(c, meant(c), kernels.front(), 4e-3);
 }
 
+// The kernels of the schedules without a split that `take` admits, with `split` programs for each tile.
+std::vector<ScheduledKernel> shared(const Case& c, const Target& device, int split,
+                                    const std::function<bool(const Schedule&)>& take) {
+  const Problem& p = c.problem;
+  auto domain = make_domain(p.graph, p.nest);
+  const BlockFacts facts(p.graph, p.nest, *domain, device);
+  const CallSizes sizes = by_id(p, c.sizes);
+  auto sized = sized_facts(facts, sizes);
+  EXPECT_TRUE(sized.ok());
+  std::vector<ScheduledKernel> out;
+  if (!sized.ok()) return out;
+  const std::vector<ExtentRange> any(domain->axes.size(), {0, INT64_MAX, 1});
+  for_each_schedule(facts, *sized, sizes, true, [&](Schedule s, int64_t) {
+    if (s.kind != ScheduleKind::BlockContraction || s.cooperation.split_k != 1 || !take(s)) return;
+    s.cooperation.split_k = split;
+    const auto read = parse_schedule(print(s));
+    EXPECT_TRUE(read.ok() && *read == s) << print(s);
+    const Legal l = legal(facts, s, any);
+    EXPECT_TRUE(l) << l.refusal;
+    auto k = lower_block(p.graph, p.nest, *domain, l, "shared");
+    ASSERT_TRUE(k.ok()) << k.error().str();
+    ASSERT_TRUE(tile::verify(k->kernel).ok()) << tile::verify(k->kernel).error().str() << tile::print(k->kernel);
+    k->why = print(s);
+    out.push_back(std::move(*k));
+  });
+  EXPECT_FALSE(out.empty());
+  return out;
+}
+bool is_small(const Schedule& s) {
+  return s.tile.rows == 32 && s.tile.columns == 16 && s.tile.depth == 16 && s.traversal.num_stages == 2;
+}
+
+// One kernel for all depths: segments of several steps, of one, and without any.
+TEST(Contraction, ProgramsShareATile) {
+  for (const char* dtype : {"f16", "bf16"})
+    for (const int split : {2, 3, 5}) {
+      Case c{product({.b = "b[i1, i2]", .b_shape = "[n, k]", .dtype = dtype}), {{"m", 100}, {"n", 100}, {"k", 100}}};
+      const auto kernels = shared(c, gpu_with(), split, is_small);
+      for (const int64_t k : {0, 1, 16, 33, 77, 128, 250}) {
+        c.sizes = {{"m", 40}, {"n", 21}, {"k", k}};
+        expect_meant(c, meant(c), kernels.front(), 4e-3);
+      }
+    }
+}
+
+TEST(Contraction, ProgramsTakeSegmentsInTurn) {
+  Case c{product({}), {{"m", 150}, {"n", 40}, {"k", 40}}};
+  const auto kernels = shared(c, gpu_with(3), 3, [](const Schedule& s) {
+    return s.cooperation.max_blocks > 0 && s.tile.rows == 64 && s.tile.columns == 16 && s.tile.depth == 16;
+  });
+  for (const int64_t k : {0, 40, 77}) {
+    c.sizes["k"] = k;
+    expect_meant(c, meant(c), kernels.front(), 4e-3);
+  }
+}
+
+// Rows that are the tile's columns, a batch, and a step of the loop for each tap.
+TEST(Contraction, ProgramsShareTilesOfEveryForm) {
+  const Case few{product({}), {{"m", 4}, {"n", 70}, {"k", 150}}};
+  expect_meant(few, meant(few),
+               shared(few, gpu_with(), 4,
+                      [](const Schedule& s) {
+                        return s.placement.row_axes == kColumnsOfB && s.tile.columns == 8 && s.tile.depth == 32;
+                      })
+                   .front(),
+               4e-3);
+  const Case batch{problem("a: f16[3, 30, 77]\nb: f16[3, 77, 50]\ny: f32[3, 30, 50]",
+                           "nest batch outer(i3: 3, i0: 30, i1: 50) row(i2: 77) {\n %0 = load a[i3, i0, i2] : f32\n "
+                           "%1 = load b[i3, i2, i1] : f32\n %2 = mul %0, %1 : f32\n %3 = reduce.sum %2 : f32\n "
+                           "store.row y[i3, i0, i1] = %3 }"),
+                   {}};
+  expect_meant(batch, meant(batch), shared(batch, gpu_with(), 2, is_small).front(), 4e-3);
+  const Case taps{
+      of_graph(R"(graph @main(%x: f16[n, 7, 6, 24], %w: f16[18, 24, 3, 3]) -> (%y: f16[n, 7, 6, 18]) where n in [0, ?] {
+  %y = conv(%x, %w) strides=[1, 1] pads_begin=[1, 1] pads_end=[1, 1] dilations=[1, 1] channels_last=1 : f16[n, 7, 6, 18]
+})"),
+      {{"n", 2}}};
+  size_t met = 0;
+  for (const ScheduledKernel& k : shared(taps, gpu_with(), 4, is_small))
+    if (met++ < 3) expect_meant(taps, meant(taps), k, 4e-3);
+}
+
+// Partial sums are added in one order, whichever program is the last one.
+TEST(Contraction, SharedTilesHaveTheSameBitsInEveryRun) {
+  const Case c{product({}), {{"m", 40}, {"n", 40}, {"k", 300}}};
+  const ScheduledKernel kernel = shared(c, gpu_with(), 5, is_small).front();
+  const Meant m = meant(c);
+  const Tensor first = run_kernel(c.problem, kernel, m.inputs, c.sizes).at("y");
+  for (int run = 0; run < 4; ++run) {
+    const Tensor again = run_kernel(c.problem, kernel, m.inputs, c.sizes).at("y");
+    ASSERT_EQ(again.bytes(), first.bytes());
+    EXPECT_EQ(std::memcmp(again.data(), first.data(), first.bytes()), 0);
+  }
+}
+
+// Partial sums that the level-2 cache holds, a number of programs, and no other kind.
+TEST(Contraction, WhichTilesAreShared) {
+  const Case c{product({}), {{"m", 40}, {"n", 40}, {"k", 300}}};
+  auto domain = make_domain(c.problem.graph, c.problem.nest);
+  Target device = gpu_with();
+  const BlockFacts facts(c.problem.graph, c.problem.nest, *domain, device);
+  const std::vector<ExtentRange> any(domain->axes.size(), {0, INT64_MAX, 1});
+  Schedule s = *parse_schedule("block-contraction row_axes=1 column_axes=2 depth_axes=4 rows=64 columns=32 depth=16 "
+                               "warps=4 split_k=4");
+  const Legal l = legal(facts, s, any);
+  ASSERT_TRUE(l) << l.refusal;
+  ASSERT_EQ(l.conditions.size(), 1u);
+  EXPECT_EQ(l.conditions[0].max, device.l2_bytes / (4 * 64 * 32 * 4));
+  EXPECT_TRUE(holds(l.conditions, by_id(c.problem, {{"m", 4096}, {"n", 512}, {"k", 1}})));
+  EXPECT_FALSE(holds(l.conditions, by_id(c.problem, {{"m", 65536}, {"n", 65536}, {"k", 1}})));
+  for (const int split : {0, -1, Contraction::kMaxSplit + 1}) {
+    s.cooperation.split_k = split;
+    EXPECT_FALSE(legal(facts, s, any));
+  }
+  Schedule other = BlockFacts::schedule(ScheduleKind::BlockLoop, 1, 256, 4);
+  other.placement = facts.row_placement();
+  other.traversal.loop = true;
+  EXPECT_TRUE(legal(facts, other, any)) << legal(facts, other, any).refusal;
+  other.cooperation.split_k = 2;
+  EXPECT_FALSE(legal(facts, other, any));
+}
+
+// Where tiles leave multiprocessors without work, and the depth is worth the exchange.
+TEST(Contraction, LongSumsOfFewTilesAreShared) {
+  for (const Sizes& s : {Sizes{{"m", 4}, {"n", 4096}, {"k", 8192}},
+                         {{"m", 16}, {"n", 1024}, {"k", 16384}},
+                         {{"m", 128}, {"n", 512}, {"k", 16384}},
+                         {{"m", 64}, {"n", 1024}, {"k", 8192}}})
+    EXPECT_GT(cheapest(s).cooperation.split_k, 1) << print(cheapest(s));
+  for (const Sizes& s : {Sizes{{"m", 4096}, {"n", 4096}, {"k", 1024}},
+                         {{"m", 8192}, {"n", 8192}, {"k", 8192}},
+                         {{"m", 512}, {"n", 512}, {"k", 128}},
+                         {{"m", 64}, {"n", 64}, {"k", 64}}})
+    EXPECT_EQ(cheapest(s).cooperation.split_k, 1) << print(cheapest(s));
+  // More depth never has fewer programs for a tile.
+  int before = 1;
+  for (const int64_t k : {256, 1024, 4096, 16384, 65536}) {
+    const Schedule s = cheapest({{"m", 128}, {"n", 256}, {"k", k}});
+    EXPECT_GE(s.cooperation.split_k, before) << k << " " << print(s);
+    before = s.cooperation.split_k;
+  }
+}
+
 // x x', of one tensor.
 TEST(Contraction, OfATensorWithItself) {
   expect_contracted(
@@ -248,9 +392,8 @@ TEST(Contraction, OfATensorWithItself) {
 
 // Several results, of a bias, a residual, a value per row, and an activation.
 TEST(Contraction, WithAnEpilogue) {
-  expect_contracted(
-      {problem("a: f16[m, k]\nb: f16[k, n]\nbias: f32[n]\ns: f16[m]\nr: f16[m, n]\ny: f16[m, n]\nz: f32[n, m]",
-               R"(nest epilogue outer(i0: m, i1: n) row(i2: k) {
+  const Case c{problem("a: f16[m, k]\nb: f16[k, n]\nbias: f32[n]\ns: f16[m]\nr: f16[m, n]\ny: f16[m, n]\nz: f32[n, m]",
+                       R"(nest epilogue outer(i0: m, i1: n) row(i2: k) {
       %0 = load a[i0, i2] : f32
       %1 = load b[i2, i1] : f32
       %2 = mul %0, %1 : f32
@@ -265,8 +408,9 @@ TEST(Contraction, WithAnEpilogue) {
       store.row y[i0, i1] = %10
       store.row z[i1, i0] = %7
     })"),
-       {{"m", 45}, {"n", 52}, {"k", 40}}},
-      4);
+               {{"m", 45}, {"n", 52}, {"k", 40}}};
+  expect_contracted(c, 4);
+  expect_meant(c, meant(c), shared(c, gpu_with(), 2, is_small).front(), 4e-3);
 }
 
 // Factors that are computed: of 8-bit integers with a scale of each column, and an exponential, which is not 0 where
@@ -368,7 +512,7 @@ TEST(Contraction, EveryScheduleIsLegal) {
     ++met;
     const Legal l = legal(facts, s, any);
     EXPECT_TRUE(l) << l.refusal << " " << print(s);
-    EXPECT_TRUE(l.conditions.empty());
+    EXPECT_EQ(l.conditions.empty(), s.cooperation.split_k == 1) << print(s);
     Schedule other = s;
     other.kind = ScheduleKind::BlockColumns;
     EXPECT_FALSE(legal(facts, other, any));

@@ -6,9 +6,11 @@
 //
 // The loop's index runs over the depth in tiles of D, for each step (reduced axes that the tile has one position of)
 // after the other. Elements beyond the depth are 0 in both factors. Values of a factor that do not vary along the
-// depth are computed before the loop.
+// depth are computed before the loop. Programs that share a tile have segments of the loop, of equal length but for the
+// last ones, which may be shorter or empty.
 #include "codegen/schedule/lower/block_contraction.h"
 #include "codegen/schedule/shapes.h"
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -107,6 +109,70 @@ V Product::total(const Values& sums) {
   return pointwise(b_, ScalarOp::Select, std::array{finite, pointwise(b_, ScalarOp::Add, sums), sums[0]});
 }
 
+void Product::add_parameters() {
+  const DType dtype = node(Contraction::find(graph_, nest_, d_)->fold).dtype;
+  partials_ = b_.param("partial", {tile::Type::Kind::Pointer, dtype, {}}, true);
+  out_.kernel.params.back().once = true;
+  out_.workspaces.push_back({dtype, 0});
+  counters_ = b_.param("counters", {tile::Type::Kind::Pointer, DType::I32, {}}, true);
+}
+
+SymExpr Product::share(const SymExpr& tiles) {
+  tiles_ = out_.counters = tiles;
+  const SymExpr programs = d_.env.simplify(tiles * schedule_.cooperation.split_k);
+  out_.workspaces.back().count = d_.env.simplify(programs * (int64_t{schedule_.tile.rows} * schedule_.tile.columns));
+  return programs;
+}
+
+// Programs that run at the same time have the same segment of different tiles: they find what they read in the level-2
+// cache.
+V Product::take_segment(V number) {
+  const V tiles = sizes_.number(tiles_);
+  segment_ = op(ScalarOp::Div, number, tiles);
+  return tile_ = op(ScalarOp::Mod, number, tiles);
+}
+
+// Offsets [R, C] of the partial sums of a segment of the tile.
+V Product::partial_offsets(V segment) {
+  const int rows = schedule_.tile.rows, columns = schedule_.tile.columns;
+  const V place = op(ScalarOp::Add, op(ScalarOp::Mul, tile_, sizes_.constant(schedule_.cooperation.split_k)), segment);
+  const V first = op(ScalarOp::Mul, place, sizes_.constant(int64_t{rows} * columns));
+  const V row = pointwise(b_, ScalarOp::Mul, std::array{b_.range(rows), sizes_.constant(columns)});
+  const V column = pointwise(b_, ScalarOp::Add, std::array{b_.range(columns), first});
+  return pointwise(b_, ScalarOp::Add, std::array{b_.expand_dims(row, 1), b_.expand_dims(column, 0)});
+}
+
+V Product::sum_of_segments(DType dtype) {
+  constexpr int64_t kInFlight = 64, kMaxUnroll = 8; // elements of a thread; segments
+  const int64_t segments = schedule_.cooperation.split_k,
+                each = int64_t{schedule_.tile.rows} * schedule_.tile.columns / (32 * schedule_.tile.warps),
+                unroll = std::clamp<int64_t>(kInFlight / each, 1, std::min(segments, kMaxUnroll));
+  const V count = sizes_.constant(segments);
+  const V none = b_.broadcast(zero_of(dtype), {schedule_.tile.rows, schedule_.tile.columns});
+  return b_.for_loop(
+      sizes_.constant(0), count, sizes_.constant(unroll), {none},
+      [&](V first, std::span<const V> carried) -> Values {
+        V sum = carried[0];
+        for (int64_t i = 0; i < unroll; ++i) {
+          const V segment = op(ScalarOp::Add, first, sizes_.constant(i));
+          const V mask = segments % unroll == 0 ? -1 : b_.scalar(ScalarOp::Lt, std::array{segment, count});
+          const V partial = b_.load(partials_, partial_offsets(segment), mask);
+          sum = pointwise(b_, ScalarOp::Add, std::array{sum, partial});
+        }
+        return {sum};
+      },
+      1)[0];
+}
+
+// All that is computed of the sums.
+void Product::finish(ScalarId fold, V sum) {
+  sizes_.unbind_tile();
+  for (Side& s : sides_) placement_.place(s, s.base, true);
+  memo_.remember(static_cast<size_t>(fold), sum);
+  c_.known = 1;
+  scalars_.store_all();
+}
+
 void Product::body() {
   const Contraction contraction = *Contraction::find(graph_, nest_, d_);
   const auto bit = [](int axis) { return uint64_t{1} << axis; };
@@ -120,11 +186,17 @@ void Product::body() {
   const SymExpr& depth = d_.axes[static_cast<size_t>(c_.depth)].extent;
   const SymExpr whole = d_.env.simplify(ceildiv(depth, schedule_.tile.depth) * schedule_.tile.depth);
   const V of_step = c_.step < 0 ? -1 : sizes_.number(whole);
-  const V end =
-      sizes_.number(c_.step < 0 ? depth : d_.env.simplify(d_.axes[static_cast<size_t>(c_.step)].extent * whole));
+  const SymExpr all = c_.step < 0 ? depth : d_.env.simplify(d_.axes[static_cast<size_t>(c_.step)].extent * whole);
+  V begin = sizes_.constant(0), end = sizes_.number(all);
+  if (segment_ >= 0) {
+    const int64_t steps = schedule_.tile.depth;
+    const V length = sizes_.number(d_.env.simplify(ceildiv(all, steps * schedule_.cooperation.split_k) * steps));
+    begin = op(ScalarOp::Mul, segment_, length);
+    end = op(ScalarOp::Min, end, op(ScalarOp::Add, begin, length));
+  }
   const V none = b_.broadcast(zero_of(node(contraction.fold).dtype), {sides_[0].lanes, sides_[1].lanes});
   const Values sums = b_.for_loop(
-      sizes_.constant(0), end, sizes_.constant(schedule_.tile.depth), Values(contraction.parts() > 1 ? 2 : 1, none),
+      begin, end, sizes_.constant(schedule_.tile.depth), Values(contraction.parts() > 1 ? 2 : 1, none),
       [&](V index, std::span<const V> carried) -> Values {
         V base = index;
         if (c_.step >= 0) {
@@ -137,11 +209,16 @@ void Product::body() {
         return add_products(x, y, none, carried);
       },
       schedule_.traversal.num_stages);
-  sizes_.unbind_tile();
-  for (Side& s : sides_) placement_.place(s, s.base, true);
-  memo_.remember(static_cast<size_t>(contraction.fold), total(sums));
-  c_.known = 1;
-  scalars_.store_all();
+  if (segment_ < 0) return finish(contraction.fold, total(sums));
+  b_.store(partials_, partial_offsets(segment_), total(sums));
+  const V last = b_.arrive(counters_, tile_, segment_, sizes_.constant(schedule_.cooperation.split_k));
+  b_.if_else(
+      last,
+      [&]() -> Values {
+        memo_.scoped([&] { finish(contraction.fold, sum_of_segments(node(contraction.fold).dtype)); });
+        return {};
+      },
+      [] { return Values(); });
 }
 
 } // namespace tessera::block

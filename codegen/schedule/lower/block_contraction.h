@@ -14,6 +14,12 @@ public:
   // column by column, so that they find what they read in the level-2 cache. Returns the index of the point.
   V take_blocks(V number, const SymExpr& row_blocks, const SymExpr& column_blocks, bool points);
   void body();
+  // Programs that share the sum of a tile (split_k > 1), in this order. Parameters: partial sums, f32 [tiles, segments,
+  // R, C], and a counter for each tile. The number of programs for so many tiles. Takes the segment from a program's
+  // index; returns the index of the tile.
+  void add_parameters();
+  SymExpr share(const SymExpr& tiles);
+  V take_segment(V number);
 
 private:
   void hoist(ScalarId factor);
@@ -21,9 +27,14 @@ private:
   V factor(ScalarId id, bool left, V base);
   Values add_products(std::span<const V> left, std::span<const V> right, V none, std::span<const V> sums);
   V total(const Values& sums);
+  V partial_offsets(V segment);
+  V sum_of_segments(DType dtype);
+  void finish(ScalarId fold, V sum);
 
   Placement& placement_;
   Scalars& scalars_;
+  SymExpr tiles_;
+  V partials_ = -1, counters_ = -1, tile_ = -1, segment_ = -1;
 };
 
 } // namespace tessera::block

@@ -9,9 +9,6 @@ public:
   Cooperation(Context& context, Scalars& scalars, Accumulators& accumulators)
       : Part(context), scalars_(scalars), accumulators_(accumulators) {}
   void add_parameters();
-  [[nodiscard]] size_t parameters() const { // number of parameters added
-    return out_.workspaces.size() + (counters_ < 0 ? 0 : 1) + (mailboxes_ < 0 ? 0 : 1);
-  }
   V take_rank(V number, const SymExpr& rows);
   [[nodiscard]] V rank() const { return rank_; }
   [[nodiscard]] V blocks() const { return blocks_; }

@@ -28,10 +28,11 @@ void BlockLowering::parameters() {
           w->terms.empty() && std::find_if(std::next(w), d_.stores.end(), here) == d_.stores.end();
   }
   if (legal_.blocks_per_row) cooperation_.add_parameters();
+  if (schedule_.cooperation.split_k > 1) product_.add_parameters();
 }
 
 // Decomposes the program index, column blocks or row blocks fastest, and places the tile. A contraction's programs may
-// take every grid-th tile.
+// take every grid-th tile, or segment of one.
 void BlockLowering::program() {
   const V program = b_.program_id(0);
   SymExpr point = c_.point >= 0 ? d_.axes[static_cast<size_t>(c_.point)].extent : SymExpr(1);
@@ -51,15 +52,16 @@ void BlockLowering::program() {
       parts.emplace_back(&s, blocks);
   }
   const bool points = !d_.env.simplify(point).is_const(1);
+  if (schedule_.cooperation.split_k > 1) out_.grid = product_.share(d_.env.simplify(out_.grid));
   if (schedule_.kind != ScheduleKind::BlockContraction || schedule_.cooperation.max_blocks == 0) {
     tile(program, parts, points);
     out_.grid = d_.env.simplify(out_.grid);
     return;
   }
-  const SymExpr tiles = d_.env.simplify(out_.grid);
-  out_.grid = d_.env.simplify(sym_min(tiles, schedule_.cooperation.max_blocks));
+  const SymExpr all = d_.env.simplify(out_.grid);
+  out_.grid = d_.env.simplify(sym_min(all, schedule_.cooperation.max_blocks));
   const V step = sizes_.number(out_.grid);
-  b_.for_loop(program, sizes_.number(tiles), step, {}, [&](V number, std::span<const V>) {
+  b_.for_loop(program, sizes_.number(all), step, {}, [&](V number, std::span<const V>) {
     memo_.scoped([&] { tile(number, parts, points); });
     return Values{};
   });
@@ -68,6 +70,7 @@ void BlockLowering::program() {
 // The tile of this number.
 void BlockLowering::tile(V number, const std::vector<std::pair<Side*, SymExpr>>& parts, bool points) {
   if (legal_.blocks_per_row) number = cooperation_.take_rank(number, d_.env.simplify(out_.grid));
+  if (schedule_.cooperation.split_k > 1) number = product_.take_segment(number);
   const bool groups = schedule_.traversal.group_rows > 1 && parts.size() == 2; // columns, rows
   if (groups) number = product_.take_blocks(number, parts[1].second, parts[0].second, points);
   for (size_t i = 0; i < parts.size() && !groups; ++i) {
@@ -196,11 +199,11 @@ void BlockLowering::finish_sizes() {
   if (int64_t most = d_.env.range(out_.grid).hi; most <= std::numeric_limits<int32_t>::max())
     out_.kernel.config["programs"] = std::max<int64_t>(1, most);
   // Only the power of two in a known divisor of a size is useful.
+  const size_t first = out_.kernel.params.size() - out_.sizes.size();
   for (size_t i = 0; i < out_.sizes.size(); ++i) {
     TESSERA_CHECK(d_.axes_in(out_.sizes[i]) == 0, "a size parameter with an axis: " + out_.sizes[i].str());
     int64_t divisor = d_.env.divisor(out_.sizes[i]);
-    out_.kernel.params[d_.buffers.size() + cooperation_.parameters() + i].multiple_of =
-        std::max<int64_t>(1, divisor & -divisor);
+    out_.kernel.params[first + i].multiple_of = std::max<int64_t>(1, divisor & -divisor);
   }
 }
 
