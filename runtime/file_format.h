@@ -26,7 +26,7 @@
 namespace tessera::file {
 
 inline constexpr char kMagic[8] = {'T', 'E', 'S', 'S', 'E', 'X', 'E', '\n'};
-inline constexpr uint32_t kVersion = 14;
+inline constexpr uint32_t kVersion = 15;
 inline constexpr size_t kAlignment = 64;
 
 struct Header {

@@ -19,6 +19,10 @@ std::string text(const TensorMapOf<SymExpr>& m) {
   if (!absent(m.offset)) all += " + " + text(m.offset);
   all += " " + text(m.dims) + " strides " + text(m.strides) + " box [";
   for (size_t i = 0; i < m.box.size(); ++i) all += (i ? ", " : "") + std::to_string(m.box[i]);
+  if (!m.steps.empty()) {
+    all += "] steps [";
+    for (size_t i = 0; i < m.steps.size(); ++i) all += (i ? ", " : "") + std::to_string(m.steps[i]);
+  }
   return all + "] swizzle " + std::to_string(static_cast<int>(m.swizzle));
 }
 template <class T>

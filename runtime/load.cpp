@@ -62,6 +62,7 @@ struct LaunchReader {
     read(j.at(4), m.strides);
     read(j.at(5), m.box);
     m.swizzle = static_cast<Swizzle>(j.at(6).integer(0, static_cast<int>(Swizzle::Bytes128)));
+    read(j.at(7), m.steps);
   }
   void read(const JsonValue& j, SizeCondition& c) const {
     read(j.at(size_t{0}), c.value);

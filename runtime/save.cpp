@@ -217,7 +217,7 @@ private:
   }
   static Json json(const TensorMapOf<SymExpr>& m, const KernelLaunch& k, const auto& text) {
     return Json::array({m.buffer, name(m.dtype), text(m.offset), json(m.dims, k, text), json(m.strides, k, text), m.box,
-                        static_cast<int>(m.swizzle)});
+                        static_cast<int>(m.swizzle), m.steps});
   }
   static Json json(const SizeCondition& c, const KernelLaunch&, const auto& text) {
     return Json::array({text(c.value), c.multiple_of, c.min, c.max});

@@ -1,15 +1,17 @@
 #include "runtime/tensor_map.h"
+#include <algorithm>
 
 namespace tessera {
 
-constexpr int kMaxRank = 5, kMaxBox = 256;
+constexpr int kMaxRank = kTensorMapRank, kMaxBox = 256, kMaxStep = 8;
 
 std::string refusal(const TensorMapOf<int64_t>& map, int64_t bytes) {
   constexpr int64_t kMaxDim = int64_t{1} << 32, kMaxStride = int64_t{1} << 40;
   constexpr int kUnit = 16;
   const int element = info(map.dtype).bits / 8;
   const size_t rank = map.dims.size();
-  if (rank < 1 || rank > kMaxRank || map.strides.size() + 1 != rank || map.box.size() != rank)
+  if (rank < 1 || rank > kMaxRank || map.strides.size() + 1 != rank || map.box.size() != rank ||
+      (!map.steps.empty() && map.steps.size() != rank))
     return "it has " + std::to_string(rank) + " dimensions, " + std::to_string(map.strides.size()) + " strides and " +
            std::to_string(map.box.size()) + " extents of a box";
   if (element < 1 || element > 8) return "its elements are " + std::string(name(map.dtype));
@@ -17,6 +19,9 @@ std::string refusal(const TensorMapOf<int64_t>& map, int64_t bytes) {
   for (size_t i = 0; i < rank; ++i) {
     if (map.dims[i] < 1 || map.dims[i] > kMaxDim) return "a dimension has " + std::to_string(map.dims[i]) + " elements";
     if (map.box[i] < 1 || map.box[i] > kMaxBox) return "its box has " + std::to_string(map.box[i]) + " elements";
+    const int step = map.step(i);
+    if (step < 1 || step > (i == 0 ? 1 : kMaxStep) || map.box[i] * step > kMaxBox)
+      return "its box has " + std::to_string(map.box[i]) + " elements at steps of " + std::to_string(step);
     if (i > 0 && (map.strides[i - 1] < 0 || map.strides[i - 1] >= kMaxStride || map.strides[i - 1] % kUnit != 0))
       return "a stride is " + std::to_string(map.strides[i - 1]) + " bytes";
   }
@@ -50,6 +55,7 @@ std::vector<int64_t> flatten(std::span<const KernelTensorMap> maps) {
     for (const auto& n : m.dims) size(n);
     for (const auto& n : m.strides) size(n);
     out.insert(out.end(), m.box.begin(), m.box.end());
+    for (size_t i = 0; i < m.box.size(); ++i) out.push_back(m.step(i));
   }
   return out;
 }
@@ -83,6 +89,8 @@ std::optional<std::vector<KernelTensorMap>> unflatten(std::span<const int64_t> n
     for (int64_t i = 0; i < rank; ++i) m.dims.push_back(size());
     for (int64_t i = 1; i < rank; ++i) m.strides.push_back(size());
     for (int64_t i = 0; i < rank; ++i) m.box.push_back(static_cast<int>(next(kMaxBox + 1)));
+    for (int64_t i = 0; i < rank; ++i) m.steps.push_back(static_cast<int>(next(kMaxStep + 1)));
+    if (std::all_of(m.steps.begin(), m.steps.end(), [](int step) { return step == 1; })) m.steps.clear();
     maps.push_back(std::move(m));
   }
   if (!good) return std::nullopt;

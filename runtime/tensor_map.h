@@ -28,6 +28,7 @@ enum class Swizzle : uint8_t { None, Bytes32, Bytes64, Bytes128 };
 
 // A map as the driver encodes it.
 inline constexpr int kTensorMapBytes = 128, kTensorMapAlignment = 64;
+inline constexpr int kTensorMapRank = 5; // dimensions at most
 
 // A view of 1 to 5 dimensions, the contiguous one first. A box is copied as a dense array of shared memory, the
 // contiguous dimension first, permuted as the swizzle says. Elements outside of `dims` are read as zeros and not
@@ -41,8 +42,12 @@ struct TensorMapOf {
   std::vector<Size> strides; // of all dimensions but the first, in bytes: multiples of 16 below 2^40
   std::vector<int> box;      // elements of each dimension, 1 to 256; those of the first have a multiple of 16 bytes
   Swizzle swizzle = Swizzle::None;
+  // Elements of the tensor from one element of a box to the next, 1 to 8 of each dimension, 1 of the first; box * step is
+  // 256 at most. Empty: all are 1.
+  std::vector<int> steps;
 
   [[nodiscard]] int rank() const { return static_cast<int>(dims.size()); }
+  [[nodiscard]] int step(size_t dimension) const { return steps.empty() ? 1 : steps[dimension]; }
   [[nodiscard]] int64_t box_bytes() const {
     int64_t elements = 1;
     for (const int n : box) elements *= n;
@@ -52,7 +57,7 @@ struct TensorMapOf {
   // The map with f(size) in the place of each size.
   template <class F>
   [[nodiscard]] auto convert(F&& f) const {
-    TensorMapOf<std::decay_t<decltype(f(offset))>> to{buffer, dtype, f(offset), {}, {}, box, swizzle};
+    TensorMapOf<std::decay_t<decltype(f(offset))>> to{buffer, dtype, f(offset), {}, {}, box, swizzle, steps};
     for (const Size& n : dims) to.dims.push_back(f(n));
     for (const Size& n : strides) to.strides.push_back(f(n));
     return to;

@@ -40,7 +40,7 @@ static void each_element(const TensorMap& map, const std::array<int64_t, 5>& at,
     std::byte* address = map.begin;
     bool inside = true;
     for (size_t d = 0; d < m.dims.size(); ++d) {
-      const int64_t p = at[d] + index[d];
+      const int64_t p = at[d] + index[d] * m.step(d);
       inside = inside && p >= 0 && p < m.dims[d];
       if (inside) address += p * (d == 0 ? element : m.strides[d - 1]);
     }

@@ -41,7 +41,11 @@ CUresult Launcher::encode(const Driver& driver, const TensorMapOf<int64_t>& map,
   std::byte* const address = buffer + map.offset;
   if (is_empty(map) || (encoded.address == address && encoded.sizes == map)) return CUDA_SUCCESS;
   const std::vector<cuuint64_t> dims(map.dims.begin(), map.dims.end()), strides(map.strides.begin(), map.strides.end());
-  const std::vector<cuuint32_t> box(map.box.begin(), map.box.end()), steps(map.box.size(), 1);
+  std::vector<cuuint32_t> box, steps; // the driver counts the elements of a box before it leaves some out
+  for (size_t i = 0; i < map.box.size(); ++i) {
+    steps.push_back(static_cast<cuuint32_t>(map.step(i)));
+    box.push_back(static_cast<cuuint32_t>(map.box[i]) * steps.back());
+  }
   const auto result = driver.cuTensorMapEncodeTiled(
       &encoded.map, type_of(map.dtype), static_cast<cuuint32_t>(map.rank()), address, dims.data(), strides.data(),
       box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, mode_of(map.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,

@@ -618,7 +618,9 @@ struct FakeCalls {
         reinterpret_cast<uint64_t>(address), rank, static_cast<uint32_t>(swizzle), bits.at(type), {}, {}, {}};
     if (m.address % 16 != 0 || rank < 1 || rank > 5) return CUDA_ERROR_INVALID_VALUE;
     for (cuuint32_t i = 0; i < rank; ++i) {
-      if (steps[i] != 1 || dims[i] < 1 || box[i] < 1 || box[i] > 256) return CUDA_ERROR_INVALID_VALUE;
+      const cuuint32_t most_steps = i == 0 ? 1 : 8;
+      if (steps[i] < 1 || steps[i] > most_steps || dims[i] < 1 || box[i] < 1 || box[i] > 256)
+        return CUDA_ERROR_INVALID_VALUE;
       m.dims[i] = dims[i];
       m.box[i] = box[i];
       if (i > 0) m.strides[i - 1] = strides[i - 1];

@@ -88,6 +88,9 @@ TEST(TensorMap, RefusesWhatLiesOutside) {
   refused([](auto& m) { m.box[0] = 4; }, "a row of its box has 8 bytes");
   refused([](auto& m) { m.box[1] = 257; }, "its box has 257 elements");
   refused([](auto& m) { m.box.pop_back(); }, "extents of a box");
+  refused([](auto& m) { m.steps = {2, 1}; }, "64 elements at steps of 2");
+  refused([](auto& m) { m.steps = {1, 9}; }, "8 elements at steps of 9");
+  refused([](auto& m) { m.box[1] = 128, m.steps = {1, 3}; }, "128 elements at steps of 3");
   refused([](auto& m) { m.strides.clear(); }, "0 strides");
   refused([](auto& m) { m.dtype = DType::U4; }, "its elements are u4");
   refused([](auto& m) { m.swizzle = static_cast<Swizzle>(4); }, "its swizzle");
@@ -95,7 +98,8 @@ TEST(TensorMap, RefusesWhatLiesOutside) {
 
 TEST(TensorMap, IsReadBackFromNumbers) {
   const KernelTensorMap map{2, DType::BF16, {16, {}}, {{1, {4}}, {8, {4, 5}}}, {{2, {4}}}, {64, 16}, Swizzle::Bytes64};
-  const std::vector<KernelTensorMap> maps{map, map};
+  std::vector<KernelTensorMap> maps{map, map};
+  maps[1].steps = {1, 2};
   auto numbers = flatten(maps);
   EXPECT_EQ(unflatten(numbers), maps);
   EXPECT_EQ(unflatten({}), std::vector<KernelTensorMap>());

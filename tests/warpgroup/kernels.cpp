@@ -380,7 +380,8 @@ public:
   Copied(const CopyKernel& form, llvm::Module& module, gpu::Code code) : form_(form), e_(module, code), b_(e_.b) {}
 
   gpu::EmittedKernel emit() {
-    const std::vector<KernelTensorMap> maps{map(0, form_.dims), map(1, form_.box)};
+    std::vector<KernelTensorMap> maps{map(0, form_.dims), map(1, form_.box)};
+    maps[0].steps = form_.steps;
     const auto bytes = static_cast<int>(maps[0].box_bytes()), barrier = (bytes + 7) / 8 * 8;
     e_.begin(parameters(form_), 32, maps);
     auto* elected = e_.warpgroups->elect();

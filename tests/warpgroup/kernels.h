@@ -60,6 +60,7 @@ struct CopyKernel {
   std::vector<int> dims; // of a
   std::vector<int> coordinates;
   Swizzle swizzle = Swizzle::None;
+  std::vector<int> steps; // elements of `a` from one of the box to the next; empty: 1 each
 };
 
 // The parameters as a tile kernel without a body.

@@ -142,7 +142,8 @@ std::vector<CopyKernel> copies() {
           {DType::BF16, {16, 8}, {24, 7}, {-8, -2}, Swizzle::Bytes32},
           {DType::F8E5M2, {64, 4, 3}, {80, 6, 5}, {40, 4, 3}, Swizzle::Bytes64},
           {DType::F32, {4, 3, 2, 3}, {8, 4, 5, 6}, {2, 2, 4, -1}},
-          {DType::F64, {4, 2, 3, 2, 2}, {6, 3, 4, 3, 5}, {4, 1, 2, 2, -1}}};
+          {DType::F64, {4, 2, 3, 2, 2}, {6, 3, 4, 3, 5}, {4, 1, 2, 2, -1}},
+          {DType::F16, {16, 4, 3, 2}, {24, 7, 9, 2}, {0, -1, 2, 0}, Swizzle::Bytes32, {1, 2, 3, 1}}};
 }
 // Each byte of an element is its number.
 void expect_copied(const CopyKernel& form, uint64_t seed) {
@@ -166,7 +167,8 @@ void expect_copied(const CopyKernel& form, uint64_t seed) {
     size_t rest = i / size, place = 0, pitch = 1;
     bool inside = true;
     for (size_t d = 0; d < form.box.size(); ++d) {
-      const int at = form.coordinates[d] + static_cast<int>(rest % static_cast<size_t>(form.box[d]));
+      const int at = form.coordinates[d] + static_cast<int>(rest % static_cast<size_t>(form.box[d])) *
+                                               (form.steps.empty() ? 1 : form.steps[d]);
       rest /= static_cast<size_t>(form.box[d]);
       inside = inside && at >= 0 && at < form.dims[d];
       place += static_cast<size_t>(at) * pitch;

@@ -59,6 +59,7 @@ Json maps_of(const tile::Kernel& kernel, const GpuKernelCode& code) {
                    {"dims", std::move(dims)},
                    {"strides", std::move(strides)},
                    {"box", map.box},
+                   {"steps", map.steps},
                    {"swizzle_bytes", swizzle_bytes(map.swizzle)}});
   }
   return out;
