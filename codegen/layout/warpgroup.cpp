@@ -13,7 +13,7 @@ using tile::ValueId;
 namespace {
 
 constexpr int kDepthBits = 256; // of a row of the left factor that one instruction reads
-constexpr int kMaxBox = 256, kDefaultStages = 4;
+constexpr int kMaxBox = 256, kMaxStep = 8, kDefaultStages = 4;
 constexpr int kMaxGroups = 2;         // of consumers: more leave a thread too few registers for its accumulators
 constexpr int kMaxAccumulators = 192; // registers of a thread
 constexpr int64_t kBarrierBytes = 16; // of a stage
@@ -232,22 +232,22 @@ private:
     if (!access.access) return access.refusal;
     const tile::Param& param = k_.params[static_cast<size_t>(access.access->param)];
     if (param.written || (stores_ && !param.invariant)) return "its memory may be written before it is read";
-    for (const Polynomial& start : access.access->starts)
-      for (const auto& [monomial, coefficient] : start.terms())
+    for (const TensorAccess::Dimension& dimension : access.access->dimensions)
+      for (const auto& [monomial, coefficient] : dimension.start.terms())
         for (const ValueId v : monomial)
           if (std::string why = scalars(v, slice); !why.empty()) return why;
     return arrange(*found, std::move(*access.access), sum_axis, least, to);
   }
 
   std::string arrange(OpId load, TensorAccess access, int sum_axis, int least, RingLoop& to) {
-    const tile::Type& type = k_.type(k_.op(load).results[0]);
-    const int contiguous = type.shape[static_cast<size_t>(access.axes[0])], bytes = info(type.dtype).bits / 8;
+    const auto& dimensions = access.dimensions;
+    const DType dtype = k_.type(k_.op(load).results[0]).dtype;
+    const int contiguous = dimensions[0].box, bytes = info(dtype).bits / 8;
     RingTile t;
     t.load = load;
-    t.rows = type.shape[static_cast<size_t>(access.axes[1])];
-    t.k_major = access.axes[0] == sum_axis;
+    t.k_major = dimensions[0].axis == sum_axis;
     if (!t.k_major && bytes == 1) return "its 8-bit elements are not contiguous along the dimension that is summed";
-    t.map = {access.param, type.dtype, {}, access.dims, access.strides, {}, Swizzle::Bytes128};
+    t.map = {access.param, dtype, {}, {}, {}, {}, Swizzle::Bytes128, {}};
     // A warpgroup reads whole chunks of it.
     const int chunk = t.k_major ? contiguous : std::min(contiguous, least);
     while (t.map.swizzle != Swizzle::None && swizzle_bytes(t.map.swizzle) > chunk * bytes)
@@ -255,7 +255,21 @@ private:
     if (t.map.swizzle == Swizzle::None) return "its contiguous dimension is too short";
     t.chunk_elements = swizzle_bytes(t.map.swizzle) / bytes;
     t.chunks = contiguous / t.chunk_elements;
-    t.map.box = {t.chunk_elements, std::min(t.rows, kMaxBox)};
+    t.rows = 1;
+    for (size_t d = 0; d < dimensions.size(); ++d) {
+      const TensorAccess::Dimension& of = dimensions[d];
+      t.map.dims.push_back(of.size);
+      if (d > 0) t.map.strides.push_back(of.stride);
+      if (d > 0) t.rows *= of.box;
+      if (of.step > kMaxStep) return "its steps are too long";
+      t.map.box.push_back(
+          d == 0 ? t.chunk_elements
+                 : std::min(of.box, static_cast<int>(std::bit_floor(kMaxBox / static_cast<unsigned>(of.step)))));
+      if (of.step > 1) t.map.steps.resize(dimensions.size(), 1), t.map.steps[d] = of.step;
+    }
+    // Rows of one dimension may take several copies.
+    for (size_t d = 1; d < dimensions.size(); ++d)
+      if (t.map.box[d] < dimensions[d].box && dimensions[d].box != t.rows) return "its box is too long";
     t.access = std::move(access);
     t.at = to.bytes;
     to.bytes += (t.bytes() + kStageAlignment - 1) / kStageAlignment * kStageAlignment;

@@ -29,7 +29,7 @@ inline constexpr int kWarpsPerGroup = 4, kWarpgroupRows = 64;
 inline constexpr int64_t kExchangeBytes = 16 << 10; // of shared memory, which stages leave to exchanges between threads
 
 // A tile of a stage. Its contiguous dimension is cut into chunks of swizzle_bytes; a chunk holds all rows, which are the
-// other dimension, one behind the other, permuted as the swizzle says.
+// other dimensions, one behind the other, permuted as the swizzle says.
 struct RingTile {
   tile::OpId load = -1;
   TensorAccess access;

@@ -168,13 +168,21 @@ void Ring::fill(const RingLoop& loop) {
   w.arrive_expecting(barrier, b_.getInt32(static_cast<uint32_t>(bytes)), nullptr);
   auto* base = b_.CreateMul(stage_, b_.getInt32(static_cast<uint32_t>(plan_->stage_bytes)));
   for (const RingTile& t : loop.tiles) {
-    Value* starts[] = {evaluate(t.access.starts[0]), evaluate(t.access.starts[1])};
-    const int row_bytes = swizzle_bytes(t.map.swizzle);
+    std::vector<Value*> starts;
+    for (const auto& dimension : t.access.dimensions) starts.push_back(evaluate(dimension.start));
+    const int row_bytes = swizzle_bytes(t.map.swizzle), rows = static_cast<int>(t.map.box_bytes() / row_bytes);
     for (int c = 0; c < t.chunks; ++c)
-      for (int row = 0; row < t.rows; row += t.map.box[1]) {
+      for (int row = 0; row < t.rows; row += rows) { // several only along the rows' one dimension
         const int64_t at = stages_ + t.at + c * t.chunk_bytes() + int64_t{row} * row_bytes;
-        Value* coordinates[] = {b_.CreateAdd(starts[0], b_.getInt32(static_cast<uint32_t>(c * t.chunk_elements))),
-                                b_.CreateAdd(starts[1], b_.getInt32(static_cast<uint32_t>(row)))};
+        auto coordinates = starts;
+        const auto shift = [&](size_t d, int by) {
+          if (by > 0) coordinates[d] = b_.CreateAdd(coordinates[d], b_.getInt32(static_cast<uint32_t>(by)));
+        };
+        shift(0, c * t.chunk_elements);
+        const auto& dimensions = t.access.dimensions;
+        const auto split =
+            std::find_if(dimensions.begin() + 1, dimensions.end(), [&](const auto& d) { return d.box == t.rows; });
+        if (row > 0) shift(static_cast<size_t>(split - dimensions.begin()), row * split->step);
         w.copy_tensor(b_.CreateAdd(base, b_.getInt32(static_cast<uint32_t>(at))), c_.map_values[map_of_.at(t.load)],
                       coordinates, barrier, nullptr);
       }

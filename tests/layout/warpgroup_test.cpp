@@ -92,11 +92,49 @@ TEST(Warpgroup, LoadsBecomeBoxes) {
   EXPECT_EQ(b.map.buffer, 1);
   EXPECT_EQ(a.map.box, (std::vector<int>{64, 128}));
   EXPECT_EQ(b.map.box, (std::vector<int>{64, 64}));
-  EXPECT_TRUE(b.access.starts[1].is_zero());
-  EXPECT_EQ(a.access.starts[1].terms().begin()->second, 128) << "times the program's index";
+  EXPECT_TRUE(b.access.dimensions[1].start.is_zero());
+  EXPECT_EQ(a.access.dimensions[1].start.terms().begin()->second, 128) << "times the program's index";
   EXPECT_EQ(loop.bytes, (128 + 64) * 64 * 2);
   EXPECT_EQ(choice.plan->stages, 3);
   EXPECT_EQ(choice.plan->producer.size(), 3U) << "0, 64 and the program's index";
+}
+
+// Rows are 8 lines of every second of 29 pixels, from the one before the line on.
+TEST(Warpgroup, RowsAreABox) {
+  std::string text = replaced(kProduct, "%row = add(%r, %r0)                           : tile<[128], i64>",
+                              R"(%lane_y = div(%r, 16) : tile<[128], i64>
+  %lane_x = mod(%r, 16) : tile<[128], i64>
+  %y = add(%lane_y, %r0) : tile<[128], i64>
+  %twice = mul(%lane_x, 2) : tile<[128], i64>
+  %x = sub(%twice, 1) : tile<[128], i64>
+  %y_in = lt(%y, %m) : tile<[128], bool>
+  %not_before = le(0, %x) : tile<[128], bool>
+  %not_behind = lt(%x, 29) : tile<[128], bool>
+  %x_in = and(%not_before, %not_behind) : tile<[128], bool>
+  %line = mul(%k, 29) : i64
+  %y_at = mul(%y, %line) : tile<[128], i64>
+  %x_at = mul(%x, %k) : tile<[128], i64>
+  %at = add(%y_at, %x_at) : tile<[128], i64>)");
+  text = replaced(text, "%row_in = lt(%row, %m)  ", "%row_in = and(%y_in, %x_in)");
+  text = replaced(text, "expand_dims(%row) axis=1              : tile<[128, 1], i64>",
+                  "expand_dims(%at) axis=1 : tile<[128, 1], i64>");
+  text = replaced(text, "%a_rows = mul(%rows, %k)  ", "%a_rows = add(%rows, 0)  ");
+  const tile::Kernel k = read(text);
+  const WarpgroupChoice choice = plan(text);
+  ASSERT_TRUE(choice.plan) << choice.refusal;
+  const RingTile& a = choice.plan->loops[0].tiles[0];
+  std::vector<std::string> dims, strides;
+  for (const ParameterProduct& p : a.map.dims) dims.push_back(str(p, k));
+  for (const ParameterProduct& p : a.map.strides) strides.push_back(str(p, k));
+  EXPECT_EQ(dims, (std::vector<std::string>{"1 k", "29", "1 m"}));
+  EXPECT_EQ(strides, (std::vector<std::string>{"2 k", "58 k"}));
+  EXPECT_EQ(a.map.box, (std::vector<int>{64, 16, 8}));
+  EXPECT_EQ(a.map.steps, (std::vector<int>{1, 2, 1}));
+  EXPECT_EQ(a.rows, 128);
+  EXPECT_EQ(a.access.dimensions[1].start, Polynomial(-1));
+  EXPECT_NE(plan(replaced(text, "le(0, %x)", "le(1, %x)")).refusal.find("begin at different elements"),
+            std::string::npos);
+  EXPECT_NE(plan(replaced(text, "mod(%r, 16)", "mod(%r, 32)")).refusal.find("two bounds"), std::string::npos);
 }
 
 TEST(Warpgroup, StagesFitTheSharedMemory) {
