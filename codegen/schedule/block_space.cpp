@@ -84,7 +84,8 @@ BlockSpace group_axes(const LoopNest& nest, Domain domain, const AxisGroups& gro
     return static_cast<int>(axes.size()) - 1;
   };
   space.point = add(groups.points);
-  space.row = add(groups.rows);
+  for (size_t i = 0; i < groups.box.size(); ++i) space.box.push_back({add({groups.rows[i]}), groups.box[i]});
+  space.row = groups.box.empty() ? add(groups.rows) : space.box.back().axis;
   space.column = add(groups.columns);
   space.step = add(groups.steps);
   space.depth = add(groups.depth);
@@ -128,7 +129,9 @@ AxisGroups axis_groups(const Placement& p, size_t axes, int contiguous_axis, uin
                               : g.points)
         .push_back(i);
   }
+  for (size_t i = g.rows.size(); i-- > 0 && p.row_box != 0;) g.box.push_back(1 << box_bits(p.row_box, i));
   for (std::vector<size_t>* group : {&g.rows, &g.columns}) {
+    if (group == &g.rows && !g.box.empty()) continue;
     auto last = std::find(group->begin(), group->end(), static_cast<size_t>(std::max(0, contiguous_axis)));
     if (last == group->end()) continue;
     const size_t axis = *last - (splits && *last > static_cast<size_t>(p.split_axis) ? 1 : 0);

@@ -24,6 +24,10 @@
 // the depth and stores its partial sum in a workspace; the last one to arrive adds the partial sums in the order of
 // the segments, so that the result has the same bits in every run, and computes the rest of the nest.
 //
+// Rows along several axes are flattened, or a box: of a tile of 128 pixels, row r is at r / 64 of n, r / 8 % 8 of y and
+// r % 8 of x. Then the pixels under one position t of the filter are a box of the image, shifted, which one bulk copy
+// brings (layout/tensor_access.h); those outside of the image are zeros of the copy.
+//
 // A factor must be equal to a value of f16 or bf16, or of i8 or u8 where the sum is i32, so that rounding it to the
 // tile's dtype changes nothing: a load of such memory is, and so is what the model rounds. A factor of matmul_of_parts
 // is a sum of such values, each less than 2^-7 of the one before. Its products are those of two parts, but for the ones

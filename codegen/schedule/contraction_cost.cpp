@@ -35,7 +35,7 @@ private:
   void grid() {
     const Placement& p = s_.placement;
     const uint64_t all = (uint64_t{1} << f_.extents.size()) - 1;
-    tiles_ = count(all & ~f_.row_mask & ~p.row_axes & ~p.column_axes) * std::ceil(count(p.row_axes) / s_.tile.rows) *
+    tiles_ = count(all & ~f_.row_mask & ~p.row_axes & ~p.column_axes) * row_blocks() *
              std::ceil(count(p.column_axes) / s_.tile.columns);
     const double split = s_.cooperation.split_k;
     blocks_ = tiles_ * split;
@@ -50,6 +50,16 @@ private:
     if (s_.cooperation.split_k == 1) return 0;
     const double rate = m_.cache * device_.l2_bytes_per_us / std::max(1, device_.multiprocessors);
     return m_.last + partial_bytes() * (blocks + tiles * s_.cooperation.split_k) / rate;
+  }
+  [[nodiscard]] double row_blocks() const {
+    const Placement& p = s_.placement;
+    if (p.row_box == 0) return std::ceil(count(p.row_axes) / s_.tile.rows);
+    double blocks = 1;
+    size_t inner = 0;
+    for (size_t i = f_.extents.size(); i-- > 0;)
+      if (p.row_axes >> i & 1)
+        blocks *= std::ceil(static_cast<double>(f_.extents[i]) / (1 << box_bits(p.row_box, inner++)));
+    return blocks;
   }
   // Elements that a block moves of values that vary along these axes: of factors for a step, of others once.
   [[nodiscard]] double elements(uint64_t deps) const {
@@ -146,11 +156,26 @@ private:
            std::all_of(f_.factors.begin(), f_.factors.end(), [&](const SizedFacts::Factor& x) {
              if (x.stream < 0) return false;
              const SizedStream& s = f_.streams[static_cast<size_t>(x.stream)];
-             return width(s) * s.bytes >= kAccess && read_in_words(s);
+             return width(s) * s.bytes >= kAccess && is_box(x, s) && read_in_words(s);
            });
   }
   // Instructions.
   [[nodiscard]] double code() const { return fragments() / s_.tile.warps + 16 * sums() / threads_; }
+  // True if a tile of the factor is a box in memory: along axes that are flattened, its elements follow each other as along
+  // one.
+  [[nodiscard]] bool is_box(const SizedFacts::Factor& factor, const SizedStream& s) const {
+    const Placement& p = s_.placement;
+    for (const uint64_t axes : {p.row_box == 0 ? p.row_axes : 0, p.column_axes, p.depth_axes}) {
+      int last = -1; // of the axes so far
+      for (size_t i = 0; i < f_.extents.size(); ++i) {
+        if (!(axes >> i & 1) || !(s.deps & axes)) continue;
+        const auto before = static_cast<size_t>(last);
+        if (last >= 0 && (factor.masked || s.step[before] != s.step[i] * f_.extents[i])) return false;
+        last = static_cast<int>(i);
+      }
+    }
+    return true;
+  }
   [[nodiscard]] Cost total_of_warpgroups() const {
     Cost cost;
     const double processors = std::max(1, device_.multiprocessors), clock = device_.clock_mhz;

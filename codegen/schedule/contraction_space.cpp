@@ -1,6 +1,7 @@
 #include "codegen/schedule/contraction_space.h"
 #include "codegen/layout/dot.h"
 #include "codegen/schedule/contraction.h"
+#include "runtime/tensor_map.h"
 #include <algorithm>
 #include <bit>
 #include <set>
@@ -13,9 +14,10 @@ public:
   ContractionSpace(const BlockFacts& facts, const SizedFacts& sized, const VisitSchedule& visit)
       : f_(facts), s_(sized), visit_(visit) {}
 
-  // Rows and columns of the tile along all axes of a factor, or along its last one with the others as points; the depth
-  // along all reduced axes, or along the one that is contiguous in a factor with the others as steps. Rows that the
-  // columns of a fragment hold may be the columns: a fragment has more rows than columns, and most would be empty.
+  // Rows and columns of the tile along all axes of a factor, or along its last one with the others as points; rows along
+  // all axes as a box as well, for bulk copies; the depth along all reduced axes, or along the one that is contiguous in a
+  // factor with the others as steps. Rows that the columns of a fragment hold may be the columns: a fragment has more
+  // rows than columns, and most would be empty.
   void run() {
     const Contraction& c = *f_.contraction;
     const size_t right = stored_along(c.axes[0]) && !stored_along(c.axes[1]) ? 0 : 1;
@@ -27,8 +29,9 @@ public:
     for (const uint64_t rows : std::set<uint64_t>{c.axes[1 - right], last(c.axes[1 - right])})
       for (const uint64_t columns : std::set<uint64_t>{c.axes[right], last(c.axes[right])})
         for (const uint64_t depth : std::set<uint64_t>{f_.d.row_mask, inner}) {
-          tiles(rows, columns, depth);
-          if (s_.count(rows) <= Contraction::kFragmentColumns) tiles(columns, rows, depth);
+          tiles(rows, columns, depth, false);
+          if (std::popcount(rows) > 1 && std::popcount(rows) < kTensorMapRank) tiles(rows, columns, depth, true);
+          if (s_.count(rows) <= Contraction::kFragmentColumns) tiles(columns, rows, depth, false);
         }
   }
 
@@ -48,12 +51,34 @@ private:
     for (int64_t n = least; n <= std::min(most, whole); n *= 2) out.push_back(n);
     return out;
   }
-  void tiles(uint64_t row_axes, uint64_t column_axes, uint64_t depth_axes) {
+  // The box of so many positions that covers these axes in the fewest tiles, of these the one that is longest along the
+  // last axes: their extents as Placement::row_box.
+  [[nodiscard]] uint64_t box(uint64_t axes, int64_t positions) const {
+    std::vector<int64_t> extents; // the last axis first
+    for (size_t i = s_.extents.size(); i-- > 0;)
+      if (axes >> i & 1) extents.push_back(s_.extents[i]);
+    uint64_t best = 0;
+    int64_t fewest = INT64_MAX;
+    const auto search = [&](const auto& self, size_t at, int bits, int64_t tiles, uint64_t taken) -> void {
+      if (at == extents.size()) {
+        if (bits == 0 && tiles < fewest) fewest = tiles, best = taken;
+        return;
+      }
+      for (int here = bits; here >= 0; --here) {
+        const int64_t of_axis = (extents[at] + (int64_t{1} << here) - 1) >> here;
+        self(self, at + 1, bits - here, tiles * of_axis, taken | static_cast<uint64_t>(here) << (kBoxBits * at));
+      }
+    };
+    search(search, 0, std::countr_zero(static_cast<uint64_t>(positions)), 1, 0);
+    return best;
+  }
+  void tiles(uint64_t row_axes, uint64_t column_axes, uint64_t depth_axes, bool as_box) {
     constexpr int64_t kMaxSide = 256, kMaxRatio = 8, kLeastEach = 8, kMaxEach = 128;
     const int64_t least_depth = layout::kMmaDepthBytes * 8 / info(f_.contraction->dtype).bits;
     Schedule p = BlockFacts::schedule(ScheduleKind::BlockContraction, 1, 1, 1);
     p.placement.row_axes = row_axes, p.placement.column_axes = column_axes, p.placement.depth_axes = depth_axes;
-    for (const int64_t rows : sizes(row_axes, Contraction::kFragmentRows, kMaxSide))
+    for (const int64_t rows : sizes(row_axes, Contraction::kFragmentRows, kMaxSide)) {
+      if (as_box) p.placement.row_box = box(row_axes, rows);
       for (const int64_t columns : sizes(column_axes, Contraction::kFragmentColumns, kMaxSide))
         for (const int64_t depth : sizes(depth_axes, least_depth, 8 * least_depth))
           for (const int64_t threads : {64, 128, 256}) {
@@ -62,8 +87,9 @@ private:
             p.tile.depth = static_cast<int>(depth), p.tile.warps = static_cast<int>(threads / 32);
             if (each < kLeastEach || std::max(rows, columns) > kMaxRatio * std::min(rows, columns)) continue;
             if (each * sums() > kMaxEach && !by_warpgroups(p.tile, sums(), f_.device)) continue;
-            stages(p);
+            if (!as_box || by_warpgroups(p.tile, sums(), f_.device)) stages(p);
           }
+    }
   }
   void stages(Schedule p) {
     constexpr int kGroup = 8; // tiles

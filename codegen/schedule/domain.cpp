@@ -129,11 +129,14 @@ private:
   void linearise(Access& a, std::span<const ScalarId> index) {
     std::vector<SymExpr> strides = contiguous_strides(graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).shape);
     for (size_t i = 0; i < index.size(); ++i) {
-      if (auto s = nest_.dag.as_sym(index[i]))
+      if (auto s = nest_.dag.as_sym(index[i])) {
         a.offset += *s * strides[i];
-      else
+        a.index.push_back(d_.env.simplify(*s));
+      } else {
         a.terms.emplace_back(index[i], strides[i]);
+      }
     }
+    if (!a.terms.empty()) a.index.clear();
     a.offset = d_.env.simplify(a.offset);
   }
 
@@ -264,8 +267,13 @@ void each_expression(const LoopNest& nest, Domain& domain, const std::function<v
 }
 
 void each_position(const LoopNest& nest, Domain& domain, const std::function<void(SymExpr&)>& f) {
-  for (size_t i = 0; i < domain.live.size(); ++i)
-    if (domain.live[i] && nest.dag[static_cast<ScalarId>(i)].op == ScalarOp::CheckBounds) f(domain.sym[i]);
+  for (size_t i = 0; i < domain.live.size(); ++i) {
+    if (!domain.live[i]) continue;
+    const ScalarOp op = nest.dag[static_cast<ScalarId>(i)].op;
+    if (op == ScalarOp::CheckBounds) f(domain.sym[i]);
+    if (op == ScalarOp::Load)
+      for (SymExpr& e : domain.loads[i].index) f(e);
+  }
 }
 
 void find_dependences(const LoopNest& nest, Domain& domain) {

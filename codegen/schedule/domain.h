@@ -21,6 +21,7 @@ struct Access {
   SymExpr offset;                                  // in elements, without the data-dependent terms
   std::vector<std::pair<ScalarId, SymExpr>> terms; // + value of a node * stride: data-dependent indices
   ScalarId predicate = -1;                         // masked loads
+  std::vector<SymExpr> index;                      // of loads, by dimension of the buffer; empty with terms
 };
 
 struct Domain {
@@ -53,7 +54,8 @@ struct Domain {
 
 // Every expression over axes that a kernel will compute: offsets and live Index values.
 void each_expression(const LoopNest& nest, Domain& domain, const std::function<void(SymExpr&)>& f);
-// Positions of checked indices: rewritten as expressions are, but no reason for or against anything.
+// Positions of checked indices, and the indices of loads: rewritten as expressions are, but no reason for or against
+// anything.
 void each_position(const LoopNest& nest, Domain& domain, const std::function<void(SymExpr&)>& f);
 // Sets row_mask, deps and stage from the axes and expressions.
 void find_dependences(const LoopNest& nest, Domain& domain);

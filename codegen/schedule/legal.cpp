@@ -65,9 +65,9 @@ private:
     if (s_.traversal.num_stages < 1 || s_.traversal.num_stages > most_stages)
       return "num_stages is " + text(s_.traversal.num_stages) + ", not 1 to " + text(most_stages);
     if (s_.traversal.group_rows < 1 || s_.traversal.group_rows > 1 << 20) return "group_rows is out of range";
-    if (!contracts() &&
-        (t.depth > 1 || s_.traversal.group_rows > 1 || s_.placement.depth_axes != 0 || s_.cooperation.split_k != 1))
-      return "a depth, its segments and groups of rows are a contraction's";
+    if (!contracts() && (t.depth > 1 || s_.traversal.group_rows > 1 || s_.placement.depth_axes != 0 ||
+                         s_.placement.row_box != 0 || s_.cooperation.split_k != 1))
+      return "a depth, its segments, a box and groups of rows are a contraction's";
     if (s_.cooperation.split_k < 1 || s_.cooperation.split_k > Contraction::kMaxSplit)
       return "split_k is " + text(s_.cooperation.split_k) + ", not 1 to " + text(Contraction::kMaxSplit);
     if (s_.access.min_blocks < 0 || s_.access.min_blocks > 32)
@@ -105,7 +105,8 @@ private:
     Schedule plain; // what a contraction has no use for
     plain.kind = s_.kind;
     plain.placement.row_axes = p.row_axes, plain.placement.column_axes = p.column_axes;
-    plain.placement.depth_axes = p.depth_axes, plain.placement.rows_fastest = p.rows_fastest;
+    plain.placement.depth_axes = p.depth_axes, plain.placement.row_box = p.row_box,
+    plain.placement.rows_fastest = p.rows_fastest;
     plain.tile.rows = s_.tile.rows, plain.tile.columns = s_.tile.columns, plain.tile.depth = s_.tile.depth;
     plain.tile.warps = s_.tile.warps;
     plain.traversal.num_stages = s_.traversal.num_stages, plain.traversal.group_rows = s_.traversal.group_rows;
@@ -119,6 +120,13 @@ private:
         int64_t{Contraction::kFragmentRows} * Contraction::kFragmentColumns * s_.tile.warps)
       return "the tile has fewer fragments than the block has warps";
     out_.groups = axis_groups(p, f_.d.axes.size(), f_.contiguous_axis, f_.d.row_mask);
+    out_.warpgroups = by_warpgroups(s_.tile, f_.contraction->sums(), f_.device);
+    int64_t bits = 0;
+    for (const int lanes : out_.groups.box) bits += std::countr_zero(static_cast<unsigned>(lanes));
+    const size_t of_axes = kBoxBits * out_.groups.rows.size();
+    const bool fits = (int64_t{1} << std::min<int64_t>(bits, 62)) == s_.tile.rows;
+    if ((!out_.groups.box.empty() && !fits) || (of_axes < 64 && p.row_box >> of_axes != 0))
+      return "a box of 2^" + text(bits) + " positions is not the tile's rows";
     return {};
   }
 

@@ -16,6 +16,7 @@ struct Legal {
   std::optional<SymExpr> blocks_per_row;
   int64_t max_blocks_per_row = 1;
   bool grid_barrier = false; // they wait for each other: all must run at a time, or another kernel is launched
+  bool warpgroups = false;   // warpgroups may multiply a contraction's tiles, which bulk copies bring
   bool mailboxes = false;    // waiting blocks of a row exchange partial results by messages
   std::vector<SizeCondition> conditions; // under which it is right, promises about the domain's sizes
   explicit operator bool() const { return refusal.empty(); }

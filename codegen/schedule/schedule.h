@@ -39,6 +39,8 @@ enum class ScheduleKind : uint8_t {
   X(uint64_t, row_axes, 0)      /* GPU: axes along dimension 0 of the tile; an axis in neither set is the grid's */    \
   X(uint64_t, column_axes, 0)   /* GPU: axes along dimension 1 */                                                      \
   X(uint64_t, depth_axes, 0)    /* GPU, BlockContraction: reduced axes along the depth of both factors' tiles */       \
+  X(uint64_t, row_box, 0)       /* GPU, BlockContraction: extents of the tile along row_axes, as logarithms of 4 */    \
+                                /* bits each, the last axis lowest; 0: the axes are flattened */                       \
   X(int, split_axis, -1)        /* GPU: axis that is split into vectors of `columns` elements first; -1: none */       \
   X(int, window_axis, -1)       /* GPU, BlockWindow: axis along which a thread computes `outputs` results */           \
   X(int, outer_window_axis, -1) /* GPU, BlockWindow: likewise `outer_outputs`; -1: none */                             \
@@ -111,6 +113,12 @@ struct Schedule {
 #undef TESSERA_GROUP
   auto operator<=>(const Schedule&) const = default;
 };
+
+// The logarithm of the extent of a box (Placement::row_box) along the axis that has `inner` axes behind it.
+inline constexpr size_t kBoxBits = 4;
+[[nodiscard]] constexpr int box_bits(uint64_t box, size_t inner) {
+  return inner < 64 / kBoxBits ? static_cast<int>(box >> (kBoxBits * inner) & ((1U << kBoxBits) - 1)) : 0;
+}
 
 // Calls f(name, field) for each field.
 template <class S, class F>

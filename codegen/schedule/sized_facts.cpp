@@ -123,7 +123,8 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
     for (int n = 0; n < 2 * facts.contraction->parts(); ++n) {
       const auto i = static_cast<size_t>(n % 2);
       const auto value = static_cast<size_t>(facts.contraction->factors[i][static_cast<size_t>(n / 2)]);
-      SizedFacts::Factor factor{facts.contraction->axes[i], facts.d.deps[value], -1};
+      SizedFacts::Factor factor{facts.contraction->axes[i], facts.d.deps[value], -1,
+                                facts.d.loads[value].predicate >= 0};
       for (size_t n = 0; n < facts.streams.size(); ++n)
         if (facts.nest.dag[static_cast<ScalarId>(value)].op == ScalarOp::Load &&
             facts.streams[n].access == &facts.d.loads[value])

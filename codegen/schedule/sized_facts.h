@@ -41,9 +41,10 @@ struct SizedFacts {
   };
   // A part of a factor of a contraction.
   struct Factor {
-    uint64_t axes = 0; // outer axes on which it alone depends
-    uint64_t deps = 0; // all on which it depends
-    int stream = -1;   // the load that it is; -1: it is computed
+    uint64_t axes = 0;   // outer axes on which it alone depends
+    uint64_t deps = 0;   // all on which it depends
+    int stream = -1;     // the load that it is; -1: it is computed
+    bool masked = false; // the load has a predicate
   };
   std::vector<int64_t> extents;
   std::vector<char> known;     // the extent is a constant

@@ -11,21 +11,23 @@ namespace tessera::test {
 namespace {
 
 int runs = 0;
+std::string arch; // of EmulatedArch; empty: the default
 
 // Kernels are run for many sizes: compiled once.
 const EmulatedProgram* compiled(const tile::Kernel& kernel, std::optional<Diagnostic>& error) {
   static std::map<Hash128, EmulatedProgram> programs;
-  auto key = hash128(tile::print(kernel));
+  auto key = hash128(tile::print(kernel) + arch);
   auto it = programs.find(key);
   if (it != programs.end()) return &it->second;
   if (programs.size() > 100) programs.clear();
   auto made = kernel;
-  if (key.lo % 4 == 0) // some with another number of warps than the schedule's
+  if (key.lo % 4 == 0 && arch.empty()) // some with another number of warps than the schedule's
     if (auto warps = made.config.find("warps"); warps != made.config.end())
       warps->second = key.hi % 2 ? std::max<int64_t>(1, warps->second / 2) : std::min<int64_t>(32, warps->second * 2);
-  auto program = EmulatedProgram::compile(made, {});
+  const GpuTarget target = arch.empty() ? GpuTarget() : *GpuTarget::parse(arch);
+  auto program = EmulatedProgram::compile(made, target);
   if (!program && made.config != kernel.config)
-    program = EmulatedProgram::compile(kernel, {}); // too many for its tiles
+    program = EmulatedProgram::compile(kernel, target); // too many for its tiles
   if (!program) {
     error = program.error();
     return nullptr;
@@ -36,6 +38,9 @@ const EmulatedProgram* compiled(const tile::Kernel& kernel, std::optional<Diagno
 } // namespace
 
 int emulated_runs() { return runs; }
+
+EmulatedArch::EmulatedArch(const std::string& of) { arch = of; }
+EmulatedArch::~EmulatedArch() { arch.clear(); }
 
 Result<IndexReport> run_on_emulator(const tile::Kernel& kernel, std::span<const tile::Argument> args, int64_t grid) {
   std::optional<Diagnostic> error;

@@ -10,6 +10,14 @@ namespace tessera::test {
 // than they request; each run has another order of threads.
 [[nodiscard]] Result<IndexReport> run_on_emulator(const tile::Kernel& kernel, std::span<const tile::Argument> args,
                                                   int64_t grid);
+// Kernels are compiled for this architecture while the object lives, as they are, rather than for the default one.
+class EmulatedArch {
+public:
+  explicit EmulatedArch(const std::string& arch);
+  ~EmulatedArch();
+  EmulatedArch(const EmulatedArch&) = delete;
+  EmulatedArch& operator=(const EmulatedArch&) = delete;
+};
 // So far.
 [[nodiscard]] int emulated_runs();
 

@@ -213,6 +213,7 @@ std::string form(const Schedule& s) {
                                                            {"max blocks", s.cooperation.max_blocks > 0},
                                                            {"column axes", std::popcount(s.placement.column_axes) > 1},
                                                            {"row axes", s.placement.row_axes != 0},
+                                                           {"box", s.placement.row_box != 0},
                                                            {"online", s.traversal.online},
                                                            {"forward", !s.traversal.serpentine},
                                                            {"unroll", s.tile.unroll > 1},

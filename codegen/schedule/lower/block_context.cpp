@@ -19,6 +19,7 @@ Context::Context(const Graph& graph_, const LoopNest& nest_, const BlockSpace& s
 
   sides[0].axis = space.row;
   sides[0].lanes = schedule.tile.rows;
+  sides[0].box = space.box;
   sides[1].axis = space.column;
   sides[1].lanes = schedule.tile.columns;
   for (int i : {0, 1})

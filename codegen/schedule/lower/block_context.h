@@ -20,7 +20,14 @@ struct Side {
   V base = -1;            // position of the first lane
   V mask = -1;            // mask of positions within the axis' extent, along this dimension; -1: all
   V blocks = -1;          // index of this program along the side
+  std::vector<BlockSpace::BoxAxis>
+      box; // axes along the side, the last one fastest, which is `axis`; empty: it is the only
   [[nodiscard]] int dims() const { return dim < 0 ? 0 : 1 + (steps > 1) + (run > 1); }
+  [[nodiscard]] uint64_t axes() const { // as bits
+    uint64_t bits = axis < 0 ? 0 : uint64_t{1} << axis;
+    for (const BlockSpace::BoxAxis& a : box) bits |= uint64_t{1} << a.axis;
+    return bits;
+  }
   [[nodiscard]] int width() const { return lanes / steps / run; } // number of accumulators
 };
 

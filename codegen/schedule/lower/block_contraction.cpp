@@ -12,6 +12,7 @@
 #include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 
 namespace tessera::block {
@@ -61,6 +62,71 @@ void Product::hoist(ScalarId factor) {
 
 V Product::zero_of(DType dtype) { return is_float(dtype) ? b_.const_f(dtype, 0) : b_.const_i(dtype, 0); }
 
+// The bounds of the memory that a factor is loaded from, where bulk copies may load it. Then positions of rows and columns
+// beyond the extents are loaded as well, wherever the memory has them: the sums of these are not stored. So the mask of
+// an image's pixel is that it is in the image, in place of that there is such a result.
+Product::MemoryBounds Product::bounds_of_memory(ScalarId id) const {
+  MemoryBounds out;
+  if (!legal_.warpgroups || node(id).op != ScalarOp::Load) return out;
+  const Access& a = d_.loads[static_cast<size_t>(id)];
+  const SymShape& shape = graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).shape;
+  uint64_t tile = 0, met = 0;
+  for (const Side& s : sides_) tile |= s.axes();
+  for (size_t i = 0; i < a.index.size(); ++i) {
+    const SymExpr &index = a.index[i], size = d_.env.simplify(shape[i]);
+    const uint64_t deps = d_.axes_in(index), along = deps & tile;
+    if (index.is_const(0)) continue;
+    if (deps == 0 || (met & along) != 0 || std::popcount(along) > 1) return {};
+    met |= along;
+    const SymRange range = d_.env.range(index);
+    if (along == 0) { // dimensions of which each tile has one position are one
+      const bool inside = range.lo >= 0 && d_.env.simplify(sym_lt(index, size)).is_const(1);
+      if (inside && !out.dimensions.empty() && out.dimensions.back().next == i && out.dimensions.back().inside) {
+        Dimension& before = out.dimensions.back();
+        before = {d_.env.simplify(before.index * size + index), d_.env.simplify(before.size * size), i + 1, true};
+      } else {
+        out.dimensions.push_back({index, size, i + 1, inside});
+      }
+      continue;
+    }
+    const Axis& axis = d_.axes[static_cast<size_t>(std::countr_zero(along))];
+    if (index == axis.var && size == d_.env.simplify(axis.extent)) continue;
+    const auto linear = index.linear_in(axis.var);
+    if (!linear || d_.axes_in(linear->first) != 0 || d_.env.range(linear->first).lo < 1 || (along >> c_.depth & 1))
+      return {};
+    out.axes |= along;
+    out.dimensions.push_back({index, size, i + 1, false});
+  }
+  if (a.predicate < 0 || out.dimensions.empty()) return out;
+  // A predicate that says no more than these bounds need not be computed.
+  std::vector<SymExpr> known;
+  for (const Dimension& d : out.dimensions)
+    for (const SymExpr& bound : {sym_le(0, d.index), sym_lt(d.index, d.size)}) known.push_back(d_.env.simplify(bound));
+  const auto is_known = [&](const auto& self, const SymExpr& e) -> bool {
+    if (e.op() == SymOp::And)
+      return std::all_of(e.args().begin(), e.args().end(), [&](const SymExpr& x) { return self(self, x); });
+    return std::find(known.begin(), known.end(), e) != known.end();
+  };
+  out.is_predicate = node(a.predicate).op == ScalarOp::Index &&
+                     is_known(is_known, d_.env.simplify(d_.sym[static_cast<size_t>(a.predicate)]));
+  return out;
+}
+
+// Masks the loads of a factor by the bounds of its memory.
+void Product::bound_by(const MemoryBounds& memory, ScalarId id) {
+  V mask = -1;
+  for (const Dimension& d : memory.dimensions) {
+    const V index = sizes_.number(d.index);
+    if (d_.env.range(d.index).lo < 0)
+      mask = both(mask, pointwise(b_, ScalarOp::Le, std::array{sizes_.constant(0), index}));
+    mask = both(mask, pointwise(b_, ScalarOp::Lt, std::array{index, sizes_.number(d.size)}));
+  }
+  if (memory.is_predicate)
+    memo_.remember(static_cast<size_t>(d_.loads[static_cast<size_t>(id)].predicate), mask);
+  else
+    c_.guard = mask;
+}
+
 // The tile of a factor from `base` on along the depth, in its dtype.
 V Product::factor(ScalarId id, bool left, V base) {
   const std::array<Side, 2> sums = sides_;
@@ -69,16 +135,16 @@ V Product::factor(ScalarId id, bool left, V base) {
   depth.lanes = schedule_.tile.depth;
   depth.dim = left ? 1 : 0;
   sides_[static_cast<size_t>(depth.dim)] = depth;
+  const MemoryBounds memory = bounds_of_memory(id);
+  const V guard = c_.guard;
   const V v = memo_.scoped([&] {
     sizes_.unbind_tile();
     for (Side& s : sides_) {
-      placement_.place(s, s.axis == c_.depth ? base : s.base, true);
-      if (s.mask < 0 && s.lanes > 1 &&
-          node(id).op == ScalarOp::Load) { // always true: the bounds of the tensor that a bulk copy reads
-        const Axis& a = d_.axes[static_cast<size_t>(s.axis)];
-        s.mask = b_.scalar(ScalarOp::Lt, std::array{sizes_.number(a.var), sizes_.number(a.extent)});
-      }
+      placement_.place(s, s.axis == c_.depth ? base : s.base, node(id).op != ScalarOp::Load);
+      if (node(id).op == ScalarOp::Load) // even where they are always true: a bulk copy reads a tensor with bounds
+        s.mask = placement_.bounds(s, s.axes() & ~memory.axes);
     }
+    if (!memory.dimensions.empty()) bound_by(memory, id);
     V value = full(node(id).op == ScalarOp::Load ? scalars_.stored_value(id) : scalars_.value(id));
     const V inside = sides_[static_cast<size_t>(depth.dim)].mask;
     if (inside < 0) return value;
@@ -89,6 +155,7 @@ V Product::factor(ScalarId id, bool left, V base) {
     return pointwise(b_, ScalarOp::Select, std::array{inside, value, zero});
   });
   sides_ = sums;
+  c_.guard = guard;
   return v;
 }
 
@@ -175,8 +242,7 @@ void Product::finish(ScalarId fold, V sum) {
 
 void Product::body() {
   const Contraction contraction = *Contraction::find(graph_, nest_, d_);
-  const auto bit = [](int axis) { return uint64_t{1} << axis; };
-  const int left = contraction.left(bit(sides_[0].axis), bit(sides_[1].axis));
+  const int left = contraction.left(sides_[0].axes(), sides_[1].axes());
   const auto at = static_cast<size_t>(left);
   const std::vector<ScalarId>&a = contraction.factors[at], &b = contraction.factors[1 - at];
   sizes_.keep_positions();

@@ -22,6 +22,18 @@ public:
   V take_segment(V number);
 
 private:
+  struct Dimension { // of memory: 0 <= index < size
+    SymExpr index, size;
+    size_t next = 0;     // dimension of the buffer behind it
+    bool inside = false; // the bounds always hold
+  };
+  struct MemoryBounds {
+    uint64_t axes = 0;                 // of the tile, whose extents they replace
+    std::vector<Dimension> dimensions; // which no extent bounds
+    bool is_predicate = false;         // they are the load's predicate
+  };
+  [[nodiscard]] MemoryBounds bounds_of_memory(ScalarId id) const;
+  void bound_by(const MemoryBounds& memory, ScalarId id);
   void hoist(ScalarId factor);
   V zero_of(DType dtype);
   V factor(ScalarId id, bool left, V base);

@@ -44,7 +44,7 @@ void BlockLowering::program() {
     if (s.axis < 0 || static_cast<int>(i) == fold_) continue;
     const SymExpr positions = axis(s).extent + (shift_.is_shifted(s) ? schedule_.access.alignment_peel - 1 : 0);
     const int64_t turns = i == 0 ? schedule_.traversal.rows_in_flight : 1;
-    SymExpr blocks = d_.env.simplify(ceildiv(positions, s.lanes * turns));
+    SymExpr blocks = s.box.empty() ? d_.env.simplify(ceildiv(positions, s.lanes * turns)) : placement_.blocks(s);
     out_.grid *= blocks;
     if (blocks.is_const(1))
       s.blocks = sizes_.constant(0);
@@ -191,8 +191,10 @@ void BlockLowering::rounds() {
 void BlockLowering::finish_sizes() {
   out_.sizes = sizes_.sizes();
   SymExpr work = 1;
-  for (const Side& s : sides_)
-    if (s.axis >= 0) work *= fold_side() == &s ? axis(s).extent : sym_min(axis(s).extent, s.lanes);
+  for (const Side& s : sides_) {
+    if (s.axis >= 0 && s.box.empty()) work *= fold_side() == &s ? axis(s).extent : sym_min(axis(s).extent, s.lanes);
+    for (const BlockSpace::BoxAxis& a : s.box) work *= sym_min(d_.axes[static_cast<size_t>(a.axis)].extent, a.lanes);
+  }
   out_.work_per_program = d_.env.simplify(work);
   out_.scratch_bytes = 0;
   // Allows index arithmetic in 32 bits (layout/bounds.h).
@@ -219,7 +221,8 @@ void BlockLowering::overwritable() {
     const Access& w = d_.stores[s];
     uint64_t along = d_.axes_in(w.offset);
     bool moves = true;
-    for (const Side& side : sides_) moves = moves && (side.lanes == 1 || (side.axis >= 0 && along >> side.axis & 1));
+    for (const Side& side : sides_)
+      moves = moves && (side.lanes == 1 || (side.axis >= 0 && (along & side.axes()) == side.axes()));
     bool last = !schedule_.traversal.loop ||
                 d_.stage[static_cast<size_t>(nest_.stores[s].scalar)] + 1 == static_cast<int>(stages_.stages.size());
     if (!moves || !last) continue;
@@ -273,7 +276,7 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   if (s.kind == ScheduleKind::BlockContraction) {
     const auto contraction = Contraction::find(graph, nest, space.domain);
     if (!contraction || space.depth < 0 || space.row < 0 || space.column < 0 ||
-        contraction->left(uint64_t{1} << space.row, uint64_t{1} << space.column) < 0)
+        contraction->left(space.row_bits(), uint64_t{1} << space.column) < 0)
       return unfit("it is for a sum of products of two factors");
     block::Context context(graph, nest, space, legal, name, {}, false);
     context.exact_division = options.exact_division;

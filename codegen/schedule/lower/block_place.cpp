@@ -39,6 +39,7 @@ void Placement::place(Side& s, V base, bool masks) {
   const Axis& a = axis(s);
   s.mask = -1;
   s.base = base;
+  if (!s.box.empty()) return place_box(s, masks);
   if (s.lanes == 1) return sizes_.bind(a.var, base);
   if (shift_.is_shifted(s)) {
     sizes_.bind_tile(shift_.place(), base, s.lanes, s.dim, static_cast<int>(full_shape().size()), s.steps, s.run);
@@ -48,6 +49,45 @@ void Placement::place(Side& s, V base, bool masks) {
   sizes_.bind_tile(a.var, base, s.lanes, s.dim, static_cast<int>(full_shape().size()), s.steps, s.run);
   if (masks && !always_whole(s))
     s.mask = b_.scalar(ScalarOp::Lt, std::array{sizes_.number(a.var), sizes_.number(a.extent)});
+}
+
+SymExpr Placement::blocks(const Side& s) const {
+  if (s.box.empty()) return d_.env.simplify(ceildiv(axis(s).extent, s.lanes));
+  SymExpr count = 1;
+  for (const BlockSpace::BoxAxis& a : s.box) count *= ceildiv(d_.axes[static_cast<size_t>(a.axis)].extent, a.lanes);
+  return d_.env.simplify(count);
+}
+
+void Placement::place_box(Side& s, bool masks) {
+  std::vector<SizeEmitter::BoxAxis> placed(s.box.size());
+  uint64_t partial = 0; // axes along which a tile may be partly within the extent
+  V number = s.blocks;
+  for (size_t i = s.box.size(); i-- > 0;) {
+    const Axis& a = d_.axes[static_cast<size_t>(s.box[i].axis)];
+    const SymExpr along = d_.env.simplify(ceildiv(a.extent, s.box[i].lanes));
+    V at = along.is_const(1) ? sizes_.constant(0) : number;
+    if (i > 0 && !along.is_const(1)) {
+      const V blocks = sizes_.number(along);
+      at = sizes_.op(ScalarOp::Mod, number, blocks);
+      number = sizes_.op(ScalarOp::Div, number, blocks);
+    }
+    placed[i] = {a.var, sizes_.op(ScalarOp::Mul, at, sizes_.constant(s.box[i].lanes)), s.box[i].lanes};
+    if (d_.env.divisor(a.extent) % s.box[i].lanes != 0) partial |= uint64_t{1} << s.box[i].axis;
+  }
+  sizes_.bind_box(placed, s.dim, static_cast<int>(full_shape().size()));
+  if (masks) s.mask = bounds(s, partial);
+}
+
+V Placement::bounds(const Side& s, uint64_t axes) {
+  V mask = -1;
+  auto bound = [&](int axis) {
+    if (!(axes >> axis & 1)) return;
+    const Axis& a = d_.axes[static_cast<size_t>(axis)];
+    mask = both(mask, b_.scalar(ScalarOp::Lt, std::array{sizes_.number(a.var), sizes_.number(a.extent)}));
+  };
+  if (s.box.empty()) bound(s.axis);
+  for (const BlockSpace::BoxAxis& a : s.box) bound(a.axis);
+  return mask;
 }
 
 } // namespace tessera::block

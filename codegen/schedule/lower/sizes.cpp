@@ -1,5 +1,6 @@
 #include "codegen/schedule/lower/sizes.h"
 #include "codegen/schedule/shapes.h"
+#include <algorithm>
 #include <array>
 
 namespace tessera {
@@ -15,6 +16,21 @@ void SizeEmitter::bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, 
   else
     tiles_.insert(at, t);
   bind(symbol, base);
+}
+
+void SizeEmitter::bind_box(std::span<const BoxAxis> axes, int dim, int rank) {
+  std::erase_if(tiles_, [&](const TileAxis& t) { return t.dim == dim; });
+  const auto at = std::find_if(tiles_.begin(), tiles_.end(), [&](const TileAxis& t) { return t.dim > dim; });
+  int whole = 1;
+  for (const BoxAxis& a : axes) whole *= a.lanes;
+  std::vector<TileAxis> parts;
+  int below = whole;
+  for (const BoxAxis& a : axes) {
+    below /= a.lanes;
+    parts.push_back({a.axis, SymExpr::symbol("tile_" + a.axis.symbol_name()), a.lanes, dim, rank, 1, 1, below, whole});
+    bind(parts.back().base, a.base);
+  }
+  tiles_.insert(at, parts.begin(), parts.end());
 }
 
 int SizeEmitter::varies(const SymExpr& e) const {
@@ -36,6 +52,14 @@ tile::ValueId SizeEmitter::positions(int n, int dim, int rank) {
   for (int i = 0; i < rank; ++i)
     if (i != dim) r = b_.expand_dims(r, i);
   return r;
+}
+
+// The lane along a box, and from it the position along one of its axes.
+tile::ValueId SizeEmitter::box_positions(const TileAxis& t) {
+  tile::ValueId lane = positions(t.whole, t.dim, t.rank);
+  if (t.below > 1) lane = pointwise(b_, ScalarOp::Div, std::array{lane, constant(t.below)});
+  if (t.below * t.lanes < t.whole) lane = pointwise(b_, ScalarOp::Mod, std::array{lane, constant(t.lanes)});
+  return lane;
 }
 
 tile::ValueId SizeEmitter::op(ScalarOp o, tile::ValueId x, tile::ValueId y) {
@@ -129,6 +153,10 @@ tile::ValueId SizeEmitter::run_starts(const SymExpr& e, const SymExpr& stride, c
     tile::ValueId step = number(stride * SymExpr(apart));
     start = op(ScalarOp::Add, op(ScalarOp::Mul, positions(n, dim++, t.rank), step), start);
   };
+  if (t.whole > 0) {
+    if (t.lanes == 1) return start;
+    return op(ScalarOp::Add, op(ScalarOp::Mul, box_positions(t), number(stride)), start);
+  }
   if (t.steps > 1) along(t.steps, t.lanes / t.steps);
   along(t.lanes / t.steps / t.run, t.run);
   return start;

@@ -4,10 +4,12 @@
 //
 // Tiles have one axis, or two: i along the rows and j along the columns of [R, C]. Then i*s + j is add([1, C], [R, 1]),
 // each a range plus a scalar, computed once per row and once per column. An axis may extend over two or three
-// dimensions of a tile, [steps, lanes / steps / run, run], of consecutive positions.
+// dimensions of a tile, [steps, lanes / steps / run, run], of consecutive positions. Several axes may lie along one
+// dimension as a box: of lanes [4, 8], lane l is at l / 8 of the first axis and at l % 8 of the second one.
 #pragma once
 #include "codegen/schedule/domain.h"
 #include "codegen/tile/tile.h"
+#include <span>
 
 namespace tessera {
 
@@ -23,6 +25,13 @@ public:
   // The same along dimension `dim` of tiles of `rank`; with steps or run > 1, along `dim` and the dimensions after it,
   // row-major. Binding a dimension again replaces its axis.
   void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank, int steps = 1, int run = 1);
+  // The same of several axes along one dimension, the last one fastest: lane l is position l of a box of their lanes.
+  struct BoxAxis {
+    SymExpr axis;
+    tile::ValueId base;
+    int lanes;
+  };
+  void bind_box(std::span<const BoxAxis> axes, int dim, int rank);
   void unbind_tile() { tiles_.clear(); }
   // From now on `axis` is place - by: `place` is bound to a tile, `by` to a scalar. docs/schedules.md, odd rows.
   void shift(const SymExpr& axis, const SymExpr& place, const SymExpr& by) { shift_ = {axis, place, by}; }
@@ -48,11 +57,13 @@ private:
   struct TileAxis {
     SymExpr axis, base; // base: the symbol of its first position
     int lanes = 0, dim = 0, rank = 1, steps = 1, run = 1;
+    int below = 1, whole = 0; // in a box: lanes of the axes behind it, and of all; 0: no box
     [[nodiscard]] int dims() const { return 1 + (steps > 1) + (run > 1); }
   };
   [[nodiscard]] SymExpr shifted(const SymExpr& e) const;
   [[nodiscard]] int varies(const SymExpr& e) const;  // bit mask of the tile axes on which e depends, by dimension
   tile::ValueId positions(int n, int dim, int rank); // 0, 1, ... along a dimension
+  tile::ValueId box_positions(const TileAxis& t);
   [[nodiscard]] bool has_axis(const SymExpr& e) const;
   tile::ValueId parameter(const SymExpr& e);
   tile::ValueId run_starts(const SymExpr& e, const SymExpr& stride, const TileAxis& t);
