@@ -124,6 +124,27 @@ TEST(ContractProducts, TheReportSaysWhyAProductIsNotCompared) {
   EXPECT_TRUE(elsewhere.report.contractions.empty());
 }
 
+// A 3 x 3 convolution with channels last, by itself and with what stands behind it: its library computes these at a part
+// of the rate of a product. The library keeps it where channels are no whole accesses.
+TEST(ContractProducts, ConvolutionsOfImagesWithChannelsLast) {
+  TemporaryFolder folder;
+  auto text = [](const std::string& channels, const std::string& function) {
+    const std::string y = "f16[32, 28, 28, 128]";
+    std::string graph = "graph @main(%x: f16[32, 28, 28, " + channels + "], %w: f16[128, 3, 3, " + channels +
+                        "]) -> (%y: " + y + ") {\n  %v = transpose(%w) perm=[0, 3, 1, 2] : f16[128, " + channels +
+                        ", 3, 3]\n  " + (function.empty() ? "%y" : "%c") +
+                        " = conv(%x, %v) strides=[1, 1] pads_begin=[1, 1] pads_end=[1, 1] dilations=[1, 1] "
+                        "channels_last=1 : " +
+                        y;
+    if (!function.empty()) graph += "\n  %y = " + function + "(%c) : " + y;
+    return graph + "\n}\n";
+  };
+  const CompileOptions gpu = for_gpu(folder);
+  for (const char* function : {"", "Relu", "Gelu"}) EXPECT_EQ(route(text("128", function), gpu), "contraction");
+  EXPECT_EQ(route(text("100", ""), gpu), "library");
+  EXPECT_EQ(route(text("128", ""), for_gpu(folder, "sm_90")), "library");
+}
+
 // One contraction for all row counts where its price is less at the hint.
 TEST(ContractProducts, SizesThatAreNotKnownArePricedAtTheirHints) {
   TemporaryFolder folder;

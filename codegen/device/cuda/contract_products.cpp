@@ -19,7 +19,7 @@ public:
   bool list() {
     Compilation::Planning& its = c_.planning();
     for (const Group& call : c_.plan().groups)
-      if (call.kind == Group::Kind::Library && call.call.kind == LibraryCall::Kind::Matmul)
+      if (multiplies(call))
         if (std::string refusal = list(call); !refusal.empty())
           its.uncompared.emplace(call.call.node, std::move(refusal));
     return !its.contractions.empty();
@@ -45,19 +45,20 @@ public:
 private:
   // Lists a product; else returns why not.
   [[nodiscard]] std::string list(const Group& call) {
+    // A product alone is the library's, which computes it at the full rate of the device.
     const Group* behind = only_reader(call);
-    if (behind == nullptr) return "no kernel alone reads the product";
+    if (behind == nullptr && call.call.kind == LibraryCall::Kind::Matmul) return "no kernel alone reads the product";
     const DType dtype = graph_.type(call.call.operands[0].value).dtype;
     if (dtype != DType::F16 && dtype != DType::BF16) return "the factors are neither f16 nor bf16";
     if (!is_aligned(call.call)) return "a stride is not known to be a multiple of 16 bytes at all sizes";
     if (!size(flops(call.call))) return "a size is not known and has no hint";
-    const auto first = price(call), second = price(*behind);
+    const auto first = price(call), second = behind ? price(*behind) : std::optional(overlap());
     if (!first || !second) return "the call or the kernel behind it has no price";
     const double both = *first + *second - overlap();
     if (least(call.call) * kWorth >= both)
       return "the multiplications alone are predicted to take as long as the call and the kernel behind it";
-    std::vector<NodeId> nodes = behind->nest.sources;
-    nodes.push_back(call.call.node);
+    std::vector<NodeId> nodes = call.call.sources;
+    if (behind) nodes.insert(nodes.end(), behind->nest.sources.begin(), behind->nest.sources.end());
     c_.planning().contractions.emplace(call.call.node, Compilation::Contraction{{both, 0, true, {}}, std::move(nodes)});
     return {};
   }
@@ -66,9 +67,11 @@ private:
     return std::any_of(sources.begin(), sources.end(),
                        [&](NodeId id) { return std::find(nodes.begin(), nodes.end(), id) != nodes.end(); });
   }
+  [[nodiscard]] static bool multiplies(const Group& group) {
+    return group.kind == Group::Kind::Library && group.call.kind != LibraryCall::Kind::Pool && group.writes.size() == 1;
+  }
   // The one kernel that reads the result of a product; null where there is none, or another group.
   [[nodiscard]] const Group* only_reader(const Group& call) {
-    if (call.writes.size() != 1) return nullptr;
     const Group* out = nullptr;
     for (const Group& group : c_.plan().groups) {
       if (std::find(group.reads.begin(), group.reads.end(), call.writes[0]) == group.reads.end()) continue;

@@ -7,6 +7,8 @@
 //   z = add(y, b)                        }                 z = add(y, b)            } one contraction
 //   o = mul(mul(z, 0.5), add(erf ...))   } kernel          o = ...                  }
 //
+// A convolution of few channels keeps its library from the rate of a product, and may be a contraction by itself.
+//
 // The choice is a price. Behind the first plan, calls with one kernel behind them are listed with the time of both, and
 // planning is repeated with these products as loop nests, which fuse as any reduction. A product whose kernels then take
 // longer, by the schedules that they get, is the library's again. Sizes that are not known are priced at their hints, and
