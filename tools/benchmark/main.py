@@ -1,6 +1,6 @@
 """Command line of tools/bench."""
 import argparse, json, os, sys, tempfile, time
-from . import products, report, run, suite, sweep, tune
+from . import convolutions, products, report, run, suite, sweep, tune
 from .case import CaseError, parse
 from .machine import Machine, cores, import_onnxruntime, import_torch
 from .tessera import TesseraError
@@ -16,6 +16,7 @@ Every case is checked against float64, in memory that held other bytes, and run 
   tools/bench --cases more.json --json out.json further cases; tools/benchmark/case.py says how they are written
   tools/bench --sweep --points 100 --seed 7     random sizes and types of every family
   tools/bench --products --points 200 --seed 7  random products with prologues and epilogues, also with libraries' products alone
+  tools/bench --convolutions                    convolutions of models, also with libraries' convolutions alone
   tools/bench --sweep --peers copy --tune 5     and whether tuning would find faster schedules
 """
 
@@ -24,12 +25,13 @@ def arguments(argv):
     p = argparse.ArgumentParser(prog="tools/bench", description="Memory-bound computations: Tessera against its peers.", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     p.add_argument("--threads", type=int, default=0, help="of everybody, on a CPU (default: all cores)")
-    p.add_argument("--peers", help=f"of {','.join(PEERS)} (default: copy,eager,compile and, on a CPU, onnxruntime; a sweep's: copy,compile; of --products: compile,library)")
+    p.add_argument("--peers", help=f"of {','.join(PEERS)} (default: copy,eager,compile and, on a CPU, onnxruntime; a sweep's: copy,compile; of --products and --convolutions: compile,library)")
     p.add_argument("--filter", default="", help="only cases whose name has one of these texts (commas between)")
     p.add_argument("--cases", action="append", default=[], metavar="FILE", help="a JSON list of further cases")
     p.add_argument("--no-suite", action="store_true", help="only the cases of --cases")
     p.add_argument("--sweep", action="store_true", help="random points in place of the suite")
     p.add_argument("--products", action="store_true", help="random products of matrices in place of the suite")
+    p.add_argument("--convolutions", action="store_true", help="convolutions with channels last in place of the suite")
     p.add_argument("--points", type=int, default=100)
     p.add_argument("--seed", type=int, default=0, help="of the sweep's points")
     p.add_argument("--rounds", type=int, default=3)
@@ -52,6 +54,7 @@ def choose_cases(a, device):
     keep = lambda name: not wanted or any(t in name for t in wanted)
     cases = []
     if a.products: cases += products.points(a.points, a.seed, device, keep)
+    elif a.convolutions: cases += convolutions.points(keep)
     elif a.sweep: cases += sweep.points(a.points, a.seed, device, keep)
     elif not a.no_suite: cases += [c for c in (suite.gpu() if device == "cuda" else suite.cpu()) if keep(c.name)]
     for path in a.cases:
@@ -63,7 +66,7 @@ def choose_cases(a, device):
 
 def choose_peers(a, device, torch, onnxruntime):
     """Those that are requested and present, and why the others are not."""
-    usual = ["compile", "library"] if a.products else ["copy", "compile"] if a.sweep else ["copy", "eager", "compile"] + (["onnxruntime"] if device == "cpu" else [])
+    usual = ["compile", "library"] if a.products or a.convolutions else ["copy", "compile"] if a.sweep else ["copy", "eager", "compile"] + (["onnxruntime"] if device == "cpu" else [])
     asked = a.peers.split(",") if a.peers is not None else usual
     peers, missing = [], []
     for p in filter(None, asked):
@@ -139,7 +142,7 @@ def main(argv=None):
         if a.no_time: rows = [{"case": c.name, "family": c.family, "bytes": getattr(c, "bytes", 0), "flops": c.flops, "times": {}, **({"wrong": wrong[c.name]} if c.name in wrong else {})} for c in cases]
 
     main_peer = next((p for p in ("compile", "eager", "onnxruntime", "copy") if p in peers), None)
-    if a.products and main_peer: notes += products.summary(rows, main_peer, report)
+    if (a.products or a.convolutions) and main_peer: notes += products.summary(rows, main_peer, report)
     notes += report.sweep_summary(rows, main_peer) if a.sweep and main_peer else []
     notes += report.means(rows, peers) + tune.summary(rows)
     print("\n" + "\n".join(notes) + f"\n{time.time() - began:.0f} s")

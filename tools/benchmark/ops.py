@@ -72,6 +72,10 @@ def _group_norm(attrs, x, scale, bias):
     return _functional().group_norm(x, attrs["num_groups"], scale, bias, attrs.get("epsilon", 1e-5))
 
 
+def _convolution(attrs, x, weight):
+    return _functional().conv2d(x, weight, None, attrs["strides"], attrs["pads"][:2], attrs["dilations"])
+
+
 def _slice(attrs, x):
     for axis, start, end, step in zip(attrs["axes"], attrs["starts"], attrs["ends"], attrs.get("steps") or [1] * len(attrs["axes"])):
         index = [slice(None)] * x.dim()
@@ -150,6 +154,7 @@ OPS = {
     "Variance": Op(lambda a, x: _torch().var(x, dim=_dims(a), unbiased=False, keepdim=_keep(a)), emit=_emit_variance),
     "ArgMax": Op(_arg("argmax"), reference=_first("amax")), "ArgMin": Op(_arg("argmin"), reference=_first("amin")),
     "CumSum": Op(lambda a, x: _torch().cumsum(x, a["axis"]), constants=("axis",)),
+    "Conv": Op(_convolution),
     "Transpose": Op(lambda a, x: x.permute(a["perm"])), "Reshape": Op(lambda a, x: x.reshape(a["shape"]), constants=("shape",)),
     "Slice": Op(_slice, constants=("starts", "ends", "axes", "steps")), "Split": Op(_split), "Concat": Op(lambda a, *x: _torch().cat(x, a["axis"])),
     "Expand": Op(lambda a, x: x.expand(a["shape"]), constants=("shape",)),
