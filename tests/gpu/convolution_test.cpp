@@ -53,9 +53,8 @@ Problem convolution(const Form& f) {
   return problem(tensors, nest + " store.row y[i0, i1, i2, i3] = " + result + " }");
 }
 
-// Kernels of this form, `take` of them, with rows as a box or along one axis; each by warpgroups, and right.
-void expect_convolved(const Form& f, size_t take = 2, int rows = 64, int columns = 32, bool box = true) {
-  const Case c{convolution(f), {}};
+// The kernels of schedules that `wanted` admits, `take` of them; each by warpgroups, and right.
+void expect_by_warpgroups(const Case& c, size_t take, const std::function<bool(const Schedule&)>& wanted) {
   const Meant m = meant(c);
   ASSERT_FALSE(m.expected.empty());
   const EmulatedArch arch("sm_90a");
@@ -63,30 +62,41 @@ void expect_convolved(const Form& f, size_t take = 2, int rows = 64, int columns
   each_kernel(
       c, gpu_with(3),
       [&](const Schedule& s) {
-        return s.kind == ScheduleKind::BlockContraction && (s.placement.row_box != 0) == box &&
-               std::popcount(s.placement.row_axes) == (box ? 3 : 1) && s.tile.rows == rows &&
-               s.tile.columns == columns && s.tile.depth == std::min<int64_t>(64, power_above(f.c)) &&
-               std::popcount(s.placement.depth_axes) == 1 && s.tile.warps == 4 && s.traversal.num_stages == 3;
+        return s.kind == ScheduleKind::BlockContraction && s.tile.rows == 64 && s.tile.columns == 32 &&
+               s.tile.warps == 4 && s.traversal.num_stages == 3 && std::popcount(s.placement.depth_axes) == 1 &&
+               wanted(s);
       },
       [&](const Legal& l, ScheduledKernel k) {
         if (met++ >= take) return;
         k.why = print(l.schedule);
-        for (tile::Param& param : k.kernel.params)
-          param.invariant = !param.written && !param.in_place; // as a plan without aliases says
+        // As a plan without aliases says.
+        for (tile::Param& param : std::span(k.kernel.params).first(k.buffers.size()))
+          param.invariant = !param.written && !param.in_place;
         ASSERT_TRUE(tile::verify(k.kernel).ok()) << tile::verify(k.kernel).error().str() << tile::print(k.kernel);
         const auto code = compile_gpu_kernel(k.kernel, *GpuTarget::parse("sm_90a"));
         ASSERT_TRUE(code.ok()) << code.error().str();
         EXPECT_NE(code->products.find("by warpgroups"), std::string::npos) << code->products << "\n"
                                                                            << tile::print(k.kernel);
+        const auto emulated = EmulatedProgram::compile(k.kernel, *GpuTarget::parse("sm_90a"));
+        ASSERT_TRUE(emulated.ok()) << emulated.error().str();
+        EXPECT_EQ(emulated->threads(), 32 * (l.schedule.tile.warps + 4)) << "a producer, here too";
         expect_meant(c, m, k, 4e-3);
       });
   EXPECT_GE(met, take);
 }
 
+// With rows as a box, or along one axis.
+void expect_convolved(const Form& f, size_t take = 2, bool box = true) {
+  expect_by_warpgroups({convolution(f), {}}, take, [&](const Schedule& s) {
+    return (s.placement.row_box != 0) == box && std::popcount(s.placement.row_axes) == (box ? 3 : 1) &&
+           s.tile.depth == std::min<int64_t>(64, power_above(f.c));
+  });
+}
+
 TEST(Convolutions, OfPaddedImages) {
   expect_convolved({});
   expect_convolved({.n = 3, .h = 7, .w = 7, .epilogue = true});
-  expect_convolved({.h = 13, .w = 17, .c = 24, .o = 24, .dtype = "bf16"}, 1, 64, 32);
+  expect_convolved({.h = 13, .w = 17, .c = 24, .o = 24, .dtype = "bf16"}, 1);
 }
 
 TEST(Convolutions, OfUnpaddedImages) {
@@ -101,11 +111,22 @@ TEST(Convolutions, WithSteps) {
 }
 
 TEST(Convolutions, WithRowsAlongLines) {
-  expect_convolved({.n = 1, .h = 5, .w = 70}, 1, 64, 32, false);
-  expect_convolved({.n = 1, .h = 7, .w = 68, .stride = 2}, 1, 64, 32, false);
+  expect_convolved({.n = 1, .h = 5, .w = 70}, 1, false);
+  expect_convolved({.n = 1, .h = 7, .w = 68, .stride = 2}, 1, false);
 }
 
 TEST(Convolutions, WithDilations) { expect_convolved({.h = 10, .w = 11, .pad = 2, .dilation = 2}); }
+
+// A matrix of a batch is a dimension of its tensor.
+TEST(Convolutions, ProductsOfABatch) {
+  expect_by_warpgroups(
+      {problem(
+           "a: f16[b, m, k]\nb: f16[b, k, n]\ny: f16[b, m, n]",
+           "nest batch outer(i0: b, i1: m, i2: n) row(i3: k) {\n %0 = load a[i0, i1, i3] : f32\n %1 = load b[i0, i3, "
+           "i2] : f32\n %2 = mul %0, %1 : f32\n %3 = reduce.sum %2 : f32\n store.row y[i0, i1, i2] = %3 }"),
+       {{"b", 3}, {"m", 70}, {"n", 40}, {"k", 72}}},
+      2, [](const Schedule& s) { return s.placement.row_box == 0 && s.tile.depth == 64; });
+}
 
 } // namespace
 } // namespace tessera::test

@@ -49,6 +49,11 @@ void run(const ProductForm& f, int64_t m, int64_t n, int64_t k, std::vector<int>
   run.seeds = 2;
   run.arch = "sm_90a";
   EXPECT_NE(compile(f, run.warps.front()).products.find("by warpgroups"), std::string::npos);
+  tile::Kernel kernel = masked_product(f);
+  kernel.config["warps"] = run.warps.front();
+  const auto emulated = EmulatedProgram::compile(kernel, *GpuTarget::parse(run.arch));
+  ASSERT_TRUE(emulated.ok()) << emulated.error().str();
+  EXPECT_EQ(emulated->threads(), 32 * (run.warps.front() + 4)) << "a producer, here too";
   expect_as_interpreted(masked_product(f), run);
 }
 
