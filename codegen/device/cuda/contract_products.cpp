@@ -81,8 +81,8 @@ private:
     return out;
   }
   [[nodiscard]] bool is_aligned(const LibraryCall& call) const {
-    return is_aligned(call.result) &&
-           std::all_of(call.operands.begin(), call.operands.end(), [&](const OperandView& o) { return is_aligned(o); });
+    auto fits = [&](const OperandView& o) { return is_aligned(o, call.kind == LibraryCall::Kind::Conv); };
+    return fits(call.result) && std::all_of(call.operands.begin(), call.operands.end(), fits);
   }
   // Microseconds of a launch that pass while the kernel before it ends.
   [[nodiscard]] double overlap() const { return device_.kernel_us - device_.launch_us; }
@@ -98,12 +98,13 @@ private:
     return value ? value : graph_.env().hint(e);
   }
   // True if strides that are not known are known to be multiples of what bulk copies need: the price of a contraction
-  // counts with what holds at the sizes of the hints, its code with what holds at all.
-  [[nodiscard]] bool is_aligned(const OperandView& view) const {
+  // counts with what holds at the sizes of the hints, its code with what holds at all. `all`: those that are known as well.
+  [[nodiscard]] bool is_aligned(const OperandView& view, bool all) const {
     const int64_t element = std::max(1, info(graph_.type(view.value).dtype).bits / 8);
     return std::all_of(view.strides.begin(), view.strides.end(), [&](const SymExpr& stride) {
       const SymExpr s = graph_.env().simplify(stride);
-      return s.as_const() || graph_.env().divisor(s) * element % layout::kTensorAlignment == 0;
+      if (s.as_const() && (!all || s.is_const(1))) return true;
+      return graph_.env().divisor(s) * element % layout::kTensorAlignment == 0;
     });
   }
   // Microseconds at the sizes that are known or that have hints.

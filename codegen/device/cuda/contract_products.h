@@ -7,7 +7,8 @@
 //   z = add(y, b)                        }                 z = add(y, b)            } one contraction
 //   o = mul(mul(z, 0.5), add(erf ...))   } kernel          o = ...                  }
 //
-// A convolution of few channels keeps its library from the rate of a product, and may be a contraction by itself.
+// A library computes convolutions of more than single points at a part of the rate of a product, so these may be
+// contractions by themselves, where bulk copies can bring their pixels.
 //
 // The choice is a price. Behind the first plan, calls with one kernel behind them are listed with the time of both, and
 // planning is repeated with these products as loop nests, which fuse as any reduction. A product whose kernels then take
