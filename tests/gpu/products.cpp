@@ -16,7 +16,7 @@ tile::Kernel masked_product(const ProductForm& f) {
     p.invariant = !p.written;
     p.once = p.written && p.name != "counters";
   }
-  const int aligned = 128 / info(f.dtype).bits;                   // elements of 16 bytes
+  const int aligned = 128 / info(f.dtype).bits; // elements of 16 bytes
   auto m = w.size("m", f.a_columns ? aligned : 1), n = w.size("n", f.b_columns ? 8 : aligned), k = w.size("k", aligned),
        programs = w.size("programs");
   auto up = [&](ValueId v, int by) { return w.op(ScalarOp::Div, {w.add(v, w.i(by - 1)), w.i(by)}); };
