@@ -89,7 +89,7 @@ class Machine:
 
     # ---- contenders: a call for each set of inputs, on memory of its own
     def tessera(self, case, path, inputs, outputs, without=""):
-        """inputs and outputs: those of each set; `without`: a pass that is left out. (A model of six steps and more would be replayed as a CUDA graph, for up to four sets of addresses: with more sets its steps
+        """inputs and outputs: those of each set; `without`: passes that are left out. (A model of six steps and more would be replayed as a CUDA graph, for up to four sets of addresses: with more sets its steps
         are put on the stream one by one.)"""
         session = self.library.open(path, self.device, self.threads, without)
         stream = self.torch.cuda.current_stream().cuda_stream if self.device == "cuda" else 0

@@ -30,7 +30,7 @@ def contenders(machine, case, folder, peers):
     inputs = machine.input_sets(case, sets, seed=1)
     make = {"tessera": lambda: machine.tessera(case, path, inputs, [machine.outputs(case, 0) for _ in inputs]), "copy": lambda: machine.copy(case, sets), "eager": lambda: machine.eager(case, inputs),
             "compile": lambda: machine.compiled(case, inputs), "max-autotune": lambda: machine.compiled(case, inputs, "max-autotune-no-cudagraphs"),
-            "onnxruntime": lambda: machine.ort(case, path, inputs), "library": lambda: machine.tessera(case, path, inputs, [machine.outputs(case, 0) for _ in inputs], without="contract-products")}
+            "onnxruntime": lambda: machine.ort(case, path, inputs), "library": lambda: machine.tessera(case, path, inputs, [machine.outputs(case, 0) for _ in inputs], without="contract-products,split-products")}
     calls, failed = {}, {}
     for name in ("tessera", *peers):
         try:

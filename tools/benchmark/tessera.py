@@ -41,7 +41,7 @@ class Library:
         if error: raise TesseraError(error.decode(errors="replace"))
 
     def open(self, model, device, threads=0, without=""):
-        """`without`: a pass that is left out."""
+        """`without`: passes that are left out, with commas between them."""
         before = os.environ.get("TESSERA_DISABLE_PASSES")
         if without: os.environ["TESSERA_DISABLE_PASSES"] = ",".join(filter(None, (before, without)))
         try: return Session(self, model, device, threads)
