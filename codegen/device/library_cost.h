@@ -38,7 +38,7 @@ struct LibraryCost {
   X(tile_least, 0.91)      /* of that, in tiles of 64 x 32 */                                                          \
   X(group_tile, 0.775)     /* of the rate of warpgroups, in tiles of 128 x 256 */                                      \
   X(group_epilogue, 0.44)  /* launches: such a tile is stored before the next one begins */                            \
-  X(convolution, 0.45)     /* of that, in a convolution that is no product */                                          \
+  X(convolution, 0.75)     /* of that, in a convolution that is no product */                                          \
   X(unaligned, 0.46)       /* of that, where a pixel's channels are not whole groups of 16 bytes */                    \
   X(rows_of_4, 0.24)       /* of that, where rows of a product are no multiple of 16 bytes, but one of 4 */            \
   X(rows_of_2, 0.15)       /* of that, where they are no multiple of 4 bytes */                                        \

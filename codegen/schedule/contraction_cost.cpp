@@ -106,7 +106,7 @@ private:
       if (!(s.deps & f_.row_mask) || s.store) continue;
       const double moved = elements(s.deps), wide = width(s);
       const bool copied = wide * s.bytes >= 4 && is_factor(n);
-      slots += moved / wide / kWarp * (copied ? m_.copy : m_.load);
+      slots += moved / wide / kWarp * (!copied ? m_.load : is_masked(n) ? m_.window : m_.copy);
       if (!copied) {
         slots += moved / kWarp * m_.element;
         passed_ += moved;
@@ -199,7 +199,8 @@ private:
                                      lines * processors / (m_.group_cache * device_.l2_bytes_per_us)});
     // Blocks of one wave end together and share the memory's bandwidth; those that go on have time for it.
     const double drain = in_turns ? 0 : stored * processors / device_.memory_bytes_per_us;
-    const double start = m_.group_start * device_.memory_latency_us;
+    const bool window = std::any_of(f_.factors.begin(), f_.factors.end(), [](const auto& x) { return x.masked; });
+    const double start = (m_.group_start + (window ? m_.group_window : 0)) * device_.memory_latency_us;
     cost.memory = bytes / (m_.bandwidth * device_.memory_peak_bytes_per_us);
     cost.launch = device_.kernel_us;
     cost.latency = start * (in_turns ? 1 : turns);
@@ -212,6 +213,10 @@ private:
     cost.again = blocks_ * (steps_ * step_bytes_ + 2 * partial_bytes());
     cost.us = cost.launch + cost.latency + std::max(cost.memory, cost.issue);
     return cost;
+  }
+  [[nodiscard]] bool is_masked(size_t stream) const {
+    return std::any_of(f_.factors.begin(), f_.factors.end(),
+                       [&](const SizedFacts::Factor& x) { return x.stream == static_cast<int>(stream) && x.masked; });
   }
   [[nodiscard]] bool is_factor(size_t stream) const {
     return std::any_of(f_.factors.begin(), f_.factors.end(),

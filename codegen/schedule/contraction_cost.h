@@ -25,6 +25,7 @@ struct ContractionCostModel {
   X(tensor, 0.8)         /* of the rate of tensor cores */                                                             \
   X(overlap, 4)          /* exponent of |a, b| */                                                                      \
   X(copy, 4)             /* slots of an asynchronous copy: its address, its mask */                                    \
+  X(window, 20)          /* of one under a mask of its own: the position in the image, its bounds */                   \
   X(load, 6)             /* of another load, and of putting what it yields into shared memory */                       \
   X(element, 1.5)        /* of an element that passes through registers */                                             \
   X(fragment, 1.2)       /* of a product of fragments, and of reading them */                                          \
@@ -47,6 +48,7 @@ struct ContractionCostModel {
   X(group_stored, 9)     /* slots of an element of their sums, as `stored` */                                          \
   X(group_end, 2)        /* memory latencies: from a tile's last products until it is stored */                        \
   X(group_start, 3)      /* memory latencies: until the first stages are there */                                      \
+  X(group_window, 6)     /* memory latencies: beyond that, of boxes in which windows lie */                            \
   X(group_cache, 1.6)    /* of the bandwidth of the level-2 cache that bulk copies reach, in whole lines */
 #define X(name, value) double name = value;
   TESSERA_CONTRACTION_COST_PARAMETERS(X)

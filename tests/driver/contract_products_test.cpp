@@ -129,9 +129,9 @@ TEST(ContractProducts, TheReportSaysWhyAProductIsNotCompared) {
 TEST(ContractProducts, ConvolutionsOfImagesWithChannelsLast) {
   TemporaryFolder folder;
   auto text = [](const std::string& channels, const std::string& function) {
-    const std::string y = "f16[32, 28, 28, 128]";
-    std::string graph = "graph @main(%x: f16[32, 28, 28, " + channels + "], %w: f16[128, 3, 3, " + channels +
-                        "]) -> (%y: " + y + ") {\n  %v = transpose(%w) perm=[0, 3, 1, 2] : f16[128, " + channels +
+    const std::string y = "f16[32, 14, 14, 256]";
+    std::string graph = "graph @main(%x: f16[32, 14, 14, " + channels + "], %w: f16[256, 3, 3, " + channels +
+                        "]) -> (%y: " + y + ") {\n  %v = transpose(%w) perm=[0, 3, 1, 2] : f16[256, " + channels +
                         ", 3, 3]\n  " + (function.empty() ? "%y" : "%c") +
                         " = conv(%x, %v) strides=[1, 1] pads_begin=[1, 1] pads_end=[1, 1] dilations=[1, 1] "
                         "channels_last=1 : " +
@@ -140,9 +140,9 @@ TEST(ContractProducts, ConvolutionsOfImagesWithChannelsLast) {
     return graph + "\n}\n";
   };
   const CompileOptions gpu = for_gpu(folder);
-  for (const char* function : {"", "Relu", "Gelu"}) EXPECT_EQ(route(text("128", function), gpu), "contraction");
+  for (const char* function : {"", "Relu", "Gelu"}) EXPECT_EQ(route(text("256", function), gpu), "contraction");
   EXPECT_EQ(route(text("100", ""), gpu), "library");
-  EXPECT_EQ(route(text("128", ""), for_gpu(folder, "sm_90")), "library");
+  EXPECT_EQ(route(text("256", ""), for_gpu(folder, "sm_90")), "library");
 }
 
 // One contraction for all row counts where its price is less at the hint.
