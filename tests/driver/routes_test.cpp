@@ -40,8 +40,8 @@ TEST(Routes, AreListedByOperatorAndDtype) {
     const char *device, *op, *line;
   };
   const Case cases[] = {
-      {"cpu", "matmul", "f16: oneDNN (widened)"},
-      {"cpu", "matmul", "f32: oneDNN"},
+      {"cpu", "matmul", "f16: oneDNN (widened), generated loops"},
+      {"cpu", "matmul", "f32: oneDNN, generated loops"},
       {"cpu", "matmul", "i32: generated loops"},
       {"cpu", "conv", "f32: oneDNN, generated loops"},
       {"cuda", "matmul", "f16: cuBLASLt, generated loops"},

@@ -1,5 +1,6 @@
 #include "codegen/device/cpu/cpu.h"
 #include "codegen/schedule/own_kernels.h"
+#include "fusion/structured_nest.h"
 #include "graph/ops/questions.h"
 
 namespace tessera {
@@ -10,6 +11,12 @@ bool has_one_to_three_dimensions(const Graph& graph, const Node& node, std::stri
   const int spatial = graph.type(node.operands[0]).rank() - 2;
   if (spatial >= 1 && spatial <= 3) return true;
   if (why_not) *why_not = "oneDNN takes 1 to 3 spatial dimensions, not " + std::to_string(spatial);
+  return false;
+}
+
+bool has_two_matrices(const Graph&, const Node& node, std::string* why_not) {
+  if (fusion::product_parts(node) == 1) return true;
+  if (why_not) *why_not = "its factors are sums of parts";
   return false;
 }
 
@@ -29,7 +36,7 @@ Route loops() { return {RouteKind::Loops, "generated loops", {}, {}, "", {}, {}}
 } // namespace
 
 DeviceRoutes cpu_routes(const std::set<std::string>& as_loops) {
-  const Route products = one_dnn(as_loops);
+  const Route products = one_dnn(as_loops, "two matrices", has_two_matrices);
   const Route images = one_dnn(as_loops, "1 to 3 spatial dimensions", has_one_to_three_dimensions);
   const Route sort{RouteKind::OwnKernel,
                    "generated sort",
