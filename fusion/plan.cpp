@@ -4,6 +4,7 @@
 #include "fusion/attention.h"
 #include "fusion/idioms.h"
 #include "fusion/planner.h"
+#include "fusion/structured_nest.h"
 #include <algorithm>
 #include <cmath>
 
@@ -270,6 +271,13 @@ bool Planner::will_be_read_elsewhere(ValueId v, int a, int b) {
 }
 
 std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int ua, int ub) {
+  // A kernel on tensor cores has one sum: with another one the product would be a loop over scalars.
+  auto of_parts = [&](const LoopNest& nest) {
+    return std::any_of(nest.sources.begin(), nest.sources.end(),
+                       [&](NodeId id) { return product_parts(graph_.node(id)) > 1; });
+  };
+  if (a.has_reduction() && b.has_reduction() && (of_parts(a) || of_parts(b)))
+    return Refusal{FusionReason::DifferentReduction, "a product on tensor cores is the one sum of its kernel"};
   int nodes = a.dag.size() + b.dag.size();
   if (nodes > kMaxScalarNodes) return Refusal{FusionReason::TooManyBuffers, std::to_string(nodes) + " operations"};
   if (options_.cached_instructions > 0 && !completing_) {

@@ -95,6 +95,31 @@ TEST(SplitProducts, OneKernelWritesTheParts) {
   }
 }
 
+// Products that share an operand, and a norm behind one of them: each product is the one sum of its kernel.
+TEST(SplitProducts, NoOtherSumIsInTheirKernels) {
+  Graph g;
+  ValueId x = g.add_input("x", {DType::F32, {4096, 768}});
+  for (int i = 0; i < 3; ++i) {
+    ValueId w = g.add_input("w" + std::to_string(i), {DType::F32, {768, 768}});
+    ValueId y = g.apply("matmul", {x, w}).value();
+    if (i == 2)
+      y = g.apply("sub", {y, g.apply("reduce_max", {y}, {{"axes", Ints{1}}, {"keepdims", int64_t{1}}}).value()})
+              .value();
+    g.add_output("y" + std::to_string(i), y);
+  }
+  ASSERT_EQ(split_products(g, {}).value(), 3);
+  auto plan = plan_fusion(g, driver_test::cuda_fusion()).value();
+  int products = 0;
+  for (const Group& group : plan.groups) {
+    int sums = 0, of_parts = 0;
+    for (ScalarId id = 0; id < group.nest.dag.size(); ++id) sums += group.nest.dag[id].op == ScalarOp::Reduce ? 1 : 0;
+    for (NodeId id : group.nest.sources) of_parts += g.node(id).op->name == std::string_view("matmul_of_parts") ? 1 : 0;
+    EXPECT_TRUE(of_parts == 0 || sums == 1) << print(g, plan);
+    products += of_parts;
+  }
+  EXPECT_EQ(products, 3);
+}
+
 int split_by_price(int64_t rows, int64_t k, int64_t n, DType dtype = DType::F32, const Attributes& attributes = {}) {
   Graph g;
   ValueId x = g.add_input("x", {dtype, {rows, k}}), w = g.add_input("w", {dtype, {k, n}});
