@@ -180,7 +180,7 @@ private:
     Cost cost;
     const double processors = std::max(1, device_.multiprocessors), clock = device_.clock_mhz;
     const bool in_turns = s_.cooperation.max_blocks > 0;
-    const double turns = std::ceil(blocks_ / processors), tiles = std::ceil(tiles_ / processors); // of the busiest one
+    const double waves = std::ceil(blocks_ / processors), tiles = std::ceil(tiles_ / processors); // of the busiest one
     const double tensor = multiplied() / (device_.warpgroup_f16_per_cycle * rate_ * m_.group_rate * clock);
     double bytes = 0, stored = 0, slots = 0, lines = 0;
     for (const SizedStream& s : f_.streams) {
@@ -203,8 +203,8 @@ private:
     const double start = (m_.group_start + (window ? m_.group_window : 0)) * device_.memory_latency_us;
     cost.memory = bytes / (m_.bandwidth * device_.memory_peak_bytes_per_us);
     cost.launch = device_.kernel_us;
-    cost.latency = start * (in_turns ? 1 : turns);
-    cost.issue = turns * steps_ * of_step + tiles * (epilogue + drain) + exchange(turns, tiles);
+    cost.latency = start * (in_turns ? 1 : waves);
+    cost.issue = waves * steps_ * of_step + tiles * (epilogue + drain) + exchange(waves, tiles);
     cost.blocks = in_turns ? std::min(blocks_, processors) : blocks_;
     cost.resident = 1;
     cost.registers = cost.taken = cost.most = static_cast<double>(device_.registers) / (threads_ + 4 * kWarp);
