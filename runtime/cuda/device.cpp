@@ -117,7 +117,7 @@ public:
     auto& l = static_cast<CudaLoadedCode&>(loaded);
     const bool loads_ahead = account_->limit() == 0; // that takes memory for a moment
     TESSERA_TRY(prepare_steps(
-        {context_, recorder_, graph_room_, variant, *l.code, l.reports, dependent_launch_, kernels_.get(), loads_ahead},
+        {context_, recorder_, graph_room_, variant, l.code, l.reports, dependent_launch_, kernels_.get(), loads_ahead},
         segment, call, plan, l.refused));
     plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};

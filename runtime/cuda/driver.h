@@ -52,6 +52,12 @@ namespace tessera::cuda {
   X(cuGraphInstantiateWithFlags, 11040)                                                                                \
   X(cuGraphExecUpdate, 12000)                                                                                          \
   X(cuGraphLaunch, 10000)                                                                                              \
+  X(cuGraphGetNodes, 10000)                                                                                            \
+  X(cuGraphNodeGetType, 10000)                                                                                         \
+  X(cuGraphMemcpyNodeGetParams, 10000)                                                                                 \
+  X(cuGraphMemsetNodeGetParams, 10000)                                                                                 \
+  X(cuGraphChildGraphNodeGetGraph, 10000)                                                                              \
+  X(cuPointerGetAttribute, 4000)                                                                                       \
   X(cuGraphDestroy, 10000)                                                                                             \
   X(cuUserObjectCreate, 11030)                                                                                         \
   X(cuUserObjectRelease, 11030)                                                                                        \

@@ -68,6 +68,7 @@ public:
     auto made = std::make_unique<CudaPlan>();
     size_t put = 0; // steps that put something on the stream
     bool replayable = true;
+    made->code = place_.code;
     made->first_step = variant_.segment_begin[static_cast<size_t>(segment)];
     made->steps.resize(plan_.steps.size());
     for (size_t s = 0; s < made->steps.size(); ++s) {
@@ -131,7 +132,7 @@ private:
     if (grid > INT32_MAX)
       return Diagnostic(ErrorCode::SizeOverflow, "kernel '" + k.name + "' would have " + std::to_string(grid) +
                                                      " blocks, a GPU launches at most " + std::to_string(INT32_MAX));
-    TESSERA_ASSIGN(out.function, place_.code.function(k));
+    TESSERA_ASSIGN(out.function, place_.code->function(k));
     out.kernel = &k;
     out.grid = static_cast<unsigned>(std::max<int64_t>(grid, 0));
     out.cooperative = planned.at_once;

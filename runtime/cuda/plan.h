@@ -15,9 +15,10 @@ struct PreparedStep {
 
 struct CudaPlan final : DevicePlan {
   int first_step = 0;
-  int64_t counters = 0, mailboxes = 0; // words that some step wants
-  std::vector<PreparedStep> steps;     // of the segment
-  std::unique_ptr<Replays> replays;    // null where they cannot be put on a stream as one
+  int64_t counters = 0, mailboxes = 0;    // words that some step wants
+  std::shared_ptr<LoadedExecutable> code; // stays until its graphs are gone
+  std::vector<PreparedStep> steps;        // of the segment
+  std::unique_ptr<Replays> replays;       // null where they cannot be put on a stream as one
   [[nodiscard]] int64_t host_bytes() const override;
 };
 
@@ -27,7 +28,7 @@ struct PlanPlace {
   const std::shared_ptr<Recorder>& recorder;
   const std::shared_ptr<GraphRoom>& graphs;
   const Variant& variant;
-  LoadedExecutable& code;
+  const std::shared_ptr<LoadedExecutable>& code;
   const Reports& reports; // of all runs of the variant
   bool dependent_launch;  // where it is possible
   ProductKernels* kernels;

@@ -61,12 +61,60 @@ Result<CUgraph> Recorder::capture(Recording& recording, const Put& put) {
   Status status = guarded(kDoing, [&] { return put(stream_, recording.addresses); });
   CUgraph graph = nullptr;
   const auto ended = driver.cuStreamEndCapture(stream_, &graph); // whatever happened, the stream is as it was
-  if (ended == CUDA_SUCCESS && status.ok()) return graph;
+  if (ended == CUDA_SUCCESS && status.ok()) {
+    recording.allocations.clear();
+    status = guarded(kDoing, [&] { return find_allocations(graph, recording); });
+    if (status.ok()) return graph;
+  }
   if (graph) driver.cuGraphDestroy(graph);
   if (ended == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && recording.captures < kMaxCaptures)
     recording.state = Recording::State::New;
   if (!status.ok()) return std::move(status).take_error();
   return context_.error(ended, "cuStreamEndCapture", kDoing);
+}
+
+Status Recorder::find_allocations(CUgraph graph, Recording& recording) const {
+  constexpr const char* kDoing = "looking for memory that a graph copies";
+  size_t count = 0;
+  TESSERA_CUDA_TRY(context_, kDoing, cuGraphGetNodes, graph, nullptr, &count);
+  std::vector<CUgraphNode> nodes(count);
+  if (count > 0) TESSERA_CUDA_TRY(context_, kDoing, cuGraphGetNodes, graph, nodes.data(), &count);
+  auto add = [&](CUdeviceptr address) -> Status {
+    auto known = [&](const Recording::Allocation& a) { return a.address == address; };
+    if (std::any_of(recording.allocations.begin(), recording.allocations.end(), known)) return {};
+    Recording::Allocation found{address};
+    TESSERA_CUDA_TRY(context_, kDoing, cuPointerGetAttribute, &found.number, CU_POINTER_ATTRIBUTE_BUFFER_ID, address);
+    recording.allocations.push_back(found);
+    return {};
+  };
+  for (CUgraphNode node : nodes) {
+    CUgraphNodeType type{};
+    TESSERA_CUDA_TRY(context_, kDoing, cuGraphNodeGetType, node, &type);
+    if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
+      CUgraph inner = nullptr;
+      TESSERA_CUDA_TRY(context_, kDoing, cuGraphChildGraphNodeGetGraph, node, &inner);
+      TESSERA_TRY(find_allocations(inner, recording));
+    } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
+      CUDA_MEMSET_NODE_PARAMS fill{};
+      TESSERA_CUDA_TRY(context_, kDoing, cuGraphMemsetNodeGetParams, node, &fill);
+      TESSERA_TRY(add(fill.dst));
+    } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+      CUDA_MEMCPY3D copy{};
+      TESSERA_CUDA_TRY(context_, kDoing, cuGraphMemcpyNodeGetParams, node, &copy);
+      auto on_device = [](CUmemorytype t) { return t == CU_MEMORYTYPE_DEVICE || t == CU_MEMORYTYPE_UNIFIED; };
+      if (on_device(copy.srcMemoryType)) TESSERA_TRY(add(copy.srcDevice));
+      if (on_device(copy.dstMemoryType)) TESSERA_TRY(add(copy.dstDevice));
+    }
+  }
+  return {};
+}
+
+bool Recorder::is_valid(const Recording& recording) const {
+  return std::all_of(recording.allocations.begin(), recording.allocations.end(), [&](const Recording::Allocation& a) {
+    uint64_t number = 0;
+    const auto result = context_.driver().cuPointerGetAttribute(&number, CU_POINTER_ATTRIBUTE_BUFFER_ID, a.address);
+    return result == CUDA_SUCCESS && number == a.number;
+  });
 }
 
 void Recorder::wait(const void* owner) {
@@ -112,6 +160,10 @@ void Recorder::make(const Job& job) {
   context_.driver().cuGraphDestroy(job.graph);
   ++recorded_;
   mean_ms_ = mean_ms_ + (job.capture_ms + watch.ms() - mean_ms_) / static_cast<double>(recorded_);
+  if (!made.ok() && !is_valid(recording)) { // freed since it was captured
+    recording.state = Recording::State::New;
+    return;
+  }
   if (!made.ok()) recording.why = std::move(made).take_error();
   recording.state = made.ok() ? Recording::State::Ready : Recording::State::Refused;
 }

@@ -3,6 +3,11 @@
 // Capturing costs a call about what starting the steps costs; it cannot be done next to the calls: while a stream captures,
 // whoever waits for the whole device (cuCtxSynchronize, torch.cuda.synchronize) gets an error, and so does the capture.
 // A caller that uses the device from several threads may still cause it; the capture is then tried again.
+//
+// A kernel of a graph has addresses as numbers. A node that copies or fills memory refers to the allocation that was
+// there when it was recorded: the driver must not launch it once that has been freed, even where other memory has come to
+// the same address, as it does when an allocator returns memory that it had kept. Libraries put such nodes into their
+// workspaces, too. So a recording knows these allocations by the numbers that the driver gives them.
 #pragma once
 #include "runtime/cuda/context.h"
 #include <atomic>
@@ -20,9 +25,14 @@ struct Recording {
   enum class State : uint8_t { New, Waiting, Ready, Refused };
   std::atomic<State> state = State::New;
   std::vector<void*> addresses;
-  CUgraphExec graph = nullptr;   // Ready; before, one of the same steps that is changed rather than made anew, or null
-  int captures = 0;              // that were tried
-  std::optional<Diagnostic> why; // Refused
+  CUgraphExec graph = nullptr; // Ready; before, one of the same steps that is changed rather than made anew, or null
+  struct Allocation {
+    CUdeviceptr address = 0; // in it
+    uint64_t number = 0;     // of the driver's, which no other allocation of the process ever has
+  };
+  std::vector<Allocation> allocations; // that nodes of the graph copy and fill
+  int captures = 0;                    // that were tried
+  std::optional<Diagnostic> why;       // Refused
 };
 
 class Recorder {
@@ -44,6 +54,8 @@ public:
   // for other captures. The context is current. `owner`: for forget() and wait().
   void add(const std::shared_ptr<Recording>& recording, const void* owner, const Put& put, bool wait);
   [[nodiscard]] double mean_ms() const { return mean_ms_; } // that a recording took; 0 before the first
+  // False once an allocation that the graph refers to has been freed. The context is current.
+  [[nodiscard]] bool is_valid(const Recording& recording) const;
   // Until no recording of the owner waits; the states are then Ready or Refused.
   void wait(const void* owner);
   // Gives up what waits (its state is New again), and waits for the one that is being made.
@@ -57,6 +69,7 @@ private:
     double capture_ms = 0;
   };
   [[nodiscard]] Result<CUgraph> capture(Recording& recording, const Put& put);
+  [[nodiscard]] Status find_allocations(CUgraph graph, Recording& recording) const;
   void work();
   void make(const Job& job);
   [[nodiscard]] Status instantiate(CUgraphExec& graph, CUgraph of) const;

@@ -40,6 +40,7 @@ Result<bool> Replays::run(std::span<void* const> addresses, CUstream stream, dou
     if (kept_.size() == kKept) {
       Recording& last = *kept_.back().recording;
       if (last.state == State::Waiting) return false;
+      if (!recorder_->is_valid(last)) drop(*context_, last);
       fresh.recording->graph = std::exchange(last.graph, nullptr);
       fresh.room = std::move(kept_.back().room);
       kept_.pop_back();
@@ -50,6 +51,11 @@ Result<bool> Replays::run(std::span<void* const> addresses, CUstream stream, dou
   }
   std::rotate(kept_.begin(), it, it + 1);
   Recording& kept = *kept_.front().recording;
+  if (kept.state == State::Ready && !recorder_->is_valid(kept)) {
+    drop(*context_, kept);
+    kept.state = State::New;
+    kept.captures = 0;
+  }
   if (kept.state == State::New && (wait || submit_ms >= recorder_->mean_ms())) {
     auto& room = kept_.front().room;
     if (!room) room = room_->take(*this, steps_);

@@ -9,6 +9,7 @@
 //   run n   addresses A           captured (recorder.h), then singly; a graph is made of it in the background
 //   run m   addresses A           the graph is launched, as soon as it is there
 //   run m+1 addresses B, new      steps singly (a caller that gives other memory each time never pays for a graph)
+//   run l   addresses A, but what the graph copies there was freed meanwhile: it is recorded again
 //
 // The arena, constants and copied inputs and outputs stay where they are; only memory that the caller gives, and blocks
 // that grow, make new addresses; the graph of those that were not used for longest is changed to them. A plan whose steps a

@@ -39,6 +39,13 @@ CUresult FakeGpu::put(CUstream stream, Work body) {
   return CUDA_SUCCESS;
 }
 
+CUresult FakeGpu::put(CUstream stream, MemoryNode node, Work body) {
+  node.from_number = number_of(node.from);
+  node.to_number = number_of(node.to);
+  if (const Capture* capture = capture_of(stream)) graphs_.at(capture->graph).nodes->push_back(node);
+  return put(stream, std::move(body));
+}
+
 FakeGpu::Capture* FakeGpu::capture_of(void* stream) {
   const auto found = captures_.find(stream);
   return found == captures_.end() ? nullptr : found->second.get();
@@ -143,6 +150,11 @@ bool FakeGpu::alive(uint64_t address, size_t bytes) const {
   return !it->second.freed && address + bytes <= it->first + it->second.bytes;
 }
 
+uint64_t FakeGpu::number_of(uint64_t address) const {
+  auto it = allocations_.upper_bound(address);
+  return it != allocations_.begin() && alive(address, 1) ? std::prev(it)->second.number : 0;
+}
+
 int64_t FakeGpu::live_bytes() const {
   int64_t n = 0;
   for (const auto& [address, a] : allocations_)
@@ -155,7 +167,7 @@ CUresult FakeGpu::allocate_for(CUdeviceptr* out, size_t bytes) {
   void* p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   std::memset(p, 0xCD, bytes);
   *out = reinterpret_cast<CUdeviceptr>(p);
-  allocations_[*out] = {bytes, false};
+  allocations_[*out] = {bytes, false, ++last_allocation_};
   graveyard_.push_back(p);
   return CUDA_SUCCESS;
 }
@@ -175,6 +187,13 @@ uint64_t FakeGpu::allocate(size_t bytes) {
   CUdeviceptr p = 0;
   EXPECT_EQ(allocate_for(&p, bytes), CUDA_SUCCESS);
   return p;
+}
+
+void FakeGpu::reallocate(uint64_t address) {
+  EXPECT_EQ(release(address), CUDA_SUCCESS);
+  Allocation& again = allocations_.at(address);
+  again.freed = false;
+  again.number = ++last_allocation_;
 }
 
 void FakeGpu::kernel(const std::string& name, size_t params, Body body, size_t maps) {
@@ -353,7 +372,7 @@ struct FakeCalls {
   }
   static CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s) {
     ENTER(cuMemcpyDtoDAsync);
-    return gpu->put(s, [=] {
+    return gpu->put(s, {CU_GRAPH_NODE_TYPE_MEMCPY, from, to}, [=] {
       EXPECT_TRUE(gpu->alive(from, bytes) && gpu->alive(to, bytes)) << "a copy outside of device memory";
       std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
       return CUDA_SUCCESS;
@@ -361,7 +380,7 @@ struct FakeCalls {
   }
   static CUresult MemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream s) {
     ENTER(cuMemsetD8Async);
-    return gpu->put(s, [=] {
+    return gpu->put(s, {CU_GRAPH_NODE_TYPE_MEMSET, 0, to}, [=] {
       EXPECT_TRUE(gpu->alive(to, bytes)) << "a fill outside of device memory";
       std::memset(reinterpret_cast<void*>(to), value, bytes);
       return CUDA_SUCCESS;
@@ -484,7 +503,40 @@ struct FakeCalls {
   static CUresult GraphLaunch(CUgraphExec exec, CUstream s) {
     ENTER(cuGraphLaunch);
     REFUSE_CAPTURED(s);
+    for (const auto& node : *gpu->graphs_.at(exec).nodes)
+      EXPECT_TRUE(gpu->number_of(node.from) == node.from_number && gpu->number_of(node.to) == node.to_number)
+          << "a graph copies or fills memory that was freed since it was captured";
     for (const auto& work : gpu->graphs_.at(exec).work) gpu->put(s, work);
+    return CUDA_SUCCESS;
+  }
+  static CUresult GraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
+    ENTER(cuGraphGetNodes);
+    auto& all = *gpu->graphs_.at(graph).nodes;
+    *count = all.size();
+    for (size_t i = 0; nodes && i < all.size(); ++i) nodes[i] = reinterpret_cast<CUgraphNode>(&all[i]);
+    return CUDA_SUCCESS;
+  }
+  static FakeGpu::MemoryNode& node_of(CUgraphNode node) { return *reinterpret_cast<FakeGpu::MemoryNode*>(node); }
+  static CUresult GraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
+    *type = node_of(node).type;
+    return CUDA_SUCCESS;
+  }
+  static CUresult GraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D* copy) {
+    copy->srcMemoryType = copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy->srcDevice = node_of(node).from;
+    copy->dstDevice = node_of(node).to;
+    return CUDA_SUCCESS;
+  }
+  static CUresult GraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS* fill) {
+    fill->dst = node_of(node).to;
+    return CUDA_SUCCESS;
+  }
+  static CUresult PointerGetAttribute(void* value, CUpointer_attribute which, CUdeviceptr address) {
+    ENTER(cuPointerGetAttribute);
+    EXPECT_EQ(which, CU_POINTER_ATTRIBUTE_BUFFER_ID);
+    const uint64_t number = gpu->number_of(address);
+    if (number == 0) return CUDA_ERROR_INVALID_VALUE;
+    std::memcpy(value, &number, sizeof number);
     return CUDA_SUCCESS;
   }
   template <class Handle>
@@ -710,6 +762,11 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuGraphInstantiateWithFlags = FakeCalls::GraphInstantiateWithFlags;
   d.cuGraphExecUpdate = FakeCalls::GraphExecUpdate;
   d.cuGraphLaunch = FakeCalls::GraphLaunch;
+  d.cuGraphGetNodes = FakeCalls::GraphGetNodes;
+  d.cuGraphNodeGetType = FakeCalls::GraphNodeGetType;
+  d.cuGraphMemcpyNodeGetParams = FakeCalls::GraphMemcpyNodeGetParams;
+  d.cuGraphMemsetNodeGetParams = FakeCalls::GraphMemsetNodeGetParams;
+  d.cuPointerGetAttribute = FakeCalls::PointerGetAttribute;
   d.cuGraphDestroy = FakeCalls::GraphGone<CUgraph>;
   d.cuGraphExecDestroy = FakeCalls::GraphGone<CUgraphExec>;
   d.cuEventCreate = FakeCalls::EventCreate;

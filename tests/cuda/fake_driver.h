@@ -56,6 +56,7 @@ public:
 
   // Memory that belongs to the caller of the executor.
   uint64_t allocate(size_t bytes);
+  void reallocate(uint64_t address);     // frees memory, and gives other memory at the same address
   void take(double ms) { clock_ += ms; } // of a kernel that runs: so much more time goes by
   void run_all();                        // everything on all streams
   // Graphs of the caller. end_capture() returns one that can be launched by replay() until drop() destroys it; null where
@@ -114,6 +115,7 @@ private:
   struct Allocation {
     size_t bytes;
     bool freed = false;
+    uint64_t number = 0; // of no other one
   };
   CUresult enter(const char* function, bool needs_context = true);
   using Work = std::function<CUresult()>;
@@ -124,8 +126,14 @@ private:
       for (auto [destroy, data] : objects) destroy(data);
     }
   };
+  struct MemoryNode { // copies or fills
+    CUgraphNodeType type;
+    uint64_t from = 0, to = 0;
+    uint64_t from_number = 0, to_number = 0; // of the allocations
+  };
   struct Graph {
     std::vector<Work> work;
+    std::shared_ptr<std::deque<MemoryNode>> nodes = std::make_shared<std::deque<MemoryNode>>();
     std::shared_ptr<Owned> owned = std::make_shared<Owned>();
   };
   struct Capture {
@@ -144,6 +152,8 @@ private:
     return at != pinned_.begin() && reinterpret_cast<uint64_t>(p) < std::prev(at)->first + std::prev(at)->second;
   }
   CUresult put(CUstream stream, Work body); // on the stream, or into the graph that it is captured for
+  CUresult put(CUstream stream, MemoryNode node, Work body);
+  [[nodiscard]] uint64_t number_of(uint64_t address) const; // of the allocation, 0: none
   CUresult run(void* stream, const Event* until = nullptr, uint64_t sequence = 0);
   CUresult allocate_for(CUdeviceptr* out, size_t bytes);
   CUresult release(uint64_t address);
@@ -163,7 +173,7 @@ private:
   std::map<void*, std::shared_ptr<Capture>> captures_;  // by stream; several may be of one
   std::map<void*, Graph> graphs_;                       // of both kinds, by handle
   std::map<void*, std::pair<CUhostFn, void*>> objects_; // of the caller's
-  uint64_t last_capture_ = 0;
+  uint64_t last_capture_ = 0, last_allocation_ = 0;
   std::map<uint64_t, size_t> pinned_; // bytes; the GPU sees it, too
   std::vector<void*> graveyard_;      // freed memory keeps its address, so that a late access is noticed
   CUresult broken_ = CUDA_SUCCESS;

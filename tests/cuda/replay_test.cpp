@@ -30,12 +30,13 @@ protected:
     options.wait_for_plans = true; // the second call records, and what is counted does not depend on time
   }
   // y = x + kSteps, by as many kernels.
-  std::unique_ptr<Executor> executor(bool with_host_step = false) {
+  std::unique_ptr<Executor> executor(bool with_host_step = false, bool with_copy = false) {
     auto b = builder();
     auto s = b.symbol("s");
     auto from = b.input("x", {s});
     for (int k = 0; k < kSteps; ++k) {
-      auto to = k + 1 < kSteps ? b.buffer("t" + std::to_string(k), {s}) : b.output("y", {s});
+      const bool last = k + 1 == kSteps;
+      auto to = last && !with_copy ? b.output("y", {s}) : b.buffer("t" + std::to_string(k), {s});
       if (with_host_step && k == 3) {
         HostStep h;
         h.name = h.op = "same";
@@ -56,6 +57,7 @@ protected:
       b.exe->steps.emplace_back(kernel);
       from = to;
     }
+    if (with_copy) b.exe->steps.emplace_back(CopyStep{"copied", from, b.output("y", {s}), s * 4});
     b.exe->objects.push_back(object("more"));
     return OnGpu::executor(b.done());
   }
@@ -132,6 +134,37 @@ TEST_F(Repeated, MemoryOfTheCallerIsPartOfIt) {
     EXPECT_EQ(gpu.live_graphs(), 2u);
   }
   EXPECT_EQ(call(5), 0);
+}
+
+// An allocator of the caller's returns memory to the driver, and gets other memory at the same address.
+TEST_F(Repeated, AGraphThatCopiesFreedMemoryIsRecordedAgain) {
+  for (bool with_copy : {true, false}) {
+    auto e = executor(false, with_copy);
+    const int64_t n = 64;
+    const uint64_t in = gpu.allocate(256), out = gpu.allocate(256);
+    auto captures = [&] {
+      auto x = ramp(n, 1);
+      std::memcpy(reinterpret_cast<void*>(in), x.data(), 256);
+      gpu.calls.clear();
+      auto given = {DeviceTensor{DType::F32, {n}, reinterpret_cast<void*>(out)}};
+      auto status = e->run_on_device({{"x", {DType::F32, {n}, reinterpret_cast<void*>(in)}}}, given,
+                                     reinterpret_cast<void*>(uintptr_t{0x70}));
+      EXPECT_TRUE(status.ok() && e->wait().ok());
+      EXPECT_EQ(reinterpret_cast<const float*>(out)[9], 10.0f + kSteps);
+      return gpu.calls["cuStreamBeginCapture"];
+    };
+    captures();
+    EXPECT_EQ(captures(), 1);
+    for (int round = 0; round < 2 * Recorder::kMaxCaptures; ++round) {
+      EXPECT_EQ(captures(), 0);
+      EXPECT_EQ(gpu.calls["cuGraphLaunch"], 1);
+      gpu.reallocate(in);
+      gpu.reallocate(out);
+      EXPECT_EQ(captures(), with_copy) << "kernels have addresses, and nothing else";
+      EXPECT_EQ(gpu.calls["cuGraphLaunch"], 1);
+      EXPECT_EQ(gpu.live_graphs(), 1u);
+    }
+  }
 }
 
 TEST_F(Repeated, GraphsOfShapesThatComeNoMoreMakeRoomForOthers) {
