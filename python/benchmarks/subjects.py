@@ -104,26 +104,26 @@ def many_sizes() -> None:
 
 
 class TorchModel(Subject):
-    """A model in f16 against TorchInductor with CUDA graphs."""
+    """A model in `dtype` against TorchInductor with CUDA graphs."""
 
-    section = "torch-models"
-
-    def __init__(self, spec: str, batches: tuple[int, ...] = (1, 32)):
+    def __init__(self, spec: str, dtype: str, batches: tuple[int, ...] = (1, 32)):
         import torch
         from random_weights import set_statistics, wake
         from torch_models import build, compiled, on_gpu
 
         super().__init__()
+        self.section = {"float16": "torch-models", "float32": "torch-models-f32"}[dtype]
+        own = getattr(torch, dtype)
         many_sizes()
         module, inputs = build(spec)
         module = module.eval().to(device())
         wake(module)
         set_statistics(module, (inputs(8).to(device()),))
-        module = module.half()
+        module = module.to(own)
         self.calls = {"tessera": compiled(module, "tessera", False), "compile": compiled(module, "inductor", False)}
         with torch.inference_mode():
             for batch in batches:
-                x = on_gpu(inputs(batch))
+                x = on_gpu(inputs(batch), own)
                 self.add((spec, str(batch)), {name: lambda f=f, x=x: lambda: f(x) for name, f in self.calls.items()})
 
     def __call__(self, keys=None):
@@ -332,8 +332,11 @@ class OnnxModel(Subject):
         return rows + beside
 
 
-TORCH_MODELS = (
-    "tv:swin_t", "tv:densenet121", "timm:mobilevit_s", "tv:shufflenet_v2_x1_0", "hf:bert", "hf:gpt2", "hf:t5", "tv:convnext_tiny",
-    "tv:resnet50", "tv:efficientnet_b0", "tv:vit_b_16", "hf:deberta_v2",
-)  # fmt: skip
+TORCH_MODELS = {  # by dtype
+    "float16": (
+        "tv:swin_t", "tv:densenet121", "timm:mobilevit_s", "tv:shufflenet_v2_x1_0", "hf:bert", "hf:gpt2", "hf:t5", "tv:convnext_tiny",
+        "tv:resnet50", "tv:efficientnet_b0", "tv:vit_b_16", "hf:deberta_v2",
+    ),
+    "float32": ("hf:bert", "hf:gpt2", "hf:t5", "tv:vit_b_16", "tv:resnet50"),
+}  # fmt: skip
 TRAINED = ("tv:resnet50", "tv:vit_b_16", "hf:bert", "hf:gpt2", "hf:llama", "tv:efficientnet_b0", "hf:t5", "tv:convnext_tiny")

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Architectures of torchvision, timm and transformers through torch.compile(backend="tessera") beside TorchInductor with
-CUDA graphs: is it right, time of a call, time of the first call. Random weights, f16, on a GPU.
+CUDA graphs: is it right, time of a call, time of the first call. Random weights, on a GPU.
 
-    python3 python/benchmarks/torch_models.py OUT.jsonl [--batch 1,32] [--freeze] [--jobs N] [--budget SECONDS] SOURCE:NAME ...
+    python3 python/benchmarks/torch_models.py OUT.jsonl [--batch 1,32] [--dtype NAME] [--freeze] [--jobs N] [--budget SECONDS] SOURCE:NAME ...
     python3 python/benchmarks/torch_models.py OUT.jsonl --table
 
 SOURCE is tv (torchvision), timm or hf (transformers; a key of HF below: the family's base model at its default
 configuration with at most 12 layers). JOBS models at a time are compiled by both, each in a process with its share of the
 cores: that gives the times of the first calls. Then one process after the other measures, alone on the GPU. Errors are
-‖out−ref‖/‖ref‖ of f16 results against f32. One JSON object a model and batch is appended to OUT.jsonl; --table prints
-that file as a table in Markdown.
+‖out−ref‖/‖ref‖ of results in --dtype (float16, bfloat16 or float32) against those of f32, or of f64 for float32. One JSON
+object a model and batch is appended to OUT.jsonl; --table prints that file as a table in Markdown.
 """
 
 from __future__ import annotations
@@ -135,14 +135,14 @@ def distance(got, want) -> float | str:
     return float(f"{((got.double() - want).norm() / want.norm()).item():.2e}")
 
 
-def on_gpu(x):
-    return (x.half() if x.is_floating_point() else x).cuda()
+def on_gpu(x, dtype):
+    return (x.to(dtype) if x.is_floating_point() else x).cuda()
 
 
 class Compiled:
     """One architecture on the GPU, compiled by each way for each batch; what it takes and what it yields."""
 
-    def __init__(self, spec: str, batches: list[int], freeze: bool):
+    def __init__(self, spec: str, batches: list[int], freeze: bool, dtype: str):
         import torch
 
         torch._dynamo.config.automatic_dynamic_shapes = False
@@ -153,13 +153,16 @@ class Compiled:
         module = module.eval().cuda()
         wake(module)
         set_statistics(module, (inputs(8).cuda(),))
-        self.inputs = {b: on_gpu(inputs(b)) for b in batches}
-        self.rows = {b: {"model": spec, "batch": b, "freeze": freeze, "card": torch.cuda.get_device_name()} for b in batches}
+        own = getattr(torch, dtype)
+        exact = torch.float64 if own == torch.float32 else torch.float32
+        self.inputs = {b: on_gpu(inputs(b), own) for b in batches}
+        self.rows = {b: {"model": spec, "batch": b, "dtype": dtype, "freeze": freeze, "card": torch.cuda.get_device_name()} for b in batches}
         self.want = {}
         with torch.inference_mode():
+            module = module.to(exact)
             for b, x in self.inputs.items():
-                self.want[b] = module(x.float() if x.is_floating_point() else x).double()
-            self.module = module.half()
+                self.want[b] = module(on_gpu(x, exact)).double()
+            self.module = module.to(own)
             for b, x in self.inputs.items():
                 self.rows[b]["eager_rel"] = distance(self.module(x), self.want[b])
             self.calls = {way: compiled(self.module, way, freeze) for way in WAYS}
@@ -243,6 +246,7 @@ def main() -> None:
     p.add_argument("models", nargs="*")
     p.add_argument("--table", action="store_true", help="print OUT as a table, measure nothing")
     p.add_argument("--batch", default="1,32")
+    p.add_argument("--dtype", default="float16", choices=("float16", "bfloat16", "float32"), help="of parameters and images")
     p.add_argument("--jobs", type=int, default=6, help="architectures that are compiled at a time")
     p.add_argument("--budget", type=float, default=570, help="seconds for everything")
     p.add_argument("--freeze", action="store_true", help="parameters are constants of the compiled graph")
@@ -261,7 +265,7 @@ def main() -> None:
 
     batches = [int(b) for b in a.batch.split(",")]
     rows = []
-    subjects = [(spec, lambda spec=spec: Compiled(spec, batches, a.freeze).measure) for spec in a.models]
+    subjects = [(spec, lambda spec=spec: Compiled(spec, batches, a.freeze, a.dtype).measure) for spec in a.models]
     for spec, measure in waves(subjects, a.jobs, end):
         state, out = measure(None, 60) if callable(measure) else ("failed", measure)
         for row in out if state == "measured" else [{"model": spec, "error": out}]:

@@ -27,22 +27,28 @@ class Worker:
             try:
                 measure = make()
                 there.send(("ready", None))
-                while (request := there.recv()) is not None:
+                while (request := self.next(there)) is not None:
                     there.send(("measured", measure(request[0])))
-            except EOFError:  # the parent ended
-                pass
             except BaseException as e:  # noqa: BLE001  one subject
                 traceback.print_exc()
                 there.send(("failed", f"{type(e).__name__}: {e}"[:400]))
             os._exit(0)
         there.close()
 
+    @staticmethod
+    def next(there) -> tuple | None:
+        """The next request; None once the parent has ended."""
+        try:
+            return there.recv()
+        except EOFError:
+            return None
+
     def ask(self, request, seconds: float) -> tuple[str, object]:
         """Sends a request and returns what receive() gives."""
         try:
             self.pipe.send((request,))
         except OSError:
-            return "failed", "the process died"
+            return "failed", self.death()
         return self.receive(seconds)
 
     def receive(self, seconds: float) -> tuple[str, object]:
@@ -50,7 +56,12 @@ class Worker:
         try:
             return self.pipe.recv() if self.pipe.poll(max(seconds, 0)) else ("failed", "out of time")
         except (EOFError, OSError):
-            return "failed", "the process died"
+            return "failed", self.death()
+
+    def death(self) -> str:
+        """How the process ended. It closed its end of the pipe, so that it is about to."""
+        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        return f"the process died: {'exit status' if ended.si_code == os.CLD_EXITED else 'signal'} {ended.si_status}"
 
     def end(self) -> None:
         for kill in (os.killpg, os.kill):

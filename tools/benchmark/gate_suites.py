@@ -29,6 +29,7 @@ SECTIONS = {
     "gpu-models": Section("Models from ONNX, f16", "models"),
     "gpu-graphs": Section("Models from ONNX at batch 1, f16", "models"),
     "torch-models": Section('torch.compile(backend="tessera"), f16', "torch"),
+    "torch-models-f32": Section('torch.compile(backend="tessera"), f32', "torch"),
     "gpu-attention": Section("Attention through torch.compile", "calls"),
     "gpu-products": Section("Products through torch.compile", "calls"),
     "gpu-training": Section("Forward and backward pass through torch.compile, bf16 autocast", "torch"),
@@ -41,7 +42,7 @@ SUITES = {  # the order in which they are measured
     "attention": Suite("cuda", ("gpu-attention",), ("torch", "triton")),
     "products": Suite("cuda", ("gpu-products",), ("torch", "triton")),
     "training": Suite("cuda", ("gpu-training",), MODELS),
-    "models": Suite("cuda", ("gpu-models", "gpu-graphs", "torch-models"), MODELS),
+    "models": Suite("cuda", ("gpu-models", "gpu-graphs", "torch-models", "torch-models-f32"), MODELS),
     "host": Suite("cpu", ("host-models", "host-kernels"), ("torch", "onnx", "onnxruntime")),
 }
 
@@ -219,7 +220,7 @@ def subjects(context, names):
         "attention": lambda: [(f"attention {i}", lambda c=c: s.Computations(c)) for i, c in enumerate(chunks(s.attention_cases(), 2))],
         "products": lambda: [(f"products {i}", lambda c=c: s.Computations(c)) for i, c in enumerate(chunks(s.product_cases(), 2))],
         "training": lambda: [(f"training {spec}", lambda spec=spec: s.Training(spec)) for spec in s.TRAINED],
-        "models": lambda: [(f"onnx {n}", lambda n=n: s.OnnxModel(n, ROOT, scripts(), context.work)) for n in onnx_models()] + [(spec, lambda spec=spec: s.TorchModel(spec)) for spec in s.TORCH_MODELS],
+        "models": lambda: [(f"onnx {n}", lambda n=n: s.OnnxModel(n, ROOT, scripts(), context.work)) for n in onnx_models()] + [(f"{spec} {dtype}", lambda spec=spec, dtype=dtype: s.TorchModel(spec, dtype)) for dtype, specs in s.TORCH_MODELS.items() for spec in specs],
     }
     lists = [of[n]() for n in names]
     # Those of the long lists are spread between those of the short ones.
