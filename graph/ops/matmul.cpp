@@ -2,6 +2,7 @@
 // sums of narrower ones, and ONNX's products in terms of matmul: MatMul with its vectors, Gemm, and the integer and
 // quantised ones.
 #include "graph/ops/parts.h"
+#include "graph/ops/questions.h"
 #include <bit>
 #include <cmath>
 
@@ -123,7 +124,6 @@ OpDef matmul_record() {
 //
 // x is exactly p0 + p1 + p2 where p0 is x rounded to bf16, p1 what that leaves out, rounded, and p2 the rest: three times
 // 8 bits. Each part is less than 2^-7 of the one before. Of infinity and NaN the other parts are 0.
-constexpr int64_t kParts = 3;
 constexpr int64_t kUpperHalf = 0xffff0000; // the bits of a bf16 in an f32
 
 float to_bf16(float x) {
@@ -142,7 +142,7 @@ OpDef float_part_record() {
     if (c.type(0).dtype != DType::F32)
       return c.error(ErrorCode::UnsupportedType, "numbers of " + std::string(name(c.type(0).dtype)) + " have no parts");
     const int64_t part = c.node.attributes.i("part");
-    if (part < 0 || part >= kParts)
+    if (part < 0 || part >= kFloatParts)
       return c.error(ErrorCode::BadAttribute, "attribute 'part' is " + std::to_string(part) + ", expected 0, 1 or 2");
     return set_result(c, DType::BF16, c.shape(0));
   };
@@ -188,7 +188,7 @@ OpDef float_part_record() {
     std::vector<Sample> out;
     const Tensor edges =
         floats({10}, {0, -0.0, INFINITY, -INFINITY, NAN, 3.4028234e38, -3.4028234e38, 1.0000001, 1e-30, 5});
-    for (int64_t part = 0; part < kParts; ++part)
+    for (int64_t part = 0; part < kFloatParts; ++part)
       for (const Tensor& x : {random(DType::F32, {3, 37}, 5), random(DType::F32, {0, 2}), edges})
         out.push_back(sample({x}, {{"part", part}}));
     return out;

@@ -5,6 +5,9 @@
 
 namespace tessera::ops {
 
+// The bf16 numbers that an f32 is the sum of: operators float_part and matmul_of_parts.
+inline constexpr int kFloatParts = 3;
+
 [[nodiscard]] bool is(const Node& node, Structured kind);
 // True for the pointwise operator of this name: add(a, b) is ScalarOp::Add, a cast ScalarOp::Cast however it rounds.
 [[nodiscard]] bool is(const Node& node, ScalarOp op);

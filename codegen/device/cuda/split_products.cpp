@@ -4,6 +4,7 @@
 #include "codegen/device/cuda/routes.h"
 #include "codegen/layout/tensor_access.h"
 #include "codegen/schedule/predict.h"
+#include "graph/ops/questions.h"
 #include <array>
 #include <cmath>
 #include <map>
@@ -12,7 +13,6 @@ namespace tessera {
 namespace {
 
 constexpr double kWorth = 1.05; // both prices err
-constexpr int kParts = 3;
 
 class Splitter : ProductRewriting {
 public:
@@ -30,7 +30,7 @@ public:
   }
 
 private:
-  using Parts = std::array<ValueId, kParts>;
+  using Parts = std::array<ValueId, ops::kFloatParts>;
 
   bool gains(NodeId id) {
     const Node& node = graph_.node(id);
@@ -53,9 +53,9 @@ private:
   double operand_us(ValueId operand, int64_t& copied) {
     const ValueId value = stored(operand).value;
     const double count = estimate_(graph_.type(value).count());
-    const double written = count * kParts * info(DType::BF16).bits / 8, whole = count * info(DType::F32).bits / 8;
+    const double written = count * ops::kFloatParts * info(DType::BF16).bits / 8, whole = count * info(DType::F32).bits / 8;
     if (const Tensor* weight = constant_tensor(graph_, value)) {
-      copied += byte_size(DType::BF16, weight->count()) * kParts;
+      copied += byte_size(DType::BF16, weight->count()) * ops::kFloatParts;
       return 0;
     }
     return is_made_for_one(value) ? copy_time(written - whole, libraries_.device)
@@ -119,7 +119,7 @@ private:
         behind.back() = ceildiv(last, aligned_elements()) * aligned_elements() - last;
         TESSERA_ASSIGN(whole, graph_.apply("pad", {whole}, {{"pads_begin", none}, {"pads_end", behind}}, location));
       }
-      for (size_t p = 0; p < kParts; ++p) {
+      for (size_t p = 0; p < ops::kFloatParts; ++p) {
         TESSERA_ASSIGN(ValueId part,
                        graph_.apply("float_part", {whole}, {{"part", static_cast<int64_t>(p)}}, location));
         if (!aligned) {
