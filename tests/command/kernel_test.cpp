@@ -15,6 +15,18 @@ TEST_F(Command, KernelPrintsEachLevel) {
   EXPECT_NE(read_text(path("product.ptx")).find(".target sm_90\n"), std::string::npos);
 }
 
+TEST_F(Command, KernelHasProductsByWarpgroups) {
+  for (const auto& [name, instruction] : {std::pair("product", "m64n256k16.f32.bf16.bf16"),
+                                          {"product_persistent", "m64n256k16.f32.bf16.bf16"},
+                                          {"product_f16", "m64n256k16.f32.f16.f16"},
+                                          {"product_f8", "m64n128k32.f32.e4m3.e4m3"}}) {
+    const std::string file = "kernel '" + kExamples + name + ".tile' --arch sm_90a ";
+    expect(0, file + "--emit ptx", {std::string("wgmma.mma_async.sync.aligned.") + instruction});
+    expect(0, file + "--emit json -o launch.json");
+    EXPECT_EQ(json("launch.json")["products"], "by warpgroups, 4 stages") << name;
+  }
+}
+
 TEST_F(Command, KernelSaysWhatALaunchNeeds) {
   expect(0, "kernel '" + kExamples + "product.tile' --arch sm_80 --emit json -o product.json");
   const Json launch = json("product.json");
