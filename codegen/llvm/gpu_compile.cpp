@@ -20,7 +20,7 @@ struct Arch {
   std::string_view name;
   bool dependent_launch; // has griddepcontrol; atomic sums of vectors came with it
   bool warpgroups;       // has wgmma
-  bool small_floats;     // has mma of e4m3 and e5m2
+  bool small_floats;     // has cvt and mma of e4m3 and e5m2
 };
 constexpr Arch kArchs[] = {{"sm_80", false, false, false}, {"sm_86", false, false, false},
                            {"sm_87", false, false, false}, {"sm_89", false, false, true},
@@ -101,9 +101,13 @@ bool GpuTarget::warpgroups() const {
   const Arch* known = find_arch(arch);
   return known && known->warpgroups;
 }
+bool GpuTarget::small_floats() const {
+  const Arch* known = find_arch(arch);
+  return known && known->small_floats;
+}
 
 std::string gpu_compiler_version(const GpuTarget& target) {
-  return "tessera-gpu-23 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline +
+  return "tessera-gpu-24 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline +
          (target.shared_bytes > 0 ? " shared " + std::to_string(target.shared_bytes) : "");
 }
 
@@ -156,7 +160,7 @@ Result<EmulatedKernel> gpu::compile_emulated(const std::string& name, const Emit
 
 static gpu::EmitKernel emission(const layout::KernelLayouts& layouts, const GpuTarget& target) {
   return [&](llvm::Module& module, gpu::Code code) -> Result<gpu::EmittedKernel> {
-    irgen::LeakedOnException<gpu::Emitter> emitter(module, layouts, code, target.shared_bytes);
+    irgen::LeakedOnException<gpu::Emitter> emitter(module, layouts, code, target);
     TESSERA_TRY(emitter->emit());
     return gpu::EmittedKernel{emitter->threads(), emitter->shared_bytes(), emitter->tensor_maps()};
   };
@@ -187,8 +191,7 @@ static layout::WarpgroupChoice choose_warpgroups(const tile::Kernel& kernel, con
 template <class Code, class Compile>
 static Result<Code> compile_with_layouts(tile::Kernel kernel, const GpuTarget& target, std::string& products,
                                          const Compile& compile) {
-  const Arch* known = find_arch(target.arch);
-  if (known && known->small_floats) kernel.config[layout::kSmallFloatProducts] = 1;
+  if (target.small_floats()) kernel.config[layout::kSmallFloatProducts] = 1;
   auto [plan, refusal] = choose_warpgroups(kernel, target);
   while (true) {
     TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel, plan));

@@ -24,6 +24,8 @@ struct GpuTarget {
   [[nodiscard]] bool dependent_launch() const;
   // Tensor copies and asynchronous products of warpgroups (wgmma).
   [[nodiscard]] bool warpgroups() const;
+  // Conversions and tensor cores' products of f8e4m3fn and f8e5m2.
+  [[nodiscard]] bool small_floats() const;
 };
 
 // Kernel parameters: the tile kernel's in order (pointers to global memory, scalars), then the address of an i32 for

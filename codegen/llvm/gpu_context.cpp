@@ -3,11 +3,11 @@
 
 namespace tessera::gpu {
 
-Context::Context(llvm::Module& module, const layout::KernelLayouts& of, Code code, int64_t shared_bytes)
-    : layouts(of), kernel(of.kernel), math(module, of.kernel, code == Code::Emulated),
+Context::Context(llvm::Module& module, const layout::KernelLayouts& of, Code code, const GpuTarget& target)
+    : layouts(of), kernel(of.kernel), math(module, of.kernel, code == Code::Emulated, target.small_floats()),
       gpu(code == Code::Emulated ? emulated_intrinsics(module, math.builder())
                                  : nvptx_intrinsics(module, math.builder(), code == Code::DependentPtx)),
-      hazards(of.kernel, shared_bytes), values(static_cast<size_t>(of.kernel.value_count())),
+      hazards(of.kernel, target.shared_bytes), values(static_cast<size_t>(of.kernel.value_count())),
       facts(layout::axis_info(of.kernel)), bounds(layout::integer_bounds(of.kernel)), definitions(values.size()),
       warpgroups(code == Code::Emulated ? emulated_warpgroup_intrinsics(module, math.builder())
                                         : nvptx_warpgroup_intrinsics(module, math.builder())) {

@@ -4,6 +4,7 @@
 #include "codegen/layout/assign.h"
 #include "codegen/layout/axis_info.h"
 #include "codegen/layout/bounds.h"
+#include "codegen/llvm/gpu_compiler.h"
 #include "codegen/llvm/gpu_hazards.h"
 #include "codegen/llvm/gpu_math.h"
 #include "codegen/llvm/gpu_warpgroup_intrinsics.h"
@@ -13,7 +14,7 @@ namespace tessera::gpu {
 using Registers = std::vector<Value*>; // of one thread, in the order of the tile's layout
 
 struct Context {
-  Context(llvm::Module& module, const layout::KernelLayouts& layouts, Code code, int64_t shared_bytes);
+  Context(llvm::Module& module, const layout::KernelLayouts& layouts, Code code, const GpuTarget& target);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   // Threads that execute the kernel; of the block, with those that only copy (gpu_ring.h).

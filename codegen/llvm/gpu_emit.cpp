@@ -4,8 +4,8 @@ namespace tessera::gpu {
 
 using tile::OpKind;
 
-Emitter::Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, Code code, int64_t shared_bytes)
-    : context_(module, layouts, code, shared_bytes) {}
+Emitter::Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, Code code, const GpuTarget& target)
+    : context_(module, layouts, code, target) {}
 
 Status Emitter::emit() {
   auto& math = context_.math;

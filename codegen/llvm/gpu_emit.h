@@ -32,8 +32,7 @@ namespace tessera::gpu {
 
 class Emitter final : Operations {
 public:
-  // `shared_bytes`: as GpuTarget has it.
-  Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, Code code, int64_t shared_bytes);
+  Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, Code code, const GpuTarget& target);
   // Emits the kernel's function. Error CodegenError for operations and types without GPU code.
   Status emit();
   [[nodiscard]] int threads() const { return context_.block_threads(); } // of a block

@@ -57,6 +57,10 @@ public:
   virtual Value* to_bf16(Value* x) = 0;
   virtual Value* pack_bf16(Value* low, Value* high) = 0;
   virtual Value* pack_f16(Value* low, Value* high) = 0;
+  // Two f32 rounded to f8e4m3fn or f8e5m2 and saturated, as an i16; two such numbers as halves, in an i32. The first in
+  // the low half; null where the target has no instruction for it.
+  virtual Value* pack_small_floats(DType, Value* /*low*/, Value* /*high*/) { return nullptr; }
+  virtual Value* small_floats_as_f16(DType, Value* /*pair*/) { return nullptr; }
 
   // Bits [shift, shift + 32) of two i32 words side by side, `low` before `high`; the shift is i32, below 32.
   virtual Value* funnel_shift(Value* low, Value* high, Value* shift) = 0;
@@ -110,8 +114,9 @@ public:
   // l % 8 of matrix l / 8, and gets of each matrix elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4; transposed, of
   // column l / 4.
   virtual std::vector<Value*> load_matrices(Value* offset, int count, bool transposed) = 0;
-  // c + a b: 16x8 f32 of 16x16 and 16x8 elements, both f16 or both bf16; or 16x8 i32 of 16x32 and 32x8 elements, each
-  // i8 or u8, where sums wrap. 4, 2 and 4 registers of a lane, in the layouts of codegen/layout/dot.h.
+  // c + a b: 16x8 f32 of 16x16 and 16x8 elements, both f16 or both bf16, or of 16x32 and 32x8 elements, each f8e4m3fn
+  // or f8e5m2; or 16x8 i32 of 16x32 and 32x8 elements, each i8 or u8, where sums wrap. 4, 2 and 4 registers of a lane,
+  // in the layouts of codegen/layout/dot.h.
   virtual std::array<Value*, 4> multiply(DType a_dtype, DType b_dtype, const std::array<Value*, 4>& a,
                                          const std::array<Value*, 2>& b, const std::array<Value*, 4>& c) = 0;
 
@@ -162,7 +167,8 @@ protected:
   llvm::IRBuilder<>& b_;
 };
 
-[[nodiscard]] std::unique_ptr<NumberIntrinsics> nvptx_numbers(llvm::Module& module, llvm::IRBuilder<>& builder);
+[[nodiscard]] std::unique_ptr<NumberIntrinsics> nvptx_numbers(llvm::Module& module, llvm::IRBuilder<>& builder,
+                                                              bool small_floats);
 [[nodiscard]] std::unique_ptr<NumberIntrinsics> emulated_numbers(llvm::Module& module, llvm::IRBuilder<>& builder);
 [[nodiscard]] std::unique_ptr<Intrinsics> nvptx_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder,
                                                            bool dependent_launch);

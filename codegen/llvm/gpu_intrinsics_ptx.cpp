@@ -23,7 +23,8 @@ bool has_policy(tile::Caching c) { return c == tile::Caching::EvictLast || c == 
 
 class NvptxNumbers final : public NumberIntrinsics {
 public:
-  using NumberIntrinsics::NumberIntrinsics;
+  NvptxNumbers(llvm::Module& module, llvm::IRBuilder<>& builder, bool small_floats)
+      : NumberIntrinsics(module, builder), small_floats_(small_floats) {}
 
   Value* ex2_ftz(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_ex2_approx_ftz_f, {}, {x}); }
   Value* lg2(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_lg2_approx_f, {}, {x}); }
@@ -53,6 +54,17 @@ public:
     return assembly(b_, "cvt.rn.f16x2.f32 $0, $1, $2;", "=r,f,f", b_.getInt32Ty(), {high, low}, false);
   }
 
+  Value* pack_small_floats(DType d, Value* low, Value* high) override {
+    if (!small_floats_) return nullptr;
+    return assembly(b_, "cvt.rn.satfinite." + std::string(ptx::factor_type(d)) + "x2.f32 $0, $1, $2;", "=h,f,f",
+                    b_.getInt16Ty(), {high, low}, false);
+  }
+  Value* small_floats_as_f16(DType d, Value* pair) override {
+    if (!small_floats_) return nullptr;
+    return assembly(b_, "cvt.rn.f16x2." + std::string(ptx::factor_type(d)) + "x2 $0, $1;", "=r,h", b_.getInt32Ty(),
+                    {pair}, false);
+  }
+
   // Assembly, because LLVM expands the intrinsic to four instructions.
   Value* funnel_shift(Value* low, Value* high, Value* shift) override {
     return assembly(b_, "shf.r.wrap.b32 $0, $1, $2, $3;", "=r,r,r,r", b_.getInt32Ty(), {low, high, shift}, false);
@@ -65,6 +77,9 @@ public:
     auto callee = module_.getOrInsertFunction(symbol, llvm::FunctionType::get(type, types, false));
     return b_.CreateCall(callee, std::vector<Value*>(args.begin(), args.end()));
   }
+
+private:
+  const bool small_floats_;
 };
 
 class NvptxIntrinsics final : public Intrinsics {
@@ -488,8 +503,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<NumberIntrinsics> nvptx_numbers(llvm::Module& module, llvm::IRBuilder<>& builder) {
-  return std::make_unique<NvptxNumbers>(module, builder);
+std::unique_ptr<NumberIntrinsics> nvptx_numbers(llvm::Module& module, llvm::IRBuilder<>& builder, bool small_floats) {
+  return std::make_unique<NvptxNumbers>(module, builder, small_floats);
 }
 std::unique_ptr<Intrinsics> nvptx_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder, bool dependent_launch) {
   return std::make_unique<NvptxIntrinsics>(module, builder, dependent_launch);

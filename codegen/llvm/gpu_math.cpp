@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "codegen/llvm/erf.h"
 #include "codegen/llvm/gpu_functions.h"
+#include "codegen/llvm/small_floats.h"
 #include <cmath>
 #include <llvm/IR/Intrinsics.h>
 
@@ -40,8 +41,9 @@ static bool stores_halves(const tile::Kernel& kernel) {
   return found;
 }
 
-Math::Math(llvm::Module& module, const tile::Kernel& kernel, bool emulated)
-    : Arithmetic(module, kernel.name), gpu_(emulated ? emulated_numbers(module, b_) : nvptx_numbers(module, b_)),
+Math::Math(llvm::Module& module, const tile::Kernel& kernel, bool emulated, bool small_floats)
+    : Arithmetic(module, kernel.name),
+      gpu_(emulated ? emulated_numbers(module, b_) : nvptx_numbers(module, b_, small_floats)),
       short_functions_(stores_halves(kernel)) {}
 
 void Math::target_attributes(llvm::Function& f) const { f.addFnAttr(llvm::Attribute::NoUnwind); }
@@ -72,8 +74,26 @@ llvm::Value* Math::divided(Value* x, const llvm::ConstantFP& by) {
 
 llvm::Value* Math::cast(Value* v, DType from, DType to) {
   if (from == DType::F32 && to == DType::BF16) return gpu_->to_bf16(v);
+  if (irgen::is_small_float(from) && to != from)
+    if (auto* halves = as_halves(v, v, from))
+      return cast(b_.CreateBitCast(b_.CreateTrunc(halves, b_.getInt16Ty()), b_.getHalfTy()), DType::F16, to);
+  if (from == DType::F32 && irgen::is_small_float(to))
+    if (auto* pair = gpu_->pack_small_floats(to, v, v)) return b_.CreateTrunc(pair, b_.getInt8Ty());
   if ((from == DType::F32 || from == DType::F64) && !is_float(to) && to != DType::Bool) return to_integer(v, from, to);
   return Arithmetic::cast(v, from, to);
+}
+
+llvm::Value* Math::cast_pair(Value* low, Value* high, DType from, DType to) {
+  if (from == DType::F64 || from == to || !is_float(to) || info(to).bits > 16) return nullptr;
+  low = cast(low, from, DType::F32), high = cast(high, from, DType::F32);
+  if (to == DType::F16) return gpu_->pack_f16(low, high);
+  return to == DType::BF16 ? gpu_->pack_bf16(low, high) : gpu_->pack_small_floats(to, low, high);
+}
+
+llvm::Value* Math::as_halves(Value* low, Value* high, DType from) {
+  auto* i16 = b_.getInt16Ty();
+  return gpu_->small_floats_as_f16(from,
+                                   b_.CreateOr(b_.CreateZExt(low, i16), b_.CreateShl(b_.CreateZExt(high, i16), 8)));
 }
 
 llvm::Value* Math::to_integer(Value* x, DType from, DType to) {

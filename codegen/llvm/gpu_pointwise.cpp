@@ -1,5 +1,6 @@
 #include "codegen/llvm/gpu_pointwise.h"
 #include "base/check.h"
+#include "codegen/llvm/small_floats.h"
 
 namespace tessera::gpu {
 
@@ -100,15 +101,18 @@ Status Pointwise::scalar_op(const tile::Op& op) {
 
 // Two elements at a time if one instruction rounds two.
 Registers Pointwise::cast_registers(const Registers& from, DType from_type, DType to) {
+  auto elements = [&](Value* pair, DType dtype) { return words_.unpack(std::span<Value* const>(&pair, 1), dtype, 2); };
   Registers out;
-  if ((to != DType::F16 && to != DType::BF16) || from_type == DType::F64 || from_type == to) {
-    for (auto* v : from) out.push_back(math_.cast(v, from_type, to));
-    return out;
-  }
   for (size_t r = 0; r < from.size(); r += 2) {
-    auto *low = math_.cast(from[r], from_type, DType::F32), *high = math_.cast(from[r + 1], from_type, DType::F32);
-    auto* pair = to == DType::F16 ? math_.numbers().pack_f16(low, high) : math_.numbers().pack_bf16(low, high);
-    for (auto* v : words_.unpack(std::span<Value* const>(&pair, 1), to, 2)) out.push_back(v);
+    Registers two = {from[r], from[r + 1]};
+    DType type = from_type;
+    if (irgen::is_small_float(type) && type != to)
+      if (auto* halves = math_.as_halves(two[0], two[1], type)) two = elements(halves, type = DType::F16);
+    if (auto* pair = math_.cast_pair(two[0], two[1], type, to))
+      two = elements(pair, to);
+    else
+      for (auto*& v : two) v = math_.cast(v, type, to);
+    out.insert(out.end(), two.begin(), two.end());
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// Conversions of f8e4m3fn and f8e5m2 by arithmetic on their bits, which every target has. Scalars or vectors. Private to
+// Conversions of f8e4m3fn and f8e5m2 by arithmetic on their bits, for targets without instructions for them. Scalars or vectors. Private to
 // codegen/llvm.
 #pragma once
 #include "base/dtype.h"
