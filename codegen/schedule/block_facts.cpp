@@ -61,6 +61,9 @@ BlockFacts::BlockFacts(const Graph& g, const LoopNest& n, const Domain& domain, 
   live = values_alive(nest, d);
   contiguous_axis = find_contiguous_axis();
   if (device.tensor_f16_per_cycle > 0) contraction = Contraction::find(graph, nest, d);
+  if (contraction && is_float(contraction->dtype) && info(contraction->dtype).bits == 8 &&
+      device.tensor_f8_per_cycle <= 0)
+    contraction.reset();
 }
 
 SymExpr BlockFacts::points(AxisRole role) const {

@@ -1,4 +1,5 @@
 #include "codegen/schedule/contraction.h"
+#include "codegen/layout/dot.h"
 #include "codegen/layout/warpgroup.h"
 #include "fusion/structured_nest.h"
 #include <algorithm>
@@ -8,8 +9,12 @@ namespace {
 
 // True if tensor cores multiply factors of this dtype, with sums of the other one.
 bool is_multiplied(DType factor, DType sum) {
-  return sum == DType::F32 ? factor == DType::F16 || factor == DType::BF16 : factor == DType::I8 || factor == DType::U8;
+  if (sum != DType::F32) return factor == DType::I8 || factor == DType::U8;
+  return factor == DType::F16 || factor == DType::BF16 || factor == DType::F8E4M3FN || factor == DType::F8E5M2;
 }
+
+// True if tensor cores multiply both dtypes with each other.
+bool are_multiplied(DType a, DType b) { return a == b || (info(a).bits == 8 && info(b).bits == 8); }
 
 // The value in a dtype of tensor cores that a factor in f32 or i32 is equal to, and the dtype.
 std::optional<std::pair<ScalarId, DType>> narrow(const Graph& graph, const LoopNest& nest, const Domain& domain,
@@ -66,7 +71,7 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
     for (const ScalarId part : parts_of(nest, product.args[i], of_parts)) {
       const auto value = narrow(graph, nest, domain, part);
       const bool first = i == 0 && out.factors[0].empty();
-      if (!value || (!first && is_float(value->second) && value->second != out.dtype)) return std::nullopt;
+      if (!value || (!first && !are_multiplied(value->second, out.dtype))) return std::nullopt;
       out.factors[i].push_back(value->first);
       if (first) out.dtype = value->second;
     }
@@ -79,6 +84,11 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
   }
   if (out.factors[0].size() != out.factors[1].size()) return std::nullopt;
   return out;
+}
+
+int Contraction::max_depth() const {
+  const int whole = 8 * layout::kMmaDepthBytes * 8 / info(dtype).bits;
+  return promoted() && info(dtype).bits == 8 ? std::min(whole, kPromotedDepth) : whole;
 }
 
 bool by_warpgroups(const TileShape& tile, int sums, const Target& device) {

@@ -28,8 +28,8 @@
 // r % 8 of x. Then the pixels under one position t of the filter are a box of the image, shifted, which one bulk copy
 // brings (layout/tensor_access.h); those outside of the image are zeros of the copy.
 //
-// A factor must be equal to a value of f16 or bf16, or of i8 or u8 where the sum is i32, so that rounding it to the
-// tile's dtype changes nothing: a load of such memory is, and so is what the model rounds. A factor of matmul_of_parts
+// A factor must be equal to a value of f16, bf16 or an 8-bit float, or of i8 or u8 where the sum is i32, so that rounding
+// it to the tile's dtype changes nothing: a load of such memory is, and so is what the model rounds. A factor of matmul_of_parts
 // is a sum of such values, each less than 2^-7 of the one before. Its products are those of two parts, but for the ones
 // below the last bit of an f32:
 //
@@ -38,7 +38,8 @@
 //   the sum = main + small, or main where that is not finite
 //
 // Tensor cores cut off what sums of theirs do not hold, so that long ones err to one side. Within a step this is no more
-// than rounding; `small` has room for it.
+// than rounding; `small` has room for it. Sums of 8-bit floats keep about 14 bits: each step's is added to f32, and a step
+// is short.
 #pragma once
 #include "codegen/schedule/domain.h"
 #include "codegen/schedule/schedule.h"
@@ -49,19 +50,23 @@ namespace tessera {
 struct Contraction {
   static constexpr int kFragmentRows = 16, kFragmentColumns = 8; // least extents of tiles
   static constexpr int kMaxSplit = 64;                           // blocks that share a tile's sum
+  static constexpr int kPromotedDepth = 128; // products that tensor cores sum of 8-bit floats, at most
 
   ScalarId fold = -1; // the sum
   // Values whose product is summed, in the dtype of the tiles: what is stored in memory for a plain load, else a cast. A
   // factor is the sum of its parts, the largest first; both have as many.
   std::array<std::vector<ScalarId>, 2> factors;
-  DType dtype = DType::F16;               // f16 or bf16 of both factors; i8 or u8 of the first
+  DType dtype = DType::F16;               // f16 or bf16 of both factors; of 8 bits: that of the first
   std::array<uint64_t, 2> axes = {0, 0};  // outer axes on which this factor alone depends; neither is empty
   std::array<uint64_t, 2> depth = {0, 0}; // reduced axes on which the factor depends
 
   [[nodiscard]] int parts() const { return static_cast<int>(factors[0].size()); }
   // Products of parts, and tiles of sums that they need: both 1 for factors of one part.
   [[nodiscard]] int products() const { return parts() * (parts() + 1) / 2; }
-  [[nodiscard]] int sums() const { return parts() > 1 ? 3 : 1; }
+  [[nodiscard]] int sums() const { return parts() > 1 ? 3 : promoted() ? 2 : 1; }
+  // True if the sum of each step is added to another one in f32.
+  [[nodiscard]] bool promoted() const { return parts() > 1 || (is_float(dtype) && info(dtype).bits == 8); }
+  [[nodiscard]] int max_depth() const; // of a tile, in elements
   // True if factors[factor] may have tiles along `rows` axes of the domain that the other factor does not depend on.
   [[nodiscard]] bool along(size_t factor, uint64_t rows) const { return rows != 0 && (rows & ~axes[factor]) == 0; }
   // The factor with tile rows along `rows` and the other one with columns along `columns`; -1: there is none.

@@ -16,10 +16,10 @@ class Predicted {
 public:
   Predicted(const SizedFacts& facts, const Schedule& schedule, const Target& device, const ContractionCostModel& model)
       : f_(facts), s_(schedule), device_(device), m_(model), threads_(kWarp * schedule.tile.warps) {
-    const bool bytes = std::all_of(facts.factors.begin(), facts.factors.end(), [&](const SizedFacts::Factor& x) {
-      return x.stream >= 0 && facts.streams[static_cast<size_t>(x.stream)].bytes == 1;
-    });
-    if (bytes) factor_bytes_ = 1, rate_ = device.tensor_i8_per_cycle / device.tensor_f16_per_cycle;
+    if (info(facts.factor_dtype).bits > 8) return;
+    factor_bytes_ = 1;
+    rate_ = (is_float(facts.factor_dtype) ? device.tensor_f8_per_cycle : device.tensor_i8_per_cycle) /
+            device.tensor_f16_per_cycle;
   }
 
   Cost run() {
@@ -98,9 +98,11 @@ private:
       if ((s_.placement.depth_axes >> i & 1) && s.affine(i) && s.step[i] == 1) return true;
     return s.bytes > 1;
   }
+  // Additions in f32 of the sums of a step: of factors of one part, whose products do not hide them.
+  [[nodiscard]] double promotions() const { return f_.parts == 1 && f_.sum_tiles > 1 ? sums() / kWarp : 0; }
   // The cycles and bytes of a block's step.
   void step() {
-    double slots = fragments() * m_.fragment;
+    double slots = fragments() * m_.fragment + promotions();
     for (size_t n = 0; n < f_.streams.size(); ++n) {
       const SizedStream& s = f_.streams[n];
       if (!(s.deps & f_.row_mask) || s.store) continue;
@@ -182,6 +184,9 @@ private:
     const bool in_turns = s_.cooperation.max_blocks > 0;
     const double waves = std::ceil(blocks_ / processors), tiles = std::ceil(tiles_ / processors); // of the busiest one
     const double tensor = multiplied() / (device_.warpgroup_f16_per_cycle * rate_ * m_.group_rate * clock);
+    // A warpgroup adds while another one multiplies, if there is another one.
+    const double added = promotions() / device_.schedulers / clock;
+    const double products = s_.tile.warps > layout::kWarpsPerGroup ? std::max(tensor, added) : tensor + added;
     double bytes = 0, stored = 0, slots = 0, lines = 0;
     for (const SizedStream& s : f_.streams) {
       if (!s.shared) bytes += s.count * s.bytes;
@@ -194,7 +199,7 @@ private:
       if (!(w.deps & f_.row_mask)) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
     const double epilogue = m_.group_end * device_.memory_latency_us + behind(slots, s_.tile.warps);
     // A stage is free again when the products after those of it have begun.
-    const double of_step = std::max({tensor + m_.group_step * device_.l2_latency_us,
+    const double of_step = std::max({products + m_.group_step * device_.l2_latency_us,
                                      m_.group_copy * device_.memory_latency_us / (s_.traversal.num_stages - 1.5),
                                      lines * processors / (m_.group_cache * device_.l2_bytes_per_us)});
     // Blocks of one wave end together and share the memory's bandwidth; those that go on have time for it.

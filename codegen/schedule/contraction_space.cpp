@@ -80,7 +80,7 @@ private:
     for (const int64_t rows : sizes(row_axes, Contraction::kFragmentRows, kMaxSide)) {
       if (as_box) p.placement.row_box = box(row_axes, rows);
       for (const int64_t columns : sizes(column_axes, Contraction::kFragmentColumns, kMaxSide))
-        for (const int64_t depth : sizes(depth_axes, least_depth, 8 * least_depth))
+        for (const int64_t depth : sizes(depth_axes, least_depth, f_.contraction->max_depth()))
           for (const int64_t threads : {64, 128, 256}) {
             const int64_t each = rows * columns / threads;
             p.tile.rows = static_cast<int>(rows), p.tile.columns = static_cast<int>(columns);

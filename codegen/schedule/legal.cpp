@@ -116,6 +116,8 @@ private:
     if (s_.tile.rows < Contraction::kFragmentRows || s_.tile.columns < Contraction::kFragmentColumns ||
         s_.tile.depth * info(f_.contraction->dtype).bits / 8 < layout::kMmaDepthBytes)
       return "tiles are smaller than a fragment of tensor cores";
+    if (s_.tile.depth > f_.contraction->max_depth())
+      return "tensor cores do not sum so many products of these factors exactly enough";
     if (int64_t{s_.tile.rows} * s_.tile.columns <
         int64_t{Contraction::kFragmentRows} * Contraction::kFragmentColumns * s_.tile.warps)
       return "the tile has fewer fragments than the block has warps";

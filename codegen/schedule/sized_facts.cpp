@@ -119,7 +119,7 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
   f.row_mask = facts.d.row_mask;
   if (facts.contraction) {
     f.parts = facts.contraction->parts(), f.products = facts.contraction->products();
-    f.sum_tiles = facts.contraction->sums();
+    f.sum_tiles = facts.contraction->sums(), f.factor_dtype = facts.contraction->dtype;
     for (int n = 0; n < 2 * facts.contraction->parts(); ++n) {
       const auto i = static_cast<size_t>(n % 2);
       const auto value = static_cast<size_t>(facts.contraction->factors[i][static_cast<size_t>(n / 2)]);

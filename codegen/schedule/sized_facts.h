@@ -50,6 +50,7 @@ struct SizedFacts {
   std::vector<char> known;     // the extent is a constant
   std::vector<Factor> factors; // of a contraction, else none: the first parts of both factors, the second ones ...
   int parts = 1, products = 1, sum_tiles = 1; // of a contraction (contraction.h)
+  DType factor_dtype = DType::F16;            // of its tiles
   std::vector<SizedStream> streams;
   std::vector<Work> work;
   Rounds rounds[2]; // [1]: online

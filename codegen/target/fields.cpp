@@ -94,6 +94,8 @@ constexpr TargetField kFields[] = {
      &Target::warpgroup_f16_per_cycle, 0, 1e6, F::Cuda},
     {"tensor_i8_per_cycle", "results/cycle", "multiply-adds of 8-bit integers on tensor cores",
      &Target::tensor_i8_per_cycle, 1, 1e6, F::Cuda},
+    {"tensor_f8_per_cycle", "results/cycle", "multiply-adds of 8-bit floats on tensor cores, with sums in f32; 0: none",
+     &Target::tensor_f8_per_cycle, 0, 1e6, F::Cuda},
 };
 
 } // namespace

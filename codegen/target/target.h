@@ -89,6 +89,7 @@ struct Target {
   // Multiply-adds of f16 or bf16 in asynchronous products of a warpgroup (wgmma); 0: code cannot use them.
   double warpgroup_f16_per_cycle = 0;
   double tensor_i8_per_cycle = 0; // multiply-adds of 8-bit integers on tensor cores
+  double tensor_f8_per_cycle = 0; // of 8-bit floats, with sums in f32; 0: they have no such products
 
   std::vector<FigureSource> sources; // of each of target_fields(); empty for a target that no file describes
 

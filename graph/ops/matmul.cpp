@@ -13,7 +13,7 @@ using namespace ops;
 
 // ---- the primitive
 DType product_dtype(DType operands, const Node& node) {
-  const bool narrow = operands == DType::F16 || operands == DType::BF16;
+  const bool narrow = is_float(operands) && info(operands).bits <= 16;
   return narrow && node.attributes.i("wide", 0) != 0 ? DType::F32 : operands;
 }
 
@@ -30,6 +30,11 @@ Status infer_product(InferContext& c, const SymShape& a, const SymShape& b, DTyp
 }
 
 Status infer_matmul(InferContext& c) {
+  const DType a = c.type(0).dtype, b = c.type(1).dtype;
+  const bool bytes = is_float(a) && is_float(b) && info(a).bits == 8 && info(b).bits == 8;
+  if (a != b && !(bytes && c.node.attributes.i("wide", 0) != 0))
+    return c.error(ErrorCode::TypeMismatch, "operand 'b' is " + std::string(name(b)) +
+                                                ", expected the dtype of the first operand, " + std::string(name(a)));
   return infer_product(c, c.shape(0), c.shape(1), product_dtype(c.type(0).dtype, c.node));
 }
 
@@ -88,8 +93,9 @@ OpDef matmul_record() {
   def.name = "matmul";
   def.summary = "product of the matrices in the last two dimensions, the others broadcast";
   def.aten = {"mm", "bmm"};
-  def.operands = {{"a", TypeSet::Numeric}, {"b", TypeSet::SameAsFirst}};
-  // tf32 1: a device may round f32 operands to TF32. wide 1: the result of f16 and bf16 operands is f32.
+  def.operands = {{"a", TypeSet::Numeric}, {"b", TypeSet::Numeric}};
+  // tf32 1: a device may round f32 operands to TF32. wide 1: the result of f16, bf16 and 8-bit floats is f32, and two
+  // types of 8-bit floats may be multiplied.
   def.attributes = {{"tf32", AttrKind::Int, false}, {"wide", AttrKind::Int, false}};
   def.infer = infer_matmul;
   def.meaning = StructuredOp{Structured::Matmul};
@@ -107,6 +113,8 @@ OpDef matmul_record() {
         out.push_back(sample({x, y}));
         if (d == DType::F16 || d == DType::BF16) out.push_back(sample({x, y}, {{"wide", int64_t{1}}}));
       }
+    for (const auto& [left, right] : {std::pair{DType::F8E4M3FN, DType::F8E4M3FN}, {DType::F8E5M2, DType::F8E4M3FN}})
+      out.push_back(sample({random(left, {17, 33}, seed++), random(right, {33, 9}, seed++)}, {{"wide", int64_t{1}}}));
     return out;
   };
   def.error_samples = [] {
@@ -114,6 +122,7 @@ OpDef matmul_record() {
         wrong({random(DType::F32, {3, 4}), random(DType::F32, {5, 2})}, {}, ErrorCode::ShapeMismatch, ""),
         wrong({random(DType::F32, {4}), random(DType::F32, {4, 2})}, {}, ErrorCode::ShapeMismatch, "matrices"),
         wrong({random(DType::F32, {3, 4}), random(DType::F64, {4, 2})}, {}, ErrorCode::TypeMismatch, "first operand"),
+        wrong({random(DType::F8E5M2, {3, 4}), random(DType::F8E4M3FN, {4, 2})}, {}, ErrorCode::TypeMismatch, "f8e5m2"),
         wrong({random(DType::F32, {2, 3, 4}), random(DType::F32, {3, 4, 2})}, {}, ErrorCode::ShapeMismatch, ""),
     };
   };

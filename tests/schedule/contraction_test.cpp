@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <regex>
 #include <set>
 
 namespace tessera::test {
@@ -101,6 +102,49 @@ TEST(Contraction, OfIntegersOf8Bits) {
   for (const auto& [left, right] : {std::pair{"i8", "i8"}, {"u8", "i8"}})
     for (const auto& [b, shape] : {std::pair{"b[i1, i2]", "[n, k]"}, {"b[i2, i1]", "[k, n]"}})
       expect_contracted({integers(left, right, b, shape), {{"m", 70}, {"n", 48}, {"k", 144}}}, ++seed, 3);
+}
+
+// 8-bit floats of both types with a scale of each row and each column, whose results are rounded to such floats.
+Problem small_floats(const std::string& left, const std::string& right, const std::string& result = "f32") {
+  return problem("a: " + left + "[m, k]\nb: " + right + "[n, k]\ns: f32[m]\nt: f32[n]\ny: " + result + "[m, n]",
+                 "nest product outer(i0: m, i1: n) row(i2: k) {\n %0 = load a[i0, i2] : f32\n %1 = load b[i1, i2] : "
+                 "f32\n %2 = mul %0, %1 : f32\n %3 = reduce.sum %2 : f32\n %4 = load s[i0] : f32\n %5 = mul %3, %4 : "
+                 "f32\n %6 = load t[i1] : f32\n %7 = mul %5, %6 : f32\n store.row y[i0, i1] = %7 }");
+}
+
+TEST(Contraction, OfFloatsOf8Bits) {
+  EXPECT_FALSE(contraction_of(small_floats("f8e4m3fn", "f16")));
+  uint32_t seed = 400;
+  for (const auto& [left, right] :
+       {std::pair{"f8e4m3fn", "f8e4m3fn"}, {"f8e5m2", "f8e4m3fn"}, {"f8e4m3fn", "f8e5m2"}}) {
+    expect_contracted({small_floats(left, right), {{"m", 70}, {"n", 48}, {"k", 144}}}, ++seed, 3);
+    expect_contracted({small_floats(left, right), {{"m", 17}, {"n", 24}, {"k", 77}}}, ++seed, 3);
+  }
+}
+
+// Tensor cores sum no more than 128 products of 8-bit floats: each step's sum begins with zeros, and is added in f32.
+TEST(Contraction, SumsOf8BitFloatsArePromoted) {
+  const Case c{small_floats("f8e4m3fn", "f8e4m3fn"), {{"m", 128}, {"n", 128}, {"k", 512}}};
+  std::set<int> depths;
+  each_kernel(
+      c, gpu_with(), [](const Schedule& s) { return s.kind == ScheduleKind::BlockContraction; },
+      [&](const Legal& l, const ScheduledKernel& k) {
+        if (!depths.insert(l.schedule.tile.depth).second) return;
+        const std::string text = tile::print(k.kernel);
+        const std::regex product(R"((%\d+) = dot\(%\d+, %\d+, (%\d+)\))");
+        std::smatch found;
+        ASSERT_TRUE(std::regex_search(text, found, product)) << text;
+        EXPECT_NE(text.find("add(%"), std::string::npos) << text;
+        EXPECT_TRUE(std::regex_search(text, std::regex("add\\(%\\d+, " + found[1].str() + "\\)"))) << text;
+      });
+  EXPECT_EQ(depths, (std::set<int>{32, 64, 128}));
+  Schedule deep =
+      *parse_schedule("block-contraction row_axes=1 column_axes=2 depth_axes=4 rows=64 columns=64 depth=256 "
+                      "warps=4 num_stages=2");
+  auto domain = make_domain(c.problem.graph, c.problem.nest);
+  const Target device = gpu_with();
+  const BlockFacts facts(c.problem.graph, c.problem.nest, *domain, device);
+  EXPECT_FALSE(legal(facts, deep, std::vector<ExtentRange>(domain->axes.size(), {0, INT64_MAX, 1})));
 }
 
 TEST(Contraction, OfKnownSizes) {

@@ -94,6 +94,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options
   TESSERA_ASSIGN(ChosenTarget chosen, choose_target(options.target, here));
   target.shared_bytes = chosen.target.shared_bytes;
   if (!target.warpgroups()) chosen.target.warpgroup_f16_per_cycle = 0;
+  if (!target.small_floats()) chosen.target.tensor_f8_per_cycle = 0;
   if (options.records) TESSERA_TRY(ScheduleRecords::check(chosen.target));
   GpuKernelOptions kernels;
   kernels.assemble_for = options.assemble_for;

@@ -159,10 +159,12 @@ V Product::factor(ScalarId id, bool left, V base) {
   return v;
 }
 
-// The sums with the products of a step added: of one part, or the main one and the small one.
+// The sums with the products of a step added: of one part, or the main one and the small one. `none`: the zeros that sums
+// of a step begin with which is added in f32; -1: tensor cores add to the sum.
 Values Product::add_products(std::span<const V> left, std::span<const V> right, V none, std::span<const V> sums) {
-  if (sums.size() == 1) return {b_.dot(left[0], right[0], sums[0])};
+  if (none < 0) return {b_.dot(left[0], right[0], sums[0])};
   const V main = b_.dot(left[0], right[0], none);
+  if (sums.size() == 1) return {pointwise(b_, ScalarOp::Add, std::array{sums[0], main})};
   V small = sums[1];
   for (size_t order = left.size() - 1; order > 0; --order) // the least ones first
     for (size_t i = 0; i <= order; ++i) small = b_.dot(left[i], right[order - i], small);
@@ -272,7 +274,7 @@ void Product::body() {
         Values x, y;
         for (const ScalarId part : a) x.push_back(factor(part, true, base));
         for (const ScalarId part : b) y.push_back(factor(part, false, base));
-        return add_products(x, y, none, carried);
+        return add_products(x, y, contraction.promoted() ? none : -1, carried);
       },
       schedule_.traversal.num_stages);
   if (segment_ < 0) return finish(contraction.fold, total(sums));
