@@ -61,6 +61,9 @@ bool generated_code_takes(DType dtype) {
   }
 }
 
+// 8-bit floats that loop nests read and write; they compute in f32.
+static bool loops_take(DType dtype) { return dtype == DType::F8E4M3FN || dtype == DType::F8E5M2; }
+
 const std::vector<Route>& DeviceRoutes::of(Structured kernel) const {
   static const std::vector<Route> none;
   for (const KernelRoutes& k : kernels)
@@ -91,11 +94,13 @@ bool runs_on_device(const DeviceRoutes& routes, const Graph& graph, NodeId id, s
   const auto* structured = node.op->structured();
   if (structured && (structured->kind == Structured::Constant || structured->kind == Structured::Alias)) return true;
   if (node.op->data_dependent_shape) return refuse(why_not, "the sizes of its results depend on data");
+  const Route* route = structured ? choose_route(routes, graph, node, why_not) : nullptr;
+  const bool loops = !structured || (route && route->kind == RouteKind::Loops);
   for (const auto* values : {&node.operands, &node.results})
     for (ValueId v : *values)
-      if (v.valid() && !generated_code_takes(graph.type(v).dtype))
+      if (v.valid() && !generated_code_takes(graph.type(v).dtype) && !(loops && loops_take(graph.type(v).dtype)))
         return refuse(why_not, "no generated code for element type " + std::string(name(graph.type(v).dtype)));
-  return !structured || choose_route(routes, graph, node, why_not) != nullptr;
+  return !structured || route != nullptr;
 }
 
 void set_routes(FusionOptions& fusion, std::shared_ptr<const DeviceRoutes> routes) {

@@ -14,6 +14,13 @@ bool is_transposed(const Node& node) { return node.op->name == "conv_transpose";
 
 Ints permutation_of(const Node& node) { return node.op->name == "transpose" ? node.attributes.ints("perm") : Ints(); }
 
+std::optional<DType> decoded_from(const Node& node) {
+  return node.op->name == "decode_float" ? std::optional(std::get<DType>(*node.attributes.find("from"))) : std::nullopt;
+}
+std::optional<DType> encoded_to(const Node& node) {
+  return node.op->name == "encode_float" ? std::optional(std::get<DType>(*node.attributes.find("to"))) : std::nullopt;
+}
+
 Reshapes reshapes(const Node& node) {
   if (node.op->name == "reshape") return Reshapes::InOrder;
   return node.op->name == "expand" ? Reshapes::Repeated : Reshapes::No;

@@ -2,6 +2,7 @@
 #pragma once
 #include "graph/ir/operator.h"
 #include "graph/scalar/scalar.h"
+#include <optional>
 
 namespace tessera::ops {
 
@@ -15,6 +16,11 @@ inline constexpr int kFloatParts = 3;
 [[nodiscard]] bool is_transposed(const Node& node);
 // How a node permutes the dimensions of its operand; empty for one that does not.
 [[nodiscard]] Ints permutation_of(const Node& node);
+
+// The 8-bit or smaller float whose numbers a node has of codes, its operand (decode_float); nothing for another node.
+[[nodiscard]] std::optional<DType> decoded_from(const Node& node);
+// The float whose codes a node has of numbers, its operand (encode_float); nothing for another node.
+[[nodiscard]] std::optional<DType> encoded_to(const Node& node);
 
 // A node may yield its first operand in another shape: the same elements in the same order, or repeated along dimensions.
 enum class Reshapes : uint8_t { No, InOrder, Repeated };

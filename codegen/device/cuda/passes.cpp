@@ -104,13 +104,17 @@ Result<bool> sort(Compilation& c) {
 
 const std::vector<CudaRewriting>& cuda_rewritings() {
   static const std::vector<CudaRewriting> table = {
+      {"leave-unchecked", "divisions by zero are no error, as in PyTorch's kernels for GPUs", leave_unchecked},
+      {"convert-as-here", "floats beyond an integer or float8 type become what PyTorch's kernels for GPUs make of them",
+       convert_as_here},
+      {"small-floats", "numbers of 8-bit floats have their types in kernels, which convert them by instructions",
+       small_floats},
+      {"byte-products", "products of 8-bit numbers are of them as stored, with zero points and scales behind them",
+       byte_products},
       {"integer-matrix-products",
        "products of matrices of 8-bit integers become exact ones in floating point, which the library has",
        integer_products},
       {"narrow-products", "products of widened f16 and bf16 operands read them as they are", narrow_products},
-      {"leave-unchecked", "divisions by zero are no error, as in PyTorch's kernels for GPUs", leave_unchecked},
-      {"convert-as-here", "floats beyond an integer or float8 type become what PyTorch's kernels for GPUs make of them",
-       convert_as_here},
       {"round-to-tf32", "marks f32 convolutions and products whose operands may be rounded to TF32", round_to_tf32},
       {"points-to-products",
        "channels-last convolutions of single points, or of patches of few channels, become products",

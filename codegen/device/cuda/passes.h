@@ -26,6 +26,13 @@ struct CudaRewriting {
 // A product of f16 or bf16 operands that are widened to f32 reads them as they are: it accumulates in f32 anyway, and its
 // result is stored in f32 (attribute `wide`).
 [[nodiscard]] Result<bool> narrow_products(Graph& graph, const CudaLibraries& libraries);
+// small_floats.cpp:
+// Numbers of f8e4m3fn and f8e5m2 have these types in kernels, which convert them by instructions, in place of codes.
+[[nodiscard]] Result<bool> small_floats(Graph& graph, const CudaLibraries& libraries);
+// byte_products.cpp:
+// A product of 8-bit floats or integers, less a zero point and times scales that do not vary along its sum, becomes one
+// of the 8-bit elements, with what the zero points add and the scales behind it.
+[[nodiscard]] Result<bool> byte_products(Graph& graph, const CudaLibraries& libraries);
 // convolutions.cpp:
 // Marks f32 convolutions and products whose operands may be rounded.
 [[nodiscard]] Result<bool> round_to_tf32(Graph& graph, const CudaLibraries& libraries);
