@@ -67,6 +67,26 @@ TEST(Importer, ComputesAsPyTorch) {
   for (const Case& c : cases) EXPECT_EQ(results(c.text, c.inputs), c.expected) << c.text;
 }
 
+// Products of 8-bit floats with a scale of each row and column, or of the tensors.
+TEST(Importer, ScaledProducts) {
+  auto text = [](const std::string& s, const std::string& t, const std::string& right = "f8e4m3fn") {
+    return "input a: f8e4m3fn[2, 3]\ninput b: " + right + "[3, 2]\ninput s: f32" + s + "\ninput t: f32" + t +
+           "\ninput c: bf16[2]\ny: bf16[2, 2] = _scaled_mm.default(self=a, mat2=b, scale_a=s, scale_b=t, bias=c, "
+           "out_dtype=bf16)\nreturn y";
+  };
+  auto inputs = [](Dims s, Dims t, DType right = DType::F8E4M3FN) {
+    return Inputs{{"a", range({2, 3}, 0, DType::F8E4M3FN)},
+                  {"b", range({3, 2}, 0, right)},
+                  {"s", range(std::move(s), 1)},
+                  {"t", range(std::move(t), 1)},
+                  {"c", range({2}, 0, DType::BF16)}};
+  };
+  EXPECT_EQ(results(text("[2, 1]", "[1, 2]"), inputs({2, 1}, {1, 2})), "y=bf16[2, 2]{10.0, 27.0, 56.0, 161.0}");
+  EXPECT_EQ(results(text("[]", "[1, 1]", "f8e5m2"), inputs({}, {1, 1}, DType::F8E5M2)),
+            "y=bf16[2, 2]{10.0, 14.0, 28.0, 41.0}");
+  EXPECT_NE(error_of(text("[2, 3]", "[1, 2]")).find("a scale of blocks"), std::string::npos);
+}
+
 TEST(Importer, ViewsAndStrides) {
   struct Case {
     const char *type, *call, *expected; // the result's type, the call on x: f32[2, 3] = 0 .. 5

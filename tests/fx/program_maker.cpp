@@ -10,8 +10,8 @@ namespace {
 
 // Numbers of the schema, by our names.
 constexpr std::pair<std::string_view, int> kTypes[] = {
-    {"u8", 1},  {"i8", 2},  {"i16", 3},  {"i32", 4},   {"i64", 5},   {"f16", 6},
-    {"f32", 7}, {"f64", 8}, {"c64", 10}, {"bool", 12}, {"bf16", 13}, {"complex32", 9},
+    {"u8", 1},  {"i8", 2},   {"i16", 3},   {"i32", 4},   {"i64", 5},       {"f16", 6},       {"f32", 7},
+    {"f64", 8}, {"c64", 10}, {"bool", 12}, {"bf16", 13}, {"complex32", 9}, {"f8e4m3fn", 29}, {"f8e5m2", 30},
 };
 std::optional<int> type_number(std::string_view name) {
   for (const auto& [known, number] : kTypes)

@@ -69,6 +69,32 @@ void translate_addmm_activation(Call& c) {
   c.result(gelu ? c.b.op("Gelu", {y}, {{"approximate", std::string("tanh")}}) : c.b.op1("Relu", y));
 }
 
+// self [m, k] times mat2 [k, n], both 8-bit floats, summed in f32; times scale_a, one number or [m, 1], and scale_b, one or
+// [1, n]; plus bias [n].
+void translate_scaled_mm(Call& c) {
+  ValueId x = c.in.tensor("self"), y = c.in.tensor("mat2");
+  const ValueId scales[] = {c.in.tensor("scale_a"), c.in.tensor("scale_b")};
+  const ValueId bias = c.in.maybe("bias");
+  const bool scales_result = c.in.given("scale_result");
+  if (!c.b.ok()) return;
+  const DType to = c.in.dtype("out_dtype").value_or(c.b.dtype(x));
+  ValueId product = matmul(c.b, cast(c.b, x, DType::F32), cast(c.b, y, DType::F32));
+  for (const int side : {0, 1}) {
+    const ValueId scale = scales[side];
+    if (!c.b.ok()) return;
+    const SymShape shape = c.b.shape(scale);
+    const bool one = std::all_of(shape.begin(), shape.end(), [](const SymExpr& e) { return e.is_const(1); });
+    const size_t summed = side == 0 ? 1 : 0;
+    const SymExpr kept = c.b.shape(product)[1 - summed];
+    const bool rows = shape.size() == 2 && shape[summed].is_const(1) && c.b.env().known_equal(shape[1 - summed], kept);
+    if (!one && !rows) return c.unsupported("a scale of blocks, " + str(shape));
+    product = mul(c.b, product, one ? reshape(c.b, cast(c.b, scale, DType::F32), {}) : cast(c.b, scale, DType::F32));
+  }
+  if (scales_result) return c.unsupported("a scale of the result");
+  if (bias.valid()) product = add(c.b, product, cast(c.b, bias, DType::F32));
+  c.result(cast(c.b, product, to));
+}
+
 void translate_linear(Call& c) { c.result(linear(c, c.in.tensor("input"), c.in.tensor("weight"), c.in.maybe("bias"))); }
 
 // y[..., o] = sum over i, j of x1[..., i] * weight[o, i, j] * x2[..., j]
@@ -253,6 +279,7 @@ void register_products(AtenTable& t) {
   t.add({"addr.default"}, translate_addr);
   t.add({"outer.default", "ger.default"}, translate_outer);
   t.add({"_addmm_activation.default"}, translate_addmm_activation);
+  t.add({"_scaled_mm.default"}, translate_scaled_mm);
   t.add({"linear.default"}, translate_linear);
   t.add({"bilinear.default"}, translate_bilinear);
   t.add({"_trilinear.default"}, translate_trilinear);
