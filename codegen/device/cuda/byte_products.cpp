@@ -154,7 +154,7 @@ private:
     f.scales.push_back({node.operands[1 - scaled], ops::is(node, ScalarOp::Mul) ? ScalarOp::Mul : ScalarOp::Div});
     return f;
   }
-  // What broadcasts against the operand of a permutation, as it does against the result.
+  // A value that broadcasts against the result of a permutation, from one that does against its operand.
   Result<ValueId> permuted(ValueId v, const Node& permutation, size_t rank) {
     SymShape shape = graph_.type(v).shape;
     if (std::all_of(shape.begin(), shape.end(), [](const SymExpr& e) { return e.is_const(1); }))

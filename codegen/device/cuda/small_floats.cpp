@@ -119,7 +119,7 @@ private:
     TESSERA_ASSIGN(const ValueId inside, apply(ScalarOp::Le, {magnitude, most}));
     return apply(ScalarOp::Select, {inside, x, nan});
   }
-  // What a value is at most (by: Min) or at least (Max); infinite where it is not known to have such a bound.
+  // An upper bound of a value (by: Min) or a lower one (Max); infinite where none is known.
   [[nodiscard]] double bound(ValueId v, ScalarOp by) const {
     const double none = by == ScalarOp::Min ? INFINITY : -INFINITY;
     if (const Tensor* constant = constant_tensor(graph_, v))
