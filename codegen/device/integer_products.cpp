@@ -55,7 +55,8 @@ std::optional<Range> range_of(const Graph& graph, ValueId v, int depth = 0) {
 bool is_dense_of_bytes(const Graph& graph, ValueId v, bool transposed) {
   bool exchanged = false, widened = false;
   for (const Node* node = graph.producer(v); node != nullptr; node = graph.producer(v)) {
-    if (ops::is(*node, ScalarOp::Cast) && is_integer(graph.type(v).dtype)) {
+    if (ops::is(*node, ScalarOp::Cast) && is_integer(graph.type(v).dtype) &&
+        is_integer(graph.type(node->operands[0]).dtype)) {
       widened = true;
     } else if (Ints swapped = ops::permutation_of(*node); swapped.size() >= 2) {
       std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
