@@ -116,6 +116,39 @@ TEST(ByteIntegers, ZeroPointsAreExact) {
     }
 }
 
+// A dynamically quantised product and one of dequantised operands, as models of ONNX have them: no library's product.
+TEST(ByteIntegers, OfQuantisedModels) {
+  const std::string dynamic =
+      "graph @main(%x: f32[m, 64], %v: i8[24, 64], %t: f32[]) -> (%y: f32[m, 24]) where m in [1, ?] hint 64 {\n"
+      "  %q, %s, %z = DynamicQuantizeLinear(%x) : u8[m, 64], f32[], u8[]\n"
+      "  %w = transpose(%v) perm=[1, 0] : i8[64, 24]\n  %i = MatMulInteger(%q, %w, %z) : i32[m, 24]\n"
+      "  %f = cast(%i) to=f32 : f32[m, 24]\n  %g = mul(%f, %s) : f32[m, 24]\n  %y = mul(%g, %t) : f32[m, 24]\n}\n";
+  const std::string dequantised =
+      "graph @main(%x: u8[m, 64], %z: u8[], %s: f32[], %v: i8[24, 64], %t: f32[24, 1]) -> (%y: f32[m, 24]) where m in "
+      "[1, ?] hint 64 {\n  %a = DequantizeLinear(%x, %s, %z) : f32[m, 64]\n  %c = cast(%v) to=f32 : f32[24, 64]\n"
+      "  %d = mul(%c, %t) : f32[24, 64]\n  %w = transpose(%d) perm=[1, 0] : f32[64, 24]\n"
+      "  %y = MatMul(%a, %w) : f32[m, 24]\n}\n";
+  for (const std::string& text : {dynamic, dequantised}) {
+    Planned planned(text);
+    const FusionPlan& plan = planned.compilation->plan();
+    EXPECT_EQ(count(plan, Group::Kind::Library) + count(plan, Group::Kind::Host), 0) << print(planned.graph, plan);
+    if (text == dynamic) continue; // its range takes more cooperative blocks than the emulator runs
+    for (const int64_t m : {1, 17, 70}) {
+      const Graph source = parsed(text);
+      const Inputs inputs = inputs_for(source, {{"m", m}}, static_cast<uint64_t>(m), 127);
+      const auto wanted = evaluate_graph(source, inputs);
+      ASSERT_TRUE(wanted.ok()) << wanted.error().str();
+      const EmulatedArch arch("sm_90a");
+      const auto got = run_plan(planned.graph, plan, inputs);
+      ASSERT_TRUE(got.ok()) << got.error().str();
+      for (int64_t i = 0; i < m * 24; ++i) {
+        const double expected = (*wanted)[0].get_f64(i);
+        ASSERT_NEAR((*got)[0].get_f64(i), expected, 1e-4 * (1 + std::abs(expected))) << text << m << " rows, " << i;
+      }
+    }
+  }
+}
+
 // One generated kernel for rows of whole accesses; the library's product of bf16 for others.
 TEST(SmallFloats, WhatIsGenerated) {
   const Planned whole(graph_of({.n = 256, .k = 512})), odd(graph_of({.n = 256, .k = 513}));
