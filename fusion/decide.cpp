@@ -2,6 +2,7 @@
 #include "fusion/compared_extremes.h"
 #include "fusion/structured_nest.h"
 #include "graph/ir/sizes.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 
 namespace tessera::fusion {
@@ -161,6 +162,11 @@ private:
           if (v.valid()) out_.pinned[at(v)] = true;
       if (place(id) == Place::Loops && node.op->indexing() && node.op->indexing()->stored)
         out_.pinned[at(node.results[0])] = true;
+      if (place(id) == Place::Loops && ops::grouped(graph_, node) != ops::Grouped::No)
+        for (ValueId v : node.operands) { // each group reads them again, and all elements of a tile the same ends
+          while (is_view(graph_, v)) v = graph_.producer(v)->operands[0];
+          out_.pinned[at(v)] = true;
+        }
       if (where != Place::Unneeded && where != Place::Constant)
         for (ValueId v : node.results)
           if (v.valid() && steering_.broken(v) && !known_contents(graph_, v)) out_.pinned[at(v)] = true;

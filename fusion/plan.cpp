@@ -5,6 +5,7 @@
 #include "fusion/idioms.h"
 #include "fusion/planner.h"
 #include "fusion/structured_nest.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 #include <cmath>
 
@@ -272,11 +273,13 @@ bool Planner::will_be_read_elsewhere(ValueId v, int a, int b) {
 
 std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int ua, int ub) {
   // A kernel on tensor cores has one sum: with another one the product would be a loop over scalars.
-  auto of_parts = [&](const LoopNest& nest) {
-    return std::any_of(nest.sources.begin(), nest.sources.end(),
-                       [&](NodeId id) { return product_parts(graph_.node(id)) > 1; });
+  auto on_tensor_cores = [&](const LoopNest& nest) {
+    return std::any_of(nest.sources.begin(), nest.sources.end(), [&](NodeId id) {
+      const Node& node = graph_.node(id);
+      return product_parts(node) > 1 || ops::grouped(graph_, node) != ops::Grouped::No;
+    });
   };
-  if (a.has_reduction() && b.has_reduction() && (of_parts(a) || of_parts(b)))
+  if (a.has_reduction() && b.has_reduction() && (on_tensor_cores(a) || on_tensor_cores(b)))
     return Refusal{FusionReason::DifferentReduction, "a product on tensor cores is the one sum of its kernel"};
   int nodes = a.dag.size() + b.dag.size();
   if (nodes > kMaxScalarNodes) return Refusal{FusionReason::TooManyBuffers, std::to_string(nodes) + " operations"};

@@ -1,6 +1,7 @@
 #include "fusion/structured_nest.h"
 #include "graph/ops/questions.h"
 #include <algorithm>
+#include <bit>
 
 namespace tessera::fusion {
 
@@ -11,7 +12,8 @@ bool folds(const Node& node) {
 }
 
 int product_parts(const Node& node) {
-  return ops::is(node, Structured::Matmul) ? static_cast<int>(node.operands.size() / 2) : 0;
+  const bool pairs = ops::is(node, Structured::Matmul) && node.operands.size() % 2 == 0;
+  return pairs ? static_cast<int>(node.operands.size() / 2) : 0;
 }
 
 namespace {
@@ -40,6 +42,29 @@ public:
     };
     ScalarId x = factor(0, a, at[rank - 2], k), y = factor(half, b, k, at[rank - 1]);
     sum(out_.dag.op(ScalarOp::Mul, x, y));
+    return std::move(out_);
+  }
+
+  NodeBody rows_in_groups() {
+    auto at = result_axes();
+    const SymExpr k = row(shape(0).back()), groups = shape(1)[0];
+    const ScalarId group = group_of(at[0], groups);
+    const ScalarId inside = out_.dag.op(ScalarOp::Lt, group, out_.dag.index(groups));
+    const ScalarId x = load(0, {at[0], k}, {});
+    const ScalarId y = element(1, {group, out_.dag.index(k), out_.dag.index(at[1])}, inside);
+    sum(out_.dag.op(ScalarOp::Mul, x, y));
+    return std::move(out_);
+  }
+
+  NodeBody depth_in_groups() {
+    auto at = result_axes();
+    const SymExpr t = row(shape(0).back());
+    ScalarDag& dag = out_.dag;
+    const ScalarId begin = dag.cast(element(2, {dag.index(at[0] - 1)}, dag.condition(sym_lt(0, at[0]))), DType::I64),
+                   end = dag.cast(load(2, {at[0]}, {}), DType::I64), here = dag.index(t);
+    const ScalarId inside = dag.op(ScalarOp::And, dag.op(ScalarOp::Le, begin, here), dag.op(ScalarOp::Lt, here, end));
+    const ScalarId x = element(0, {dag.index(at[1]), here}, inside);
+    sum(dag.op(ScalarOp::Mul, x, element(1, {here, dag.index(at[2])}, inside)));
     return std::move(out_);
   }
 
@@ -160,6 +185,25 @@ private:
     return out_.dag.load(operand, compute_dtype(graph_.type(node_.operands[static_cast<size_t>(operand)]).dtype),
                          std::move(at), predicate_);
   }
+  ScalarId element(int operand, std::vector<ScalarId> at, ScalarId predicate) {
+    const DType stored = graph_.type(node_.operands[static_cast<size_t>(operand)]).dtype;
+    return out_.dag.load(operand, compute_dtype(stored), std::move(at), predicate);
+  }
+  // How many of the ends in operand 2, which do not decrease, are at most t: by bisection.
+  ScalarId group_of(const SymExpr& t, const SymExpr& groups) {
+    constexpr int64_t kMaxGroups = int64_t{1} << 30;
+    ScalarDag& dag = out_.dag;
+    const int64_t most = std::min(env_.range(groups).hi, kMaxGroups);
+    ScalarId found = dag.constant_i(DType::I64, 0);
+    for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most))); step > 0; step /= 2) {
+      const ScalarId last = dag.op(ScalarOp::Add, found, dag.constant_i(DType::I64, step - 1));
+      const ScalarId exists = dag.op(ScalarOp::Lt, last, dag.index(groups));
+      const ScalarId end = dag.cast(element(2, {last}, exists), DType::I64);
+      const ScalarId passed = dag.op(ScalarOp::And, exists, dag.op(ScalarOp::Le, end, dag.index(t)));
+      found = dag.op(ScalarOp::Select, passed, dag.op(ScalarOp::Add, found, dag.constant_i(DType::I64, step)), found);
+    }
+    return found;
+  }
   void fold(ReduceKind kind, ScalarId value) {
     if (std::any_of(out_.axes.begin(), out_.axes.end(),
                     [](const Axis& a) { return a.role == AxisRole::Row && a.extent.is_const(0); })) {
@@ -190,7 +234,13 @@ private:
 Result<NodeBody> structured_body(const Graph& graph, const Node& node, AxisPool& pool) {
   const auto* structured = node.op->structured();
   StructuredBody body(graph, node, pool);
-  if (structured && structured->kind == Structured::Matmul) return body.matmul();
+  if (structured && structured->kind == Structured::Matmul) {
+    switch (ops::grouped(graph, node)) {
+    case ops::Grouped::Rows: return body.rows_in_groups();
+    case ops::Grouped::Depth: return body.depth_in_groups();
+    case ops::Grouped::No: return body.matmul();
+    }
+  }
   if (structured && structured->kind == Structured::Conv) return body.conv(ops::is_transposed(node));
   if (structured && structured->kind == Structured::Pool) return body.pool();
   return Diagnostic(ErrorCode::UnsupportedFeature, node.location,

@@ -1,6 +1,7 @@
 // Matrix products: the primitive matmul (batched, two matrices at the end of each operand), the same of numbers that are
 // sums of narrower ones, and ONNX's products in terms of matmul: MatMul with its vectors, Gemm, and the integer and
 // quantised ones.
+#include "graph/ops/grouped.h"
 #include "graph/ops/parts.h"
 #include "graph/ops/questions.h"
 #include <bit>
@@ -8,14 +9,15 @@
 
 namespace tessera {
 
+DType ops::product_dtype(DType operands, const Node& node) {
+  const bool narrow = is_float(operands) && info(operands).bits <= 16;
+  return narrow && node.attributes.i("wide", 0) != 0 ? DType::F32 : operands;
+}
+
 namespace {
 using namespace ops;
 
 // ---- the primitive
-DType product_dtype(DType operands, const Node& node) {
-  const bool narrow = is_float(operands) && info(operands).bits <= 16;
-  return narrow && node.attributes.i("wide", 0) != 0 ? DType::F32 : operands;
-}
 
 Status infer_product(InferContext& c, const SymShape& a, const SymShape& b, DType dtype) {
   if (a.size() < 2 || b.size() < 2)
@@ -502,6 +504,7 @@ void register_matmul_ops(OpTable& table) {
   table.add(gemm_record());
   table.add(matmul_integer_record());
   table.add(qlinear_matmul_record());
+  register_grouped_ops(table);
   register_einsum_ops(table);
   register_attention_ops(table);
   register_linear_attention_ops(table);

@@ -12,6 +12,11 @@ bool is(const Node& node, ScalarOp op) { return node.op->pointwise() && node.op-
 
 bool is_transposed(const Node& node) { return node.op->name == "conv_transpose"; }
 
+Grouped grouped(const Graph& graph, const Node& node) {
+  if (node.op->name != "grouped_matmul") return Grouped::No;
+  return graph.type(node.operands[1]).rank() == 3 ? Grouped::Rows : Grouped::Depth;
+}
+
 Ints permutation_of(const Node& node) { return node.op->name == "transpose" ? node.attributes.ints("perm") : Ints(); }
 
 std::optional<DType> decoded_from(const Node& node) {

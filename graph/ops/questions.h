@@ -14,6 +14,9 @@ inline constexpr int kFloatParts = 3;
 [[nodiscard]] bool is(const Node& node, ScalarOp op);
 // True for a convolution whose weight has the input's channels first.
 [[nodiscard]] bool is_transposed(const Node& node);
+// Product of groups of consecutive rows, or of groups of the depth (graph/ops/grouped.cpp), whose ends are operand 2.
+enum class Grouped : uint8_t { No, Rows, Depth };
+[[nodiscard]] Grouped grouped(const Graph& graph, const Node& node);
 // How a node permutes the dimensions of its operand; empty for one that does not.
 [[nodiscard]] Ints permutation_of(const Node& node);
 

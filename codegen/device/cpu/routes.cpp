@@ -15,8 +15,9 @@ bool has_one_to_three_dimensions(const Graph& graph, const Node& node, std::stri
 }
 
 bool has_two_matrices(const Graph&, const Node& node, std::string* why_not) {
-  if (fusion::product_parts(node) == 1) return true;
-  if (why_not) *why_not = "its factors are sums of parts";
+  const int parts = fusion::product_parts(node);
+  if (parts == 1) return true;
+  if (why_not) *why_not = parts > 1 ? "its factors are sums of parts" : "its rows or its depth are in groups";
   return false;
 }
 

@@ -158,6 +158,7 @@ bool cublaslt_multiplies(const Graph& graph, const Node& node, const CudaLibrari
   if (is_refused(node, libraries, why_not)) return false;
   if (!libraries.cublaslt) return refuse(why_not, "cuBLASLt is left out");
   if (fusion::product_parts(node) > 1) return refuse(why_not, "its factors are sums of parts");
+  if (ops::grouped(graph, node) != ops::Grouped::No) return refuse(why_not, "its rows or its depth are in groups");
   const TensorType& a = graph.type(node.operands[0]);
   if (!is_one_of(kCublasLtTypes, a.dtype))
     return refuse(why_not, "cuBLASLt does not multiply " + std::string(name(a.dtype)));

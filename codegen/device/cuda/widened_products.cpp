@@ -52,7 +52,8 @@ Result<bool> narrow_products(Graph& graph, const CudaLibraries&) {
     TESSERA_ASSIGN(const ValueId x, without_cast(graph, *a));
     TESSERA_ASSIGN(const ValueId y, without_cast(graph, *b));
     Node& node = graph.node(id);
-    node.operands = {x, y};
+    node.operands[0] = x;
+    node.operands[1] = y;
     node.attributes.set("wide", int64_t{1});
     changed = true;
   }

@@ -201,6 +201,28 @@ void translate_vecdot(Call& c) {
   c.result(cast(c.b, sum(c.b, product, {c.in.axis("dim", rank)}, false), d));
 }
 
+// Groups of rows, of columns or of the depth by whether each factor has a matrix for each group; of both, a batch.
+void translate_grouped(Call& c) {
+  ValueId x = c.in.tensor("self"), y = c.in.tensor("mat2"), ends = c.in.maybe("offs");
+  if (c.in.given("bias")) return c.unsupported("a grouped product with a bias");
+  const DType to = c.in.dtype("out_dtype").value_or(c.b.dtype(x));
+  if (!c.b.ok()) return;
+  const int rank_x = c.b.rank(x), rank_y = c.b.rank(y);
+  if (!ends.valid() != (rank_x == 3 && rank_y == 3))
+    return c.b.fail(ErrorCode::ShapeMismatch, "a grouped product of " + c.b.type(x).str() + " and " +
+                                                  c.b.type(y).str() + (ends.valid() ? " has no" : " needs") +
+                                                  " ends of groups");
+  auto grouped = [&](ValueId a, ValueId b) { return c.b.op("grouped_matmul", {a, b, ends}); };
+  ValueId z;
+  if (!ends.valid())
+    z = matmul(c.b, x, y);
+  else if (rank_x == 3) // columns: rows of the transposed product
+    z = transpose(c.b, grouped(transpose(c.b, y, {1, 0}), transpose(c.b, x, {0, 2, 1})), {1, 0});
+  else
+    z = grouped(x, y);
+  c.result(cast(c.b, z, to));
+}
+
 // Products of a chain, in the order that multiplies least (sizes that are not constants: from the left).
 void translate_chain(Call& c) {
   std::vector<ValueId> xs = c.in.tensors(c.schema().argument("matrices") ? "matrices" : "tensors");
@@ -288,6 +310,7 @@ void register_products(AtenTable& t) {
   t.add({"inner.default"}, translate_inner);
   t.add({"linalg_vecdot.default"}, translate_vecdot);
   t.add({"chain_matmul.default", "linalg_multi_dot.default"}, translate_chain);
+  t.add({"_grouped_mm.default"}, translate_grouped);
   t.add({"cross.default", "linalg_cross.default"}, translate_cross);
 }
 

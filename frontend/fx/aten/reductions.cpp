@@ -230,11 +230,29 @@ void translate_sum_to_size(Call& c) {
   give(c, reshape(c.b, y, to));
 }
 
+// Counts of elements in `bins` intervals of equal length; those outside of [min, max], and NaN, are in none.
+void translate_histc(Call& c) {
+  ops::B& b = c.b;
+  ValueId x = c.in.tensor("self");
+  const int64_t bins = c.in.integer("bins");
+  const double least = c.in.number("min"), most = c.in.number("max");
+  if (!b.ok()) return;
+  if (least >= most || bins < 1) return c.unsupported("a histogram without intervals that the call gives");
+  const DType stored = b.dtype(x), wide = is_float(stored) ? compute_dtype(stored) : DType::I64;
+  x = cast(b, reshape(b, x, {b.type(x).count()}), wide);
+  ValueId place = cast(b, div(b, mul(b, sub(b, x, least), static_cast<double>(bins)), most - least), DType::I64);
+  const ValueId inside = logical_and(b, ge(b, x, least), le(b, x, most));
+  place = select(b, inside, min(b, place, static_cast<double>(bins - 1)), b.scalar_i(DType::I64, -1));
+  const ValueId hit = eq(b, unsqueeze(b, place, {0}), iota(b, {bins, 1}, 0));
+  c.result(cast(b, sum(b, cast(b, hit, DType::I64), {1}, false), stored));
+}
+
 } // namespace
 
 ValueId norm_along(Call& c, ValueId x, int64_t axis, double order) { return norm(c.b, x, {{axis}, true}, order); }
 
 void register_reductions(AtenTable& t) {
+  t.add({"histc.default"}, translate_histc);
   t.add({"sum.default", "sum.dim_IntList"}, folded("reduce_sum"));
   t.add({"nansum.default"}, folded("reduce_sum", without_nan));
   t.add({"prod.default", "prod.dim_int"}, folded("reduce_prod"));
