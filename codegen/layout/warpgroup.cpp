@@ -277,7 +277,14 @@ private:
     return "";
   }
 
-  // Adds the operations that compute a scalar from parameters, program indices and induction values.
+  [[nodiscard]] bool is_read_only(ValueId pointer) const {
+    return std::any_of(k_.params.begin(), k_.params.end(), [&](const tile::Param& p) {
+      return p.value == pointer && !p.written && (p.invariant || !stores_);
+    });
+  }
+
+  // Adds the operations that compute a scalar from parameters, program indices, induction values, and memory that nothing
+  // writes.
   std::string scalars(ValueId v, std::set<OpId>& slice) const {
     for (const auto& p : k_.params)
       if (p.value == v) return "";
@@ -286,8 +293,9 @@ private:
     const OpId id = defined->second;
     const Op& op = k_.op(id);
     if (slice.contains(id)) return "";
-    if (op.kind != OpKind::Const && op.kind != OpKind::ProgramId && op.kind != OpKind::Scalar)
-      return "its coordinates are not computed from parameters and loops";
+    const bool pure = op.kind == OpKind::Const || op.kind == OpKind::ProgramId || op.kind == OpKind::Scalar ||
+                      (op.kind == OpKind::Load && is_read_only(op.operands[0]));
+    if (!pure) return "its coordinates are not computed from parameters and loops";
     if (k_.type(v).is_tile()) return "its coordinates depend on a tile";
     for (const ValueId o : op.operands)
       if (std::string why = scalars(o, slice); !why.empty()) return why;

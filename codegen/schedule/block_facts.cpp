@@ -44,9 +44,13 @@ BlockFacts::BlockFacts(const Graph& g, const LoopNest& n, const Domain& domain, 
     streams.push_back({&a, deps, bytes, count, store});
     largest = std::max(largest, count);
   };
+  if (device.tensor_f16_per_cycle > 0) contraction = Contraction::find(graph, nest, d);
+  if (contraction && is_float(contraction->dtype) && info(contraction->dtype).bits == 8 &&
+      device.tensor_f8_per_cycle <= 0)
+    contraction.reset();
   for (size_t i = 0; i < d.live.size(); ++i)
     if (d.live[i] && nest.dag[static_cast<ScalarId>(i)].op == ScalarOp::Load)
-      add(d.loads[i], d.access_deps(d.loads[i]), false);
+      add(d.loads[i], deps_of_load(static_cast<ScalarId>(i)), false);
   for (const Access& a : d.stores) add(a, d.axes_in(a.offset), true);
   narrow = kAccessBytes;
   int sum = 0, large = 0;
@@ -60,10 +64,18 @@ BlockFacts::BlockFacts(const Graph& g, const LoopNest& n, const Domain& domain, 
   average_bytes = large ? static_cast<int>(power_below((sum + large / 2) / large)) : narrow;
   live = values_alive(nest, d);
   contiguous_axis = find_contiguous_axis();
-  if (device.tensor_f16_per_cycle > 0) contraction = Contraction::find(graph, nest, d);
-  if (contraction && is_float(contraction->dtype) && info(contraction->dtype).bits == 8 &&
-      device.tensor_f8_per_cycle <= 0)
-    contraction.reset();
+}
+
+bool BlockFacts::is_grouped(ScalarId factor) const {
+  return contraction && contraction->groups && contraction->factors[contraction->groups->factor][0] == factor;
+}
+
+uint64_t BlockFacts::deps_of_load(ScalarId load) const {
+  const Access& access = d.loads[static_cast<size_t>(load)];
+  if (is_grouped(load)) return contraction->deps[contraction->groups->factor];
+  const bool ranged =
+      contraction && contraction->range && (contraction->factors[0][0] == load || contraction->factors[1][0] == load);
+  return ranged ? d.axes_in(access.offset) : d.access_deps(access);
 }
 
 SymExpr BlockFacts::points(AxisRole role) const {

@@ -44,6 +44,10 @@ public:
   int contiguous_axis = -1;               // along which most bytes are contiguous; -1 without axes
   std::optional<Contraction> contraction; // what the nest is, if tensor cores compute it
 
+  // True for the load of the matrix of each group of rows, whose streams vary along a group no more.
+  [[nodiscard]] bool is_grouped(ScalarId factor) const;
+  // Axes along which a load reads other elements: those of groups read their own parts.
+  [[nodiscard]] uint64_t deps_of_load(ScalarId load) const;
   [[nodiscard]] bool is_row(size_t axis) const { return d.axes[axis].role == AxisRole::Row; }
   [[nodiscard]] const SymExpr& extent(size_t axis) const { return d.axes[axis].extent; }
   [[nodiscard]] std::string extent_text(size_t axis) const { return d.env.simplify(extent(axis)).str(); }

@@ -2,7 +2,9 @@
 #include "codegen/layout/dot.h"
 #include "codegen/layout/warpgroup.h"
 #include "fusion/structured_nest.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
+#include <bit>
 
 namespace tessera {
 namespace {
@@ -45,6 +47,72 @@ std::vector<ScalarId> parts_of(const LoopNest& nest, ScalarId factor, bool of_pa
   return out;
 }
 
+// Axes on which a value depends in another way than by the number of its group.
+uint64_t deps_within_group(const LoopNest& nest, const Domain& domain, ScalarId id, ScalarId group) {
+  std::vector<uint64_t> deps(static_cast<size_t>(id) + 1);
+  for (ScalarId i = 0; i <= id; ++i) {
+    const auto at = static_cast<size_t>(i);
+    if (!domain.live[at] || i == group) continue;
+    const ScalarNode& n = nest.dag[i];
+    if (n.op == ScalarOp::Index) deps[at] = domain.axes_in(domain.sym[at]);
+    if (n.op == ScalarOp::Load) deps[at] = domain.axes_in(domain.loads[at].offset);
+    for (const ScalarId a : n.args) deps[at] |= deps[static_cast<size_t>(a)];
+  }
+  return deps[static_cast<size_t>(id)];
+}
+
+// The groups of a factor: a load at an index of data along its first dimension, which is found by loads of one vector.
+std::optional<Contraction::Groups> groups_of(const Graph& graph, const LoopNest& nest, const Domain& domain,
+                                             ScalarId factor) {
+  if (std::none_of(nest.sources.begin(), nest.sources.end(),
+                   [&](NodeId id) { return ops::grouped(graph, graph.node(id)) == ops::Grouped::Rows; }))
+    return std::nullopt;
+  const Access& access = domain.loads[static_cast<size_t>(factor)];
+  if (nest.dag[factor].op != ScalarOp::Load || access.terms.size() != 1) return std::nullopt;
+  Contraction::Groups out;
+  out.group = access.terms[0].first;
+  out.axis = domain.deps[static_cast<size_t>(out.group)];
+  if (!std::has_single_bit(out.axis) || (out.axis & domain.row_mask) != 0) return std::nullopt;
+  std::vector<ScalarId> pending{out.group};
+  while (!pending.empty()) {
+    const ScalarId id = pending.back();
+    pending.pop_back();
+    const ScalarNode& n = nest.dag[id];
+    if (n.op == ScalarOp::Load) {
+      const int buffer = domain.loads[static_cast<size_t>(id)].buffer;
+      if (out.ends >= 0 && out.ends != buffer) return std::nullopt;
+      out.ends = buffer;
+    }
+    for (const ScalarId a : n.args)
+      if (domain.live[static_cast<size_t>(a)] && a < id) pending.push_back(a);
+  }
+  if (out.ends < 0) return std::nullopt;
+  const TensorType& ends = graph.type(domain.buffers[static_cast<size_t>(out.ends)]);
+  if (ends.rank() != 1 || !is_integer(ends.dtype)) return std::nullopt;
+  out.count = domain.env.simplify(ends.shape[0]);
+  return out;
+}
+
+// The range of a load's predicate begin <= position < end along a reduced axis.
+std::optional<Contraction::Range> range_of(const LoopNest& nest, const Domain& domain, ScalarId load) {
+  if (nest.dag[load].op != ScalarOp::Load) return std::nullopt;
+  const ScalarId predicate = domain.loads[static_cast<size_t>(load)].predicate;
+  if (predicate < 0 || nest.dag[predicate].op != ScalarOp::And) return std::nullopt;
+  const auto& sides = nest.dag[predicate].args; // in any order
+  const size_t lower = nest.dag[sides[0]].op == ScalarOp::Le ? 0 : 1;
+  const ScalarNode &first = nest.dag[sides[lower]], &last = nest.dag[sides[1 - lower]];
+  if (first.op != ScalarOp::Le || last.op != ScalarOp::Lt || first.args[1] != last.args[0]) return std::nullopt;
+  const ScalarId position = last.args[0];
+  const bool along = std::any_of(domain.axes.begin(), domain.axes.end(), [&](const Axis& a) {
+    return a.role == AxisRole::Row && nest.dag[position].op == ScalarOp::Index &&
+           domain.sym[static_cast<size_t>(position)] == a.var;
+  });
+  const Contraction::Range out{first.args[0], last.args[1],
+                               domain.deps[static_cast<size_t>(first.args[0])] |
+                                   domain.deps[static_cast<size_t>(last.args[1])]};
+  return along && (out.axes & domain.row_mask) == 0 ? std::optional(out) : std::nullopt;
+}
+
 } // namespace
 
 std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest& nest, const Domain& domain) {
@@ -64,7 +132,7 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
       return std::nullopt;
   const ScalarNode& product = nest.dag[nest.dag[out.fold].args[0]];
   if (product.op != ScalarOp::Mul || product.dtype != nest.dag[out.fold].dtype) return std::nullopt;
-  std::array<uint64_t, 2> deps{};
+  std::array<uint64_t, 2>& deps = out.deps;
   const bool of_parts = std::any_of(nest.sources.begin(), nest.sources.end(),
                                     [&](NodeId id) { return fusion::product_parts(graph.node(id)) > 1; });
   for (size_t i : {size_t{0}, size_t{1}}) {
@@ -76,13 +144,22 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
       if (first) out.dtype = value->second;
     }
     deps[i] = domain.deps[static_cast<size_t>(product.args[i])];
+    if (auto groups = groups_of(graph, nest, domain, out.factors[i][0])) {
+      deps[i] = deps_within_group(nest, domain, product.args[i], groups->group);
+      groups->factor = i;
+      out.groups = std::move(groups);
+    }
   }
+  if (out.groups && (deps[1 - out.groups->factor] & out.groups->axis) == 0) return std::nullopt;
   for (size_t i : {size_t{0}, size_t{1}}) {
     out.axes[i] = deps[i] & ~deps[1 - i] & ~domain.row_mask;
     out.depth[i] = deps[i] & domain.row_mask;
     if (out.axes[i] == 0 || out.depth[i] == 0) return std::nullopt;
   }
   if (out.factors[0].size() != out.factors[1].size()) return std::nullopt;
+  const auto predicate = [&](size_t i) { return domain.loads[static_cast<size_t>(out.factors[i][0])].predicate; };
+  if (out.parts() == 1 && std::popcount(domain.row_mask) == 1 && predicate(0) == predicate(1))
+    out.range = range_of(nest, domain, out.factors[0][0]);
   return out;
 }
 

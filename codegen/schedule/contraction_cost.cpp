@@ -39,7 +39,8 @@ private:
              std::ceil(count(p.column_axes) / s_.tile.columns);
     const double split = s_.cooperation.split_k;
     blocks_ = tiles_ * split;
-    steps_ = std::ceil(count(f_.row_mask & ~p.depth_axes) * std::ceil(count(p.depth_axes) / s_.tile.depth) / split);
+    const double along = count(p.depth_axes) / static_cast<double>(f_.ranges);
+    steps_ = std::ceil(count(f_.row_mask & ~p.depth_axes) * std::ceil(along / s_.tile.depth) / split);
   }
   [[nodiscard]] double partial_bytes() const {
     return s_.cooperation.split_k > 1 ? static_cast<double>(sizeof(float)) * s_.tile.rows * s_.tile.columns : 0;
@@ -53,6 +54,10 @@ private:
   }
   [[nodiscard]] double row_blocks() const {
     const Placement& p = s_.placement;
+    if (f_.groups > 0) { // the last tile of a group has half of its rows
+      const auto groups = static_cast<double>(f_.groups);
+      return std::max(groups, std::ceil(count(p.row_axes) / s_.tile.rows + groups / 2));
+    }
     if (p.row_box == 0) return std::ceil(count(p.row_axes) / s_.tile.rows);
     double blocks = 1;
     size_t inner = 0;

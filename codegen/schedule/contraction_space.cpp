@@ -20,7 +20,7 @@ public:
   // rows than columns, and most would be empty.
   void run() {
     const Contraction& c = *f_.contraction;
-    const size_t right = stored_along(c.axes[0]) && !stored_along(c.axes[1]) ? 0 : 1;
+    const size_t right = c.groups ? c.groups->factor : stored_along(c.axes[0]) && !stored_along(c.axes[1]) ? 0 : 1;
     uint64_t contiguous = 0; // reduced axes
     for (size_t i = 0; i < s_.extents.size(); ++i)
       for (const Stream& s : f_.streams)
@@ -126,6 +126,7 @@ private:
     const int64_t steps = s_.count(s_.row_mask & ~p.placement.depth_axes) *
                           quotient_above(s_.count(p.placement.depth_axes), p.tile.depth);
     std::set<int64_t> out{1};
+    if (f_.contraction->groups || f_.contraction->range) return out;
     for (const int64_t waves : {1, 2, 4}) {
       const int64_t split = std::min({waves * f_.device.multiprocessors / std::max<int64_t>(1, tiles),
                                       steps / kLeastSteps, int64_t{Contraction::kMaxSplit}});

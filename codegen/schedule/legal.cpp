@@ -102,6 +102,10 @@ private:
     if (p.depth_axes == 0 || (p.depth_axes & ~f_.d.row_mask) != 0) return "the depth is not along reduced axes";
     if (f_.contraction->left(p.row_axes, p.column_axes) < 0)
       return "rows and columns are not along axes of one factor each";
+    if (const auto& groups = f_.contraction->groups;
+        groups && (p.row_axes != groups->axis || p.row_box != 0 || s_.cooperation.split_k > 1))
+      return "a tile has rows of one group, and all of their depth";
+    if (f_.contraction->range && s_.cooperation.split_k > 1) return "data say where the depth begins and ends";
     Schedule plain; // what a contraction has no use for
     plain.kind = s_.kind;
     plain.placement.row_axes = p.row_axes, plain.placement.column_axes = p.column_axes;

@@ -100,8 +100,16 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
     f.known.push_back(facts.constant(facts.extent(i)).has_value());
     f.points *= static_cast<double>(f.extents.back());
   }
+  const auto& groups = facts.contraction ? facts.contraction->groups : std::nullopt;
+  if (groups) {
+    TESSERA_ASSIGN(f.groups, groups->count.eval(sizes));
+    f.groups = std::clamp<int64_t>(f.groups, 1, f.count(groups->axis));
+  }
+  if (facts.contraction && facts.contraction->range) f.ranges = f.count(facts.contraction->range->axes);
   for (const Stream& s : facts.streams) {
     TESSERA_ASSIGN(SizedStream stream, sized_stream(facts, s, sizes, f.extents));
+    if (groups && s.access == &facts.d.loads[static_cast<size_t>(facts.contraction->factors[groups->factor][0])])
+      stream.count *= static_cast<double>(f.groups);
     for (size_t n = 0; n < f.streams.size() && !stream.shared; ++n)
       stream.shared = facts.streams[n].access->buffer == s.access->buffer && overlap(f.streams[n], stream, f.extents);
     f.streams.push_back(std::move(stream));
@@ -123,8 +131,9 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
     for (int n = 0; n < 2 * facts.contraction->parts(); ++n) {
       const auto i = static_cast<size_t>(n % 2);
       const auto value = static_cast<size_t>(facts.contraction->factors[i][static_cast<size_t>(n / 2)]);
-      SizedFacts::Factor factor{facts.contraction->axes[i], facts.d.deps[value], -1,
-                                facts.d.loads[value].predicate >= 0};
+      const bool grouped = facts.is_grouped(static_cast<ScalarId>(value)); // all of it has the one predicate
+      SizedFacts::Factor factor{facts.contraction->axes[i], grouped ? facts.contraction->deps[i] : facts.d.deps[value],
+                                -1, !grouped && facts.d.loads[value].predicate >= 0};
       for (size_t n = 0; n < facts.streams.size(); ++n)
         if (facts.nest.dag[static_cast<ScalarId>(value)].op == ScalarOp::Load &&
             facts.streams[n].access == &facts.d.loads[value])

@@ -51,6 +51,8 @@ struct SizedFacts {
   std::vector<Factor> factors; // of a contraction, else none: the first parts of both factors, the second ones ...
   int parts = 1, products = 1, sum_tiles = 1; // of a contraction (contraction.h)
   DType factor_dtype = DType::F16;            // of its tiles
+  int64_t groups = 0; // of rows of a contraction, those without rows not counted; 0: it has none
+  int64_t ranges = 1; // parts of the depth, of which a sum has one
   std::vector<SizedStream> streams;
   std::vector<Work> work;
   Rounds rounds[2]; // [1]: online

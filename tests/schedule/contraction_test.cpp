@@ -22,11 +22,9 @@ std::optional<Contraction> contraction_of(const Problem& p) {
 
 // A few of the schedules that a nest is offered, the smallest tiles among them, so that there are several; `take` of
 // them at most.
-void expect_contracted(const Case& c, uint32_t seed, size_t take = 6, double tolerance = 4e-3,
-                       const InputScale& scale = {}) {
+void expect_contracted(const Case& c, const Meant& m, uint32_t seed, size_t take = 6, double tolerance = 4e-3) {
   SCOPED_TRACE(c.problem.nest.name);
   ASSERT_TRUE(contraction_of(c.problem));
-  const Meant m = meant(c, scale);
   ASSERT_FALSE(m.expected.empty());
   std::vector<ScheduledKernel> kernels;
   std::set<std::string> met;
@@ -46,6 +44,11 @@ void expect_contracted(const Case& c, uint32_t seed, size_t take = 6, double tol
     expect_meant(c, m, kernels[i], tolerance);
     if (testing::Test::HasFailure()) return;
   }
+}
+
+void expect_contracted(const Case& c, uint32_t seed, size_t take = 6, double tolerance = 4e-3,
+                       const InputScale& scale = {}) {
+  expect_contracted(c, meant(c, scale), seed, take, tolerance);
 }
 
 struct Product {
@@ -538,6 +541,54 @@ TEST(Contraction, OfParts) {
     EXPECT_EQ(found->products(), 6);
     const Sizes sizes = *m == 'm' ? Sizes{{"m", 66}, {"k", 100}, {"n", 40}} : Sizes{};
     expect_contracted({p, sizes}, ++seed, 12, 2e-6, scale);
+  }
+}
+
+// The same inputs, but for the ends of groups.
+Meant with_ends(const Case& c, const std::vector<int64_t>& ends) {
+  Meant m = meant(c);
+  Tensor& t = m.inputs.at("ends");
+  for (size_t i = 0; i < ends.size(); ++i) t.set_i64(static_cast<int64_t>(i), ends[i]);
+  std::vector<Tensor> loads;
+  for (ValueId v : c.problem.nest.loads) loads.push_back(m.inputs.at(c.problem.graph.value(v).name));
+  auto expected = interpret(c.problem.graph, c.problem.nest, loads, by_id(c.problem, c.sizes));
+  EXPECT_TRUE(expected.ok()) << expected.error().str();
+  m.expected = expected.ok() ? std::move(*expected) : std::vector<Tensor>();
+  return m;
+}
+
+TEST(Contraction, OfGroupsOfRows) {
+  const std::vector<std::vector<int64_t>> ends = {
+      {0, 0, 1, 64, 129}, {63, 63, 63, 128, 128}, {129, 129, 129, 129, 129}, {1, 2, 3, 4, 5}, {-3, 20, 50, 200, 300}};
+  uint32_t seed = 40;
+  for (const std::string d : {"f16", "bf16"})
+    for (const bool known : {true, false}) {
+      const std::string a = known ? "[129, 72]" : "[t, k]", b = known ? "[5, 72, 40]" : "[5, k, n]",
+                        y = known ? "[129, 40]" : "[t, n]";
+      const Problem p = of_graph("graph @main(%a: " + d + a + ", %b: " + d + b + ", %ends: i32[5]) -> (%y: " + d + y +
+                                 (known ? ") {" : ") where t in [0, ?], k in [0, ?], n in [0, ?] {") +
+                                 "\n  %y = grouped_matmul(%a, %b, %ends) : " + d + y + "\n}\n");
+      const auto found = contraction_of(p);
+      ASSERT_TRUE(found && found->groups);
+      EXPECT_TRUE(found->groups->count.is_const(5));
+      const Case c{p, known ? Sizes{} : Sizes{{"t", 129}, {"k", 72}, {"n", 40}}};
+      for (const auto& e : ends) expect_contracted(c, with_ends(c, e), ++seed, 3, d == "f16" ? 4e-3 : 3e-2);
+    }
+}
+
+TEST(Contraction, OfGroupsOfTheDepth) {
+  uint32_t seed = 60;
+  for (const std::string t : {"200", "t"}) {
+    const bool known = t == "200";
+    const Problem p = of_graph(
+        "graph @main(%a: f16[40, " + t + "], %b: f16[" + t + ", 24], %ends: i64[4]) -> (%y: f16[4, 40, 24])" +
+        (known ? " {" : " where t in [0, ?] {") + "\n  %y = grouped_matmul(%a, %b, %ends) : f16[4, 40, 24]\n}\n");
+    const auto found = contraction_of(p);
+    ASSERT_TRUE(found && found->range);
+    const Case c{p, known ? Sizes{} : Sizes{{"t", 200}}};
+    for (const std::vector<int64_t>& e :
+         {std::vector<int64_t>{0, 63, 64, 200}, {130, 130, 130, 130}, {-3, 5, 300, 400}})
+      expect_contracted(c, with_ends(c, e), ++seed, 3);
   }
 }
 

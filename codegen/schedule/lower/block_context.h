@@ -18,6 +18,8 @@ struct Side {
   int steps = 1, run = 1; // if > 1, the side has more dimensions: [steps, lanes / steps / run, run]
   int dim = -1;           // dimension of tiles; -1: one lane
   V base = -1;            // position of the first lane
+  V first = -1;           // that of the program's tile where it is no multiple of the lanes
+  V end = -1;             // first position behind those that the program has, before the axis' extent; -1: the extent
   V mask = -1;            // mask of positions within the axis' extent, along this dimension; -1: all
   V blocks = -1;          // index of this program along the side
   std::vector<BlockSpace::BoxAxis>

@@ -35,6 +35,44 @@ V Product::take_blocks(V number, const SymExpr& row_blocks, const SymExpr& colum
   return point;
 }
 
+SymExpr Product::groups() const {
+  const auto contraction = Contraction::find(graph_, nest_, d_);
+  return contraction->groups ? contraction->groups->count : SymExpr(0);
+}
+
+// Where a group ends, within the rows; 0 unless it exists.
+V Product::end_of(const Contraction::Groups& groups, V group, V exists) {
+  const V end = b_.cast(b_.load(c_.pointers[static_cast<size_t>(groups.ends)], group, exists), DType::I64);
+  return op(ScalarOp::Min, op(ScalarOp::Max, end, sizes_.constant(0)), sizes_.number(axis(sides_[0]).extent));
+}
+
+void Product::take_group() {
+  const auto contraction = Contraction::find(graph_, nest_, d_);
+  if (!contraction->groups) return;
+  const Contraction::Groups& groups = *contraction->groups;
+  Side& rows = sides_[0];
+  const V count = sizes_.number(groups.count), lanes = sizes_.constant(rows.lanes), zero = sizes_.constant(0);
+  constexpr int64_t kMaxGroups = int64_t{1} << 30;
+  const auto most = static_cast<uint64_t>(std::clamp<int64_t>(d_.env.range(groups.count).hi, 1, kMaxGroups));
+  V group = zero; // how many groups have their last tile before this one
+  for (auto step = static_cast<int64_t>(std::bit_floor(most)); step > 0; step /= 2) {
+    const V last = op(ScalarOp::Add, group, sizes_.constant(step - 1)),
+            next = op(ScalarOp::Add, group, sizes_.constant(step));
+    const V exists = op(ScalarOp::Lt, last, count);
+    const V first = op(ScalarOp::Add, op(ScalarOp::Div, end_of(groups, last, exists), lanes), next);
+    const V passed = op(ScalarOp::And, exists, op(ScalarOp::Le, first, rows.blocks));
+    group = b_.scalar(ScalarOp::Select, std::array{passed, next, group});
+  }
+  const V begin = end_of(groups, op(ScalarOp::Sub, group, sizes_.constant(1)), op(ScalarOp::Lt, zero, group));
+  const V tile = op(ScalarOp::Sub, rows.blocks, op(ScalarOp::Add, op(ScalarOp::Div, begin, lanes), group));
+  const V exists = op(ScalarOp::Lt, group, count);
+  rows.first = op(ScalarOp::Add, begin, op(ScalarOp::Mul, tile, lanes));
+  rows.end =
+      b_.scalar(ScalarOp::Select, std::array{exists, end_of(groups, group, exists), sizes_.number(axis(rows).extent)});
+  memo_.remember(static_cast<size_t>(groups.group), group);
+  multiplies_ = op(ScalarOp::And, exists, op(ScalarOp::Lt, rows.first, rows.end));
+}
+
 // Values of a factor that do not vary along the depth, and what its offsets have of the sides of the tile: the builder
 // uses them again in the loop.
 void Product::hoist(ScalarId factor) {
@@ -256,6 +294,13 @@ void Product::body() {
   const V of_step = c_.step < 0 ? -1 : sizes_.number(whole);
   const SymExpr all = c_.step < 0 ? depth : d_.env.simplify(d_.axes[static_cast<size_t>(c_.step)].extent * whole);
   V begin = sizes_.constant(0), end = sizes_.number(all);
+  if (contraction.groups) end = b_.scalar(ScalarOp::Select, std::array{multiplies_, end, begin});
+  if (const auto& range = contraction.range) {
+    const V step = sizes_.constant(schedule_.tile.depth),
+            first = op(ScalarOp::Max, begin, scalars_.value(range->begin));
+    begin = op(ScalarOp::Mul, op(ScalarOp::Div, first, step), step); // where accesses are aligned
+    end = op(ScalarOp::Min, end, scalars_.value(range->end));
+  }
   if (segment_ >= 0) {
     const int64_t steps = schedule_.tile.depth;
     const V length = sizes_.number(d_.env.simplify(ceildiv(all, steps * schedule_.cooperation.split_k) * steps));

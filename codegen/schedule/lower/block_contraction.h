@@ -13,6 +13,10 @@ public:
   // Takes the blocks of both sides from a program's index: the blocks of `group_rows` tiles of rows follow each other,
   // column by column, so that they find what they read in the level-2 cache. Returns the index of the point.
   V take_blocks(V number, const SymExpr& row_blocks, const SymExpr& column_blocks, bool points);
+  // The number of groups of rows, 0 without any. Finds the group of the program's tile of rows, and where they begin and
+  // end.
+  [[nodiscard]] SymExpr groups() const;
+  void take_group();
   void body();
   // Programs that share the sum of a tile (split_k > 1), in this order. Parameters: partial sums, f32 [tiles, segments,
   // R, C], and a counter for each tile. The number of programs for so many tiles. Takes the segment from a program's
@@ -34,6 +38,7 @@ private:
   };
   [[nodiscard]] MemoryBounds bounds_of_memory(ScalarId id) const;
   void bound_by(const MemoryBounds& memory, ScalarId id);
+  V end_of(const Contraction::Groups& groups, V group, V exists);
   void hoist(ScalarId factor);
   V zero_of(DType dtype);
   V factor(ScalarId id, bool left, V base);
@@ -47,6 +52,7 @@ private:
   Scalars& scalars_;
   SymExpr tiles_;
   V partials_ = -1, counters_ = -1, tile_ = -1, segment_ = -1;
+  V multiplies_ = -1; // true if the tile has rows of a group
 };
 
 } // namespace tessera::block

@@ -45,6 +45,8 @@ void BlockLowering::program() {
     const SymExpr positions = axis(s).extent + (shift_.is_shifted(s) ? schedule_.access.alignment_peel - 1 : 0);
     const int64_t turns = i == 0 ? schedule_.traversal.rows_in_flight : 1;
     SymExpr blocks = s.box.empty() ? d_.env.simplify(ceildiv(positions, s.lanes * turns)) : placement_.blocks(s);
+    if (i == 0 && schedule_.kind == ScheduleKind::BlockContraction)
+      blocks = d_.env.simplify(blocks + product_.groups());
     out_.grid *= blocks;
     if (blocks.is_const(1))
       s.blocks = sizes_.constant(0);
@@ -84,6 +86,7 @@ void BlockLowering::tile(V number, const std::vector<std::pair<Side*, SymExpr>>&
     number = sizes_.op(ScalarOp::Div, number, n);
   }
   if (c_.point >= 0) sizes_.bind(d_.axes[static_cast<size_t>(c_.point)].var, points ? number : sizes_.constant(0));
+  if (schedule_.kind == ScheduleKind::BlockContraction) product_.take_group();
 
   scalars_.hoist(c_.point >= 0 ? uint64_t{1} << c_.point : 0);
   if (schedule_.access.staged) staged_.reserve();
@@ -93,7 +96,7 @@ void BlockLowering::tile(V number, const std::vector<std::pair<Side*, SymExpr>>&
       if (s.axis < 0) continue;
       if (shift_.is_shifted(s)) fold_ < 0 ? shift_.shift_tile_rows() : shift_.shift_row();
       if (static_cast<int>(i) != fold_)
-        placement_.place(s, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)),
+        placement_.place(s, s.first >= 0 ? s.first : sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)),
                          masks || placement_.stands_alone(s));
       else if (!schedule_.traversal.loop)
         placement_.place(s,

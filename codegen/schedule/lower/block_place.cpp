@@ -47,7 +47,9 @@ void Placement::place(Side& s, V base, bool masks) {
     return;
   }
   sizes_.bind_tile(a.var, base, s.lanes, s.dim, static_cast<int>(full_shape().size()), s.steps, s.run);
-  if (masks && !always_whole(s))
+  if (masks && s.end >= 0)
+    s.mask = b_.scalar(ScalarOp::Lt, std::array{sizes_.number(a.var), s.end});
+  else if (masks && !always_whole(s))
     s.mask = b_.scalar(ScalarOp::Lt, std::array{sizes_.number(a.var), sizes_.number(a.extent)});
 }
 
