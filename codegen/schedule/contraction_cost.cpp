@@ -157,9 +157,10 @@ private:
   [[nodiscard]] double behind(double slots, double warps) const {
     return slots * std::max(1.0, m_.alone * device_.schedulers / warps) / device_.schedulers / device_.clock_mhz;
   }
-  // Warpgroups compute the products: both factors are loads that bulk copies make, in whole accesses.
+  // Warpgroups compute the products: both factors are loads that bulk copies make, in whole accesses. A range masks them
+  // inside of memory, as no copy does.
   [[nodiscard]] bool copied_in_bulk() const {
-    return by_warpgroups(s_.tile, f_.sum_tiles, device_) &&
+    return f_.ranges == 1 && by_warpgroups(s_.tile, f_.sum_tiles, device_) &&
            std::all_of(f_.factors.begin(), f_.factors.end(), [&](const SizedFacts::Factor& x) {
              if (x.stream < 0) return false;
              const SizedStream& s = f_.streams[static_cast<size_t>(x.stream)];
