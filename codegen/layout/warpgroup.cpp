@@ -371,6 +371,29 @@ LinearLayout warpgroup_accumulators(const std::vector<int>& shape, int warps) {
           std::move(bases)};
 }
 
+LinearLayout warpgroup_left_registers(const std::vector<int>& sums, int depth, int bits, int warps) {
+  const WarpgroupGrid grid = warpgroup_grid(sums, warps);
+  const int m = log2_of(sums[0]), k = log2_of(depth), rows = log2_of(grid.rows), columns = log2_of(grid.columns);
+  constexpr int kWordBits = 32, kGroupRowBits = 6, kLaneColumnBits = 2;
+  const int word = log2_of(kWordBits / bits); // bits of the index of an element in its register of the instruction
+  std::vector<Bits> bases;
+  auto row = [&](int bit) { bases.push_back(Bits{1} << bit); };
+  auto column = [&](int bit) { bases.push_back(Bits{1} << (m + bit)); };
+  for (int bit = 0; bit < word; ++bit) column(bit);
+  row(3);
+  for (int bit = word + kLaneColumnBits; bit < k; ++bit) column(bit);
+  for (int bit = kGroupRowBits + rows; bit < m; ++bit) row(bit);
+  const int registers = static_cast<int>(bases.size());
+  for (int bit = word; bit < word + kLaneColumnBits; ++bit) column(bit);
+  row(0), row(1), row(2);
+  row(4), row(5);
+  for (int bit = 0; bit < rows; ++bit) row(kGroupRowBits + bit);
+  bases.resize(bases.size() + static_cast<size_t>(columns), 0); // warpgroups of other columns have the same rows
+  return {{{Dim::Register, registers}, {Dim::Lane, kLaneBits}, {Dim::Warp, log2_of(warps)}},
+          {{Dim::Axis0, m}, {Dim::Axis1, k}},
+          std::move(bases)};
+}
+
 LinearLayout with_contiguous(const LinearLayout& layout, int axis_index, int width) {
   const Dim along = axis(axis_index);
   const auto registers_before = layout.bases(Dim::Register), lanes_before = layout.bases(Dim::Lane);

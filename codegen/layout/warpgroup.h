@@ -81,6 +81,13 @@ struct WarpgroupChoice {
 //              register                     lane                                  warp
 //   [64, 8 j]  (0, 1) (8, 0) (0, 8) ...     (0, 2) (0, 4) (1, 0) (2, 0) (4, 0)    (16, 0) (32, 0)
 [[nodiscard]] LinearLayout warpgroup_accumulators(const std::vector<int>& shape, int warps);
+// A left factor in registers: `depth` columns of elements of `bits` (8, 16 or 32), for sums of this shape. An
+// instruction multiplies 32 bytes of each row; its four registers of 4 bytes follow each other, those of its next
+// 32 bytes come next, then the next 64 rows of the warpgroup. Warpgroups that share rows hold the same elements.
+//
+//                    register                      lane                                  warp
+//   [64, 32] bf16    (0, 1) (8, 0) (0, 8) (0, 16)  (0, 2) (0, 4) (1, 0) (2, 0) (4, 0)    (16, 0) (32, 0)
+[[nodiscard]] LinearLayout warpgroup_left_registers(const std::vector<int>& sums, int depth, int bits, int warps);
 // The layout with up to `width` contiguous elements of a thread along an axis: bits of lanes and registers trade places.
 [[nodiscard]] LinearLayout with_contiguous(const LinearLayout& layout, int axis, int width);
 // True if so many warps compute `sums` tiles of this shape at a time: one or two warpgroups, with registers for all.

@@ -222,6 +222,41 @@ TEST(Warpgroup, SumsLieWhereTheInstructionPutsThem) {
   EXPECT_EQ(high({64, 128}), (std::vector<int>{0, 64}));
 }
 
+// The rows and bytes that WarpgroupIntrinsics::multiply expects of each register of A, and for two warpgroups the rows
+// of their own sums.
+TEST(Warpgroup, LeftFactorsLieWhereTheInstructionReadsThem) {
+  EXPECT_EQ(
+      warpgroup_left_registers({64, 16}, 32, 16, 4).str(),
+      "register: (0, 1) (8, 0) (0, 8) (0, 16) | lane: (0, 2) (0, 4) (1, 0) (2, 0) (4, 0) | warp: (16, 0) (32, 0) -> "
+      "[64, 32]");
+  constexpr int kWords = 4, kInstructionBytes = 32;
+  for (const int bits : {8, 16, 32})
+    for (const auto& sums : {std::vector<int>{64, 64}, {128, 64}, {256, 32}})
+      for (const int warps : {4, 8}) {
+        const int bytes = bits / 8, per_word = 4 / bytes, per_instruction = kInstructionBytes / bytes, depth = 64;
+        const LinearLayout l = warpgroup_left_registers(sums, depth, bits, warps),
+                           c = warpgroup_accumulators(sums, warps);
+        EXPECT_TRUE(l.is_permutation() && l.is_surjective());
+        EXPECT_EQ(l.free_mask(Dim::Register), 0U);
+        const int of_row_block = depth / per_instruction * kWords * per_word; // registers of 64 rows
+        const int block_of_sums = c.registers() / std::max(1, l.registers() / of_row_block);
+        for (int warp = 0; warp < warps; ++warp)
+          for (int lane = 0; lane < kLanes; ++lane)
+            for (int r = 0; r < l.registers(); ++r) {
+              const int element = r % per_word, word = r / per_word % kWords, q = word / 2, h = word % 2;
+              const int instruction = r / (kWords * per_word) % (depth / per_instruction), block = r / of_row_block;
+              auto at = [&](const LinearLayout& of, int reg, Dim dim) {
+                return of.apply(Dim::Register, reg, dim) ^ of.apply(Dim::Lane, lane, dim) ^
+                       of.apply(Dim::Warp, warp, dim);
+              };
+              // The first sums of a block of rows have the row of the instruction's first register.
+              ASSERT_EQ(at(l, r, Dim::Axis0), at(c, block * block_of_sums, Dim::Axis0) + 8 * h);
+              ASSERT_EQ(at(l, r, Dim::Axis1),
+                        instruction * per_instruction + (16 * q + 4 * (lane % 4)) / bytes + element);
+            }
+      }
+}
+
 // Lanes and registers trade bits of the column; rows and warps stay.
 TEST(Warpgroup, WideAccessesTakeNeighboursFromOtherLanes) {
   const LinearLayout sums = warpgroup_accumulators({64, 64}, 4), wide = with_contiguous(sums, 1, 8);
