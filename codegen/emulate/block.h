@@ -48,6 +48,7 @@ enum class Collective : uint8_t {
   // of warpgroups
   SetRegisters,
   BeginProducts,
+  FillSet,
   MultiplyWarpgroup,
   CommitProducts,
   WaitForProducts,

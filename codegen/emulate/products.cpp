@@ -56,6 +56,18 @@ void Products::fence(Thread& t, int32_t site) {
   block_.scatter_warpgroup(t);
 }
 
+void Products::fill_set(Thread& t, int set, int32_t site) {
+  t.value = static_cast<uint32_t>(set);
+  if (!block_.gather_warpgroup(t, Collective::FillSet, site)) return;
+  auto& g = group_of(t);
+  const bool read = std::any_of(g.started.begin(), g.started.end(),
+                                [&](const Product& p) { return p.form.a_in_registers != 0 && p.form.a_set == set; });
+  if (read)
+    return block_.fail(t, "it changes registers that a product of its warpgroup reads, which has not been waited for");
+  g.fenced = false;
+  block_.scatter_warpgroup(t);
+}
+
 void Products::multiply(Thread& t, const ProductOperands& operands, int32_t site) {
   t.product = operands;
   if (!block_.gather_warpgroup(t, Collective::MultiplyWarpgroup, site)) return;

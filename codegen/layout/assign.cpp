@@ -192,6 +192,12 @@ private:
     case OpKind::Dot:
       if (on_tensor_cores(original_, op)) {
         DotLayouts l = dot_layouts(original_, op, c_.warps);
+        if (auto left = left_layout(original_, id, c_.warps, c_.plan)) {
+          op.operands[0] = in_layout(op.operands[0], *left);
+          op.operands[1] = as_it_is(op.operands[1], l.b);
+          op.operands[2] = in_layout(op.operands[2], layout_of_result());
+          return;
+        }
         // A left operand from outside the loop is converted there. Others are converted at their use: the whole right
         // operand at once would take too many registers.
         op.operands[0] = inside_.at(op.operands[0]) == inside_.at(op.results[0]) ? as_it_is(op.operands[0], l.a)
@@ -331,6 +337,8 @@ private:
     case OpKind::Dot:
       if (auto layout = accumulator_layout(k_.kernel, id, k_.warps, k_.warpgroups ? &*k_.warpgroups : nullptr))
         TESSERA_TRY(is(op.results[0], *layout, "a product"));
+      if (auto layout = left_layout(k_.kernel, id, k_.warps, k_.warpgroups ? &*k_.warpgroups : nullptr))
+        TESSERA_TRY(is(op.operands[0], *layout, "a left factor"));
       return is(op.operands[2], result(), "what a product is added to");
     case OpKind::For:
     case OpKind::If:

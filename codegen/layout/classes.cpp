@@ -30,6 +30,7 @@ public:
   Classifier(const tile::Kernel& kernel, int warps, const WarpgroupPlan* plan)
       : k_(kernel), plan_(plan), info_(axis_info(kernel)), parent_(static_cast<size_t>(kernel.value_count())) {
     r_.warps = warps;
+    r_.plan = plan;
     if (auto it = kernel.config.find("width"); it != kernel.config.end())
       widest_ = static_cast<int>(std::min<int64_t>(it->second, kAccessBytes));
     r_.cheap.resize(parent_.size());
@@ -194,6 +195,8 @@ private:
         if (auto layout = accumulator_layout(k_, id, r_.warps, plan_)) {
           choice_.emplace(find(k_.op(id).results[0]), Choice{std::move(*layout), 1});
           if (plan_ && plan_->has_product(id)) warpgroup_classes_.insert(find(k_.op(id).results[0]));
+          if (auto left = left_layout(k_, id, r_.warps, plan_); left && has_class(k_.op(id).operands[0]))
+            choice_.emplace(find(k_.op(id).operands[0]), Choice{std::move(*left), 1});
         }
     // Exchanged partial results are small, and all warps fold them: each warp holds all of them.
     for (const Op* op : ops_)
@@ -277,6 +280,7 @@ private:
     const Op& op = k_.op(a.op);
     LinearLayout& layout = r_.of_access[static_cast<size_t>(a.op)];
     layout = cls < 0 ? r_.of_shape(a.shape) : choice_.at(cls).layout;
+    if (plan_ && plan_->is_read(a.op)) return; // of shared memory
     // Cheap offsets and masks are free in another layout; converting others would cost more than it saves.
     auto movable = [&](size_t i) { return i >= op.operands.size() || !has_class(op.operands[i]); };
     bool load = op.kind == OpKind::Load;

@@ -22,6 +22,7 @@ struct Classes {
   [[nodiscard]] const LinearLayout& of_shape(const std::vector<int>& shape);
 
   int warps = 4;
+  const WarpgroupPlan* plan = nullptr;
   std::map<std::vector<int>, LinearLayout> by_shape;
 };
 

@@ -269,6 +269,28 @@ Conversion plan_conversion(const LinearLayout& from, const LinearLayout& to, int
   return by_memory(from, to, element_bytes);
 }
 
+Conversion plan_shared_load(const LinearLayout& memory, const LinearLayout& to, int element_bytes) {
+  TESSERA_CHECK(memory.out() == to.out() && memory.is_surjective(), "an arrangement of another tile");
+  Conversion c;
+  c.kind = Conversion::Kind::Shared;
+  c.load = to.invert_and_compose(memory);
+  c.shared_bytes = (int64_t{1} << memory.out_bits()) * element_bytes;
+  const std::span<const Bits> along = memory.bases();
+  const size_t most = std::min(along.size(), at(log2_of(kAccessBytes / element_bytes)));
+  c.load_width = 1 << common_prefix(along.first(most), to.bases(Dim::Register));
+  for (Matrices kind : {Matrices::Rows, Matrices::Columns}) {
+    const std::optional<MatrixBits> m = element_bytes == 2 ? matrix_bits(to, kind) : std::nullopt;
+    if (m && along.size() >= m->row.size() && std::equal(m->row.begin(), m->row.end(), along.begin()))
+      c.load_matrices = kind;
+  }
+  c.load_wavefronts =
+      c.load_matrices == Matrices::None ? wavefronts(c.load, c.load_width, element_bytes) : matrix_wavefronts(c);
+  c.least_wavefronts = c.load_matrices == Matrices::None
+                           ? to.registers() / c.load_width * (kLanes / lanes_at_once(c.load_width * element_bytes))
+                           : to.registers() / 2;
+  return c;
+}
+
 std::array<int, kLaneBits> Conversion::row_bases() const {
   bool rows = load_matrices == Matrices::Rows;
   auto offset = [&](Dim in, int bit) { return bit < load.in_bits(in) ? load.basis(in, bit, Dim::Offset) : 0; };

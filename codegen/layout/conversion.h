@@ -82,6 +82,10 @@ struct Conversion {
 [[nodiscard]] Conversion plan_conversion(const LinearLayout& from, const LinearLayout& to, int element_bytes,
                                          bool spares_memory = false);
 
+// Loads of a tile that lies in shared memory already: `memory` maps offsets in elements to the tile's elements. Kind::Shared
+// without a store. Up to 16 bytes are contiguous where `memory` has them so.
+[[nodiscard]] Conversion plan_shared_load(const LinearLayout& memory, const LinearLayout& to, int element_bytes);
+
 // Shared memory cycles of all accesses of warp 0 with `width` registers each, counted lane by lane; lanes with a bit of
 // `without` set do not take part.
 [[nodiscard]] int wavefronts(const LinearLayout& offsets, int width, int element_bytes, uint32_t without = 0);

@@ -110,4 +110,10 @@ std::optional<LinearLayout> accumulator_layout(const tile::Kernel& k, OpId id, i
   return std::nullopt;
 }
 
+std::optional<LinearLayout> left_layout(const tile::Kernel& k, OpId id, int warps, const WarpgroupPlan* plan) {
+  if (!plan || !plan->is_computed(id)) return std::nullopt;
+  const tile::Type& a = k.type(k.op(id).operands[0]);
+  return warpgroup_left_registers(k.type(k.op(id).results[0]).shape, a.shape[1], info(a.dtype).bits, warps);
+}
+
 } // namespace tessera::layout

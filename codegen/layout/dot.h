@@ -44,5 +44,8 @@ inline constexpr const char* kSmallFloatProducts = "small_float_products";
 // compute no product.
 [[nodiscard]] std::optional<LinearLayout> accumulator_layout(const tile::Kernel& kernel, tile::OpId dot, int warps,
                                                              const WarpgroupPlan* plan);
+// The layout of a left factor that consumers compute; nothing for other products.
+[[nodiscard]] std::optional<LinearLayout> left_layout(const tile::Kernel& kernel, tile::OpId dot, int warps,
+                                                      const WarpgroupPlan* plan);
 
 } // namespace tessera::layout

@@ -21,6 +21,13 @@ constexpr int64_t kStageAlignment = 1024;
 
 int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
 
+// Registers of all threads for a left factor of so many bits that consumers compute: those that products in flight read,
+// and those that the next ones will.
+int64_t left_registers(int64_t bits, const WarpgroupGrid& grid) {
+  constexpr int kSets = 2, kRegisterBits = 32;
+  return bits / kRegisterBits * kSets * grid.columns;
+}
+
 class Planner {
 public:
   Planner(const tile::Kernel& kernel, int warps) : k_(kernel), warps_(warps), polynomials_(kernel) {
@@ -102,39 +109,54 @@ private:
     }
   }
 
+  // Plans a loop's products: with those of computed left factors, or else without them.
   bool ring_loop(OpId id, const std::vector<OpId>& around) {
-    const Op& op = k_.op(id);
-    RingLoop loop;
-    loop.loop = id;
-    std::set<OpId> slice;
+    for (const bool computes : {true, false}) {
+      RingLoop loop;
+      loop.loop = id;
+      std::set<OpId> slice;
+      add_products(loop, slice, computes);
+      if (loop.products.empty()) return false;
+      const std::string why = check(loop, around, slice);
+      if (why.empty()) {
+        plan_.around.insert(around.begin(), around.end());
+        plan_.producer.insert(slice.begin(), slice.end());
+        plan_.loops.push_back(std::move(loop));
+        return true;
+      }
+      if (refusal_.empty()) refusal_ = why;
+      if (loop.computed.empty()) return false;
+    }
+    return false;
+  }
+
+  void add_products(RingLoop& loop, std::set<OpId>& slice, bool computes) {
+    const Op& op = k_.op(loop.loop);
     for (const OpId dot : op.regions[0]) {
       if (k_.op(dot).kind != OpKind::Dot) continue;
       RingLoop with = loop;
       std::set<OpId> needs = slice;
-      if (std::string why = product(op, dot, with, needs); !why.empty()) {
-        if (refusal_.empty()) refusal_ = why;
-        continue;
+      std::string why = product(op, dot, with, needs);
+      if (why.empty() && (computes || !with.computed.contains(dot))) {
+        loop = std::move(with);
+        slice = std::move(needs);
+      } else if (refusal_.empty()) {
+        refusal_ = why;
       }
-      loop = std::move(with);
-      slice = std::move(needs);
     }
-    if (loop.products.empty()) return false;
+  }
+
+  // Why the loop's products, which need the scalars of `slice`, cannot go through the ring; empty if they can.
+  std::string check(RingLoop& loop, const std::vector<OpId>& around, std::set<OpId>& slice) const {
+    const Op& op = k_.op(loop.loop);
     std::string why = sums(op, loop);
     for (const RingTile& t : loop.tiles)
       for (const OpId use : uses_.at(k_.op(t.load).results[0]))
-        if (std::find(loop.products.begin(), loop.products.end(), use) == loop.products.end())
-          why = "another product reads a factor, too";
+        if (!t.is_read && !is_product(loop, use)) why = "another product reads a factor, too";
     for (size_t i = 0; i < 3 && why.empty(); ++i) why = scalars(op.operands[i], slice);
     for (const OpId outer : around)
       for (size_t i = 0; i < 3 && why.empty(); ++i) why = scalars(k_.op(outer).operands[i], slice);
-    if (!why.empty()) {
-      if (refusal_.empty()) refusal_ = why;
-      return false;
-    }
-    plan_.around.insert(around.begin(), around.end());
-    plan_.producer.insert(slice.begin(), slice.end());
-    plan_.loops.push_back(std::move(loop));
-    return true;
+    return why;
   }
 
   // Adds a product of the loop's body, its tiles and the scalars that they need; or says why not.
@@ -153,12 +175,41 @@ private:
     const WarpgroupGrid grid = warpgroup_grid(c.shape, warps_);
     if (grid.rows * grid.columns * kWarpsPerGroup != warps_ || a.shape[1] * info(a.dtype).bits % kDepthBits != 0)
       return "its tile is too small for warpgroups";
-    for (const size_t factor : {size_t{0}, size_t{1}}) {
-      const int least = factor == 1 ? b.shape[1] / grid.columns : kWarpgroupRows;
-      if (std::string why = add_tile(loop, dot.operands[factor], factor == 0 ? 1 : 0, least, to, slice); !why.empty())
-        return std::string(factor == 0 ? "its left" : "its right") + " factor: " + why;
-    }
+    if (std::string why = add_left(loop, id, to, slice); !why.empty()) return "its left factor: " + why;
+    if (std::string why = add_tile(loop, dot.operands[1], 0, b.shape[1] / grid.columns, to, slice); !why.empty())
+      return "its right factor: " + why;
     to.products.push_back(id);
+    return "";
+  }
+
+  // Adds the tile of a left factor, or the tiles that consumers compute it from.
+  std::string add_left(const Op& loop, OpId id, RingLoop& to, std::set<OpId>& slice) {
+    const ValueId factor = k_.op(id).operands[0];
+    const auto defined = defined_.find(factor);
+    if (defined == defined_.end() || !is_in(loop, defined->second)) return "it is not computed in the loop";
+    if (k_.op(defined->second).kind == OpKind::Load) return add_tile(loop, factor, 1, kWarpgroupRows, to, slice);
+    std::set<OpId> met;
+    if (std::string why = add_operands(loop, factor, k_.type(factor).shape, to, slice, met); !why.empty()) return why;
+    to.computed.insert(id);
+    return "";
+  }
+  [[nodiscard]] static bool is_in(const Op& loop, OpId id) {
+    const auto& body = loop.regions[0];
+    return std::find(body.begin(), body.end(), id) != body.end();
+  }
+  // Adds the boxes among the loads that `v` is computed from. Tiles of fewer elements are loads of consumers.
+  std::string add_operands(const Op& loop, ValueId v, const std::vector<int>& shape, RingLoop& to,
+                           std::set<OpId>& slice, std::set<OpId>& met) {
+    const auto defined = defined_.find(v);
+    if (defined == defined_.end() || !is_in(loop, defined->second) || !met.insert(defined->second).second) return "";
+    const Op& op = k_.op(defined->second);
+    if (op.kind == OpKind::Load)
+      return k_.type(v).shape == shape ? add_box(defined->second, 1, kWarpgroupRows, true, to, slice) : "";
+    if (op.kind != OpKind::Const && op.kind != OpKind::Range && op.kind != OpKind::ExpandDims &&
+        op.kind != OpKind::Broadcast && op.kind != OpKind::Scalar)
+      return "it is computed by more than element-wise operations";
+    for (const ValueId o : op.operands)
+      if (std::string why = add_operands(loop, o, shape, to, slice, met); !why.empty()) return why;
     return "";
   }
 
@@ -181,6 +232,7 @@ private:
     const Op& yield = k_.op(body.back());
     int64_t accumulators = 0;
     std::map<ValueId, ValueId> begun; // sums: what the first product of each added to
+    std::set<ValueId> factors;        // that are computed
     for (size_t n = 0; n < loop.products.size(); ++n) {
       const OpId id = loop.products[n];
       const Op& dot = k_.op(id);
@@ -192,6 +244,9 @@ private:
       begun[sum] = further == begun.end() ? to : further->second;
       if (further == begun.end() && is_zero(to)) loop.from_zero.insert(id);
       if (further == begun.end()) accumulators += k_.type(sum).count();
+      if (loop.computed.contains(id) && factors.insert(dot.operands[0]).second)
+        accumulators += left_registers(k_.type(dot.operands[0]).count() * info(k_.type(dot.operands[0]).dtype).bits,
+                                       warpgroup_grid(k_.type(sum).shape, warps_));
       const auto reads = uses_.find(sum);
       if (reads == uses_.end()) return kRead;
       if (reads->second.size() == 1) {
@@ -225,9 +280,16 @@ private:
       if (k_.op(use).kind != OpKind::Dot || std::find(body.begin(), body.end(), use) == body.end() ||
           k_.op(use).operands[2] == factor)
         return "something else reads it, too";
-    const Op& load = k_.op(*found);
-    if (std::any_of(to.tiles.begin(), to.tiles.end(), [&](const RingTile& t) { return t.load == *found; }))
-      return uses_.at(factor).size() > 1 ? "" : "it is multiplied by itself";
+    if (has_tile(to, *found)) return uses_.at(factor).size() > 1 ? "" : "it is multiplied by itself";
+    return add_box(*found, sum_axis, least, false, to, slice);
+  }
+  [[nodiscard]] static bool has_tile(const RingLoop& loop, OpId load) {
+    return std::any_of(loop.tiles.begin(), loop.tiles.end(), [&](const RingTile& t) { return t.load == load; });
+  }
+  // Adds the tile of a load that is a box, for products or for consumers to read.
+  std::string add_box(OpId id, int sum_axis, int least, bool is_read, RingLoop& to, std::set<OpId>& slice) {
+    if (has_tile(to, id)) return is_read ? "" : "something else reads it, too";
+    const Op& load = k_.op(id);
     TensorAccessResult access = tensor_access(k_, polynomials_, load);
     if (!access.access) return access.refusal;
     const tile::Param& param = k_.params[static_cast<size_t>(access.access->param)];
@@ -236,17 +298,19 @@ private:
       for (const auto& [monomial, coefficient] : dimension.start.terms())
         for (const ValueId v : monomial)
           if (std::string why = scalars(v, slice); !why.empty()) return why;
-    return arrange(*found, std::move(*access.access), sum_axis, least, to);
+    return arrange(id, std::move(*access.access), sum_axis, least, is_read, to);
   }
 
-  std::string arrange(OpId load, TensorAccess access, int sum_axis, int least, RingLoop& to) {
+  std::string arrange(OpId load, TensorAccess access, int sum_axis, int least, bool is_read, RingLoop& to) {
     const auto& dimensions = access.dimensions;
     const DType dtype = k_.type(k_.op(load).results[0]).dtype;
     const int contiguous = dimensions[0].box, bytes = info(dtype).bits / 8;
     RingTile t;
     t.load = load;
+    t.is_read = is_read;
     t.k_major = dimensions[0].axis == sum_axis;
-    if (!t.k_major && bytes == 1) return "its 8-bit elements are not contiguous along the dimension that is summed";
+    if (!t.k_major && bytes == 1 && !is_read)
+      return "its 8-bit elements are not contiguous along the dimension that is summed";
     t.map = {access.param, dtype, {}, {}, {}, {}, Swizzle::Bytes128, {}};
     // A warpgroup reads whole chunks of it.
     const int chunk = t.k_major ? contiguous : std::min(contiguous, least);
@@ -306,6 +370,29 @@ private:
 
 } // namespace
 
+LinearLayout RingTile::arrangement(const std::vector<int>& shape) const {
+  const int along = access.dimensions[0].axis;
+  const auto each = static_cast<size_t>(log2_of(chunk_elements)),
+             contiguous = each + static_cast<size_t>(log2_of(chunks));
+  std::vector<Bits> bases;
+  auto add = [&](int axis, size_t bit) {
+    bases.push_back(Bits{1} << (bit + static_cast<size_t>(axis == 0 ? 0 : log2_of(shape[0]))));
+  };
+  for (size_t bit = 0; bit < each; ++bit) add(along, bit);
+  for (int bit = 0; bit < log2_of(rows); ++bit) add(1 - along, static_cast<size_t>(bit));
+  for (size_t bit = each; bit < contiguous; ++bit) add(along, bit);
+  // An element's place is permuted within 128 bytes, which its own inverse is.
+  const std::vector<Bits> straight = bases;
+  const int element = info(map.dtype).bits / 8;
+  for (size_t bit = 0; bit < bases.size(); ++bit) {
+    const int64_t offset = int64_t{element} << bit, moved = (swizzled(map.swizzle, offset) ^ offset) / element;
+    if (moved != 0) bases[bit] ^= straight[static_cast<size_t>(std::countr_zero(static_cast<uint64_t>(moved)))];
+  }
+  return {{{Dim::Offset, static_cast<int>(bases.size())}},
+          {{Dim::Axis0, log2_of(shape[0])}, {Dim::Axis1, log2_of(shape[1])}},
+          std::move(bases)};
+}
+
 const RingTile& RingLoop::tile_of(const tile::Kernel& kernel, ValueId factor) const {
   return *std::find_if(tiles.begin(), tiles.end(),
                        [&](const RingTile& t) { return kernel.op(t.load).results[0] == factor; });
@@ -328,15 +415,26 @@ bool WarpgroupPlan::has_load(OpId load) const {
   });
 }
 
+bool WarpgroupPlan::is_computed(OpId dot) const {
+  return std::any_of(loops.begin(), loops.end(), [&](const RingLoop& l) { return l.computed.contains(dot); });
+}
+
+bool WarpgroupPlan::is_read(OpId load) const {
+  return std::any_of(loops.begin(), loops.end(), [&](const RingLoop& l) {
+    return std::any_of(l.tiles.begin(), l.tiles.end(), [&](const RingTile& t) { return t.load == load && t.is_read; });
+  });
+}
+
 WarpgroupChoice plan_warpgroups(const tile::Kernel& kernel, int warps, int64_t shared_bytes) {
   return Planner(kernel, warps).run(shared_bytes);
 }
 
-bool fits_warpgroups(const std::vector<int>& shape, int warps, int sums) {
+bool fits_warpgroups(const std::vector<int>& shape, int warps, int sums, int left_bits) {
   if (warps % kWarpsPerGroup != 0 || warps > kMaxGroups * kWarpsPerGroup) return false;
   const WarpgroupGrid grid = warpgroup_grid(shape, warps);
   return grid.rows * grid.columns * kWarpsPerGroup == warps &&
-         shape[0] * shape[1] * sums <= kMaxAccumulators * warps * kLanes;
+         shape[0] * shape[1] * sums + left_registers(int64_t{shape[0]} * left_bits, grid) <=
+             kMaxAccumulators * warps * kLanes;
 }
 
 WarpgroupGrid warpgroup_grid(const std::vector<int>& shape, int warps) {

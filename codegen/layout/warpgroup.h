@@ -9,11 +9,19 @@
 //   consumers  for each iteration: wait until stage s is full; start products; wait for those of the iteration before,
 //              whose stage then is empty; next s
 //
+// A left factor may be computed: elements of what it is computed from come through the ring, too, or from memory. The
+// consumers read them in the layout in which the instruction takes a left factor from registers, and compute it there,
+// while the products of the iteration before run on. Then they wait for these, as both take the same registers.
+//
+//   consumers  for each iteration: wait until stage s is full; compute the left factor; wait for the products of the
+//              iteration before, whose stage then is empty; start products; next s
+//
 // The ring runs through all loops of the kernel, so that the producer of a persistent kernel copies operands of the next
 // tile while consumers store this one.
 //
-// A loop of the ring has products of operands that the loop loads as boxes (tensor_access.h); the producer needs nothing
-// but scalars for it. A product adds to a carried value, to the product before it, or to zero. The sum goes to the next
+// A loop of the ring has products of operands that the loop loads as boxes (tensor_access.h), or of left factors that
+// element-wise operations compute; of what they load, all tiles of the factor's shape are boxes. The producer needs
+// nothing but scalars for it. A product adds to a carried value, to the product before it, or to zero. The sum goes to the next
 // iteration or to a further product, or it is read by the iteration, which then waits for it:
 //
 //   t = dot(a, b, 0), u = dot(a, c, carried)    both run on; the wait for t leaves u running
@@ -38,6 +46,10 @@ struct RingTile {
   int chunk_elements = 0; // along the contiguous dimension
   int64_t at = 0;         // byte offset in the stage
   bool k_major = false;   // the contiguous dimension is that which the product sums over
+  bool is_read = false;   // by consumers, who compute a left factor from it; otherwise by products
+
+  // Offsets in elements, from the tile's begin, of the elements of the loaded tile of this shape.
+  [[nodiscard]] LinearLayout arrangement(const std::vector<int>& shape) const;
 
   [[nodiscard]] int64_t chunk_bytes() const { return int64_t{rows} * swizzle_bytes(map.swizzle); }
   [[nodiscard]] int64_t bytes() const { return chunks * chunk_bytes(); }
@@ -48,6 +60,7 @@ struct RingLoop {
   std::vector<RingTile> tiles;
   std::vector<tile::OpId> products; // Dots of the loop's body, in its order
   std::set<tile::OpId> from_zero;   // of those: they add to zero
+  std::set<tile::OpId> computed;    // of those: consumers compute the left factor
   std::vector<tile::OpId> awaited;  // of those: the iteration reads their sums
   size_t waited = 0;                // products until the last one of `awaited`, which iterations wait for
   int64_t bytes = 0;                // of a stage
@@ -65,6 +78,8 @@ struct WarpgroupPlan {
   [[nodiscard]] const RingLoop* loop(tile::OpId id) const; // null: no loop of the ring
   [[nodiscard]] bool has_product(tile::OpId dot) const;
   [[nodiscard]] bool has_load(tile::OpId load) const;
+  [[nodiscard]] bool is_computed(tile::OpId dot) const; // its left factor
+  [[nodiscard]] bool is_read(tile::OpId load) const;    // RingTile::is_read
   [[nodiscard]] bool carries_ring(tile::OpId loop) const { return around.contains(loop) || this->loop(loop); }
 };
 
@@ -91,7 +106,8 @@ struct WarpgroupChoice {
 // The layout with up to `width` contiguous elements of a thread along an axis: bits of lanes and registers trade places.
 [[nodiscard]] LinearLayout with_contiguous(const LinearLayout& layout, int axis, int width);
 // True if so many warps compute `sums` tiles of this shape at a time: one or two warpgroups, with registers for all.
-[[nodiscard]] bool fits_warpgroups(const std::vector<int>& shape, int warps, int sums = 1);
+// `left_bits`: of a row of the left factor, if consumers compute it.
+[[nodiscard]] bool fits_warpgroups(const std::vector<int>& shape, int warps, int sums = 1, int left_bits = 0);
 // How many of the warpgroups share rows, and how many columns.
 struct WarpgroupGrid {
   int rows = 1, columns = 1;

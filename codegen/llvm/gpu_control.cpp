@@ -181,9 +181,9 @@ Status Control::ring_loop(tile::OpId id) {
   define(args[0], {index(n, i)});
   auto pending = c_.hazards.pending();
   c_.hazards.enter_loop();
-  ring_.start_iteration(ring);
+  ring_.start_iteration(ring, i, n.from);
   TESSERA_TRY(operations_.block(op.regions[0]));
-  ring_.finish_iteration(b_.CreateICmpNE(i, n.from));
+  ring_.finish_iteration();
   if (c_.hazards.next_round_conflicts()) shared_.barrier();
   c_.hazards.leave_loop();
   c_.hazards.merge(pending); // of a loop without iterations

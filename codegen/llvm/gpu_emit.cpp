@@ -38,6 +38,10 @@ Status Emitter::operation(tile::OpId id) {
   case OpKind::Broadcast: return pointwise_.broadcast(op);
   case OpKind::Scalar: return context_.layouts.is_conversion(op) ? conversions_.convert(op) : pointwise_.scalar_op(op);
   case OpKind::Load:
+    if (ring_.is_read(id)) {
+      ring_.load(id);
+      return {};
+    }
     if (pipelining_.staged(op.results[0]) || pipelining_.is_copied(id)) return {};
     return pipelining_.is_per_thread(op.results[0]) ? pipelining_.load_per_thread(op) : memory_.load(id);
   case OpKind::Store:

@@ -56,7 +56,7 @@ private:
   Cooperation cooperation_{context_, positions_, shared_, accesses_};
   Pipelining pipelining_{context_, positions_, words_, shared_, accesses_, *this};
   Dots dots_{context_, positions_, words_, shared_, conversions_, pipelining_};
-  Ring ring_{context_, *this};
+  Ring ring_{context_, words_, conversions_, *this};
   Control control_{context_, words_, shared_, pipelining_, ring_, *this};
 };
 

@@ -40,7 +40,8 @@ void Ring::find_dropped() {
   std::vector<tile::OpId> dead;
   for (const RingLoop& loop : plan_->loops) {
     for (const auto id : loop.products)
-      for (size_t i : {size_t{0}, size_t{1}}) --uses[kernel_.op(id).operands[i]];
+      for (size_t i : {size_t{0}, size_t{1}})
+        if (i > 0 || !loop.computed.contains(id)) --uses[kernel_.op(id).operands[i]];
     for (const RingTile& t : loop.tiles) dead.push_back(t.load);
   }
   auto is_pure = [](OpKind kind) {
@@ -51,6 +52,7 @@ void Ring::find_dropped() {
     const auto id = dead.back();
     dead.pop_back();
     if (!dropped_.insert(id).second) continue;
+    if (plan_->is_read(id)) dropped_.erase(id); // of its operands alone
     for (const auto v : kernel_.op(id).operands) {
       const auto* op = c_.definitions[static_cast<size_t>(v)];
       if (--uses[v] == 0 && op && is_pure(op->kind) && kernel_.type(v).is_tile())
@@ -83,7 +85,7 @@ Status Ring::divide() {
   for (int s = 0; s < plan_->stages; ++s) {
     auto* stage = b_.getInt32(static_cast<uint32_t>(s));
     w.init_barrier(full(stage), 1);
-    w.init_barrier(empty(stage), c_.threads() / kGroupThreads);
+    w.init_barrier(empty(stage), arrivals());
   }
   w.fence_barrier_init();
   b_.CreateBr(start);
@@ -105,11 +107,21 @@ Status Ring::divide() {
   b_.SetInsertPoint(consumer);
   if (many > 0) w.raise_registers(many);
   set_state({b_.getInt32(0), b_.getInt32(0)});
-  leads_ = b_.CreateICmpEQ(b_.CreateAnd(c_.thread, b_.getInt32(kGroupThreads - 1)), b_.getInt32(0));
+  const auto each = static_cast<uint32_t>(c_.threads() / arrivals());
+  leads_ = b_.CreateICmpEQ(b_.CreateAnd(c_.thread, b_.getInt32(each - 1)), b_.getInt32(0));
   // The same in all lanes of a warp, which the shuffle lets the assembler know.
   group_ = gpu_.shuffle_word(b_.CreateUDiv(c_.thread, b_.getInt32(kGroupThreads)), b_.getInt32(0));
   c_.divided = true;
   return {};
+}
+
+// Consumers of an empty stage that say so: one thread of a warpgroup, as its products end together; of each warp, where
+// they read the stage themselves.
+int Ring::arrivals() const {
+  const bool reads = std::any_of(plan_->loops.begin(), plan_->loops.end(), [](const RingLoop& loop) {
+    return std::any_of(loop.tiles.begin(), loop.tiles.end(), [](const RingTile& t) { return t.is_read; });
+  });
+  return c_.threads() / (reads ? layout::kLanes : kGroupThreads);
 }
 
 // ---- the producer
@@ -218,10 +230,43 @@ void Ring::advance() {
 
 // ---- consumers
 
-void Ring::start_iteration(const RingLoop& loop) {
+void Ring::start_iteration(const RingLoop& loop, Value* i, Value* from) {
   current_ = &loop;
+  i_ = i, from_ = from;
+  left_factors_.clear();
   c_.warpgroups->wait(full(stage_), parity_);
+  if (loop.computed.size() < loop.products.size()) c_.warpgroups->begin_products(); // else left_factor() does
+}
+
+void Ring::load(tile::OpId id) {
+  const auto result = kernel_.op(id).results[0];
+  const RingTile& tile = current_->tile_of(kernel_, result);
+  const auto& to = layouts_[result];
+  Staged staged{
+      layout::plan_shared_load(tile.arrangement(kernel_.type(result).shape), to, element_bytes(tile.map.dtype)),
+      tile.map.dtype, stages_ + tile.at, b_.CreateMul(stage_, b_.getInt32(static_cast<uint32_t>(plan_->stage_bytes))),
+      nullptr};
+  Registers out;
+  while (out.size() < register_count(result))
+    for (auto* e : conversions_.staged_registers(staged, out.size())) out.push_back(e);
+  define(result, std::move(out));
+}
+
+// The set of registers that has the words of a computed left factor, in the order of the instructions that read them. The
+// products before read the same registers: behind them, their stage is empty.
+size_t Ring::left_factor(tile::ValueId factor) {
+  const auto known =
+      std::find_if(left_factors_.begin(), left_factors_.end(), [&](const auto& f) { return f.first == factor; });
+  const auto set = static_cast<size_t>(known - left_factors_.begin());
+  if (known != left_factors_.end()) return set;
+  if (set == 0) {
+    c_.warpgroups->wait_for_products(0, {});
+    release_iteration_before();
+  }
+  const Registers words = words_.pack(registers(factor), dtype_of(factor));
+  left_factors_.emplace_back(factor, c_.warpgroups->fill_set(static_cast<int>(set), words));
   c_.warpgroups->begin_products();
+  return set;
 }
 
 // An operand of a warpgroup's products: a descriptor of its first rows or columns, and how far others lie from there.
@@ -258,13 +303,22 @@ void Ring::multiply(tile::OpId id) {
   const auto grid = layout::warpgroup_grid(shape, layouts_.warps);
   const int columns = shape[1] / grid.columns, depth = kernel_.type(op.operands[0]).shape[1];
   auto* grid_rows = b_.getInt32(static_cast<uint32_t>(grid.rows));
-  const Factor a = factor(current_->tile_of(kernel_, op.operands[0]), kProductRows, b_.CreateURem(group_, grid_rows)),
-               b = factor(current_->tile_of(kernel_, op.operands[1]), columns, b_.CreateUDiv(group_, grid_rows));
+  const bool computed = current_->computed.contains(id);
+  const Factor b = factor(current_->tile_of(kernel_, op.operands[1]), columns, b_.CreateUDiv(group_, grid_rows));
+  Factor a;
+  Registers words;
   WarpgroupProduct product;
-  product.a = a.tile->map.dtype;
+  if (computed) {
+    const size_t set = left_factor(op.operands[0]);
+    words = left_factors_[set].second;
+    product.a_set = static_cast<int>(set);
+  } else {
+    a = factor(current_->tile_of(kernel_, op.operands[0]), kProductRows, b_.CreateURem(group_, grid_rows));
+    product.a_transposed = !a.tile->k_major;
+  }
+  product.a = dtype_of(op.operands[0]);
   product.b = b.tile->map.dtype;
   product.n = std::min(columns, kProductColumns);
-  product.a_transposed = !a.tile->k_major;
   product.b_transposed = !b.tile->k_major;
   const auto before = std::find(current_->products.begin(), current_->products.end(), id) - current_->products.begin();
   const bool begins = current_->from_zero.contains(id);
@@ -277,7 +331,14 @@ void Ring::multiply(tile::OpId id) {
     size_t at = 0; // registers enumerate columns first, then blocks of rows
     for (int row = 0; row < shape[0]; row += kProductRows * grid.rows)
       for (int column = 0; column < columns; column += product.n, at += each) {
-        Value* left[] = {c_.warpgroups->advance(a.descriptor, a.distance(row, k))};
+        Registers left;
+        constexpr size_t kWords = 4; // of an instruction; blocks of rows have those of all depths
+        if (computed)
+          for (size_t i = 0; i < kWords; ++i)
+            left.push_back(
+                words[static_cast<size_t>((row / (kProductRows * grid.rows) * depth + k) / product.k()) * kWords + i]);
+        else
+          left.push_back(c_.warpgroups->advance(a.descriptor, a.distance(row, k)));
         auto* right = c_.warpgroups->advance(b.descriptor, b.distance(column, k));
         const auto made = c_.warpgroups->multiply(product, left, right, std::span(sums).subspan(at, each), accumulates);
         std::copy(made.begin(), made.end(), sums.begin() + static_cast<std::ptrdiff_t>(at));
@@ -312,12 +373,18 @@ void Ring::end_products() {
 void Ring::release_previous(Value* predicate) {
   auto* last = b_.getInt32(static_cast<uint32_t>(plan_->stages - 1));
   auto* previous = b_.CreateSelect(b_.CreateICmpEQ(stage_, b_.getInt32(0)), last, b_.CreateSub(stage_, b_.getInt32(1)));
+  // Its threads have read the stage.
+  if (arrivals() > c_.threads() / kGroupThreads) c_.warpgroups->warp_barrier();
   c_.warpgroups->arrive(empty(previous), both(b_, leads_, predicate));
 }
 
-void Ring::finish_iteration(Value* was_before) {
-  if (current_->waited == 0) c_.warpgroups->wait_for_products(1, {});
-  release_previous(was_before);
+void Ring::release_iteration_before() { release_previous(b_.CreateICmpNE(i_, from_)); }
+
+void Ring::finish_iteration() {
+  if (current_->computed.empty()) {
+    if (current_->waited == 0) c_.warpgroups->wait_for_products(1, {});
+    release_iteration_before();
+  }
   advance();
 }
 

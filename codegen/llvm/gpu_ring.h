@@ -5,13 +5,15 @@
 // Consumers are the first threads of the block, so their index is that of a block without producers, and all layouts
 // stay as they are; their barriers are those of a part of the block.
 #pragma once
+#include "codegen/llvm/gpu_convert.h"
 #include "codegen/llvm/gpu_shared.h"
 
 namespace tessera::gpu {
 
 class Ring final : Part {
 public:
-  Ring(Context& context, Operations& operations) : Part(context), operations_(operations) {}
+  Ring(Context& context, Words& words, Conversions& conversions, Operations& operations)
+      : Part(context), words_(words), conversions_(conversions), operations_(operations) {}
 
   [[nodiscard]] bool is_used() const { return plan_ != nullptr; }
   // Before begin(): shared memory of the stages, and tensor maps. Error CodegenError if the stages do not fit.
@@ -31,12 +33,14 @@ public:
     parity_ = state[1];
   }
 
-  // The consumers' part of an iteration: waits for the stage; starts a product, and behind the last one waits for those
-  // that the iteration reads; lets products run on, and releases the stage of the iteration before, if there was one in
-  // this loop (i1).
-  void start_iteration(const layout::RingLoop& loop);
+  // The consumers' part of an iteration: waits for the stage; loads tiles that left factors are computed from; starts a
+  // product, and behind the last one waits for those that the iteration reads; lets products run on, and releases the stage
+  // of the iteration before, if there was one in this loop: if the induction value `i` is not `from`.
+  void start_iteration(const layout::RingLoop& loop, Value* i, Value* from);
+  [[nodiscard]] bool is_read(tile::OpId load) const { return plan_ && plan_->is_read(load); }
+  void load(tile::OpId id);
   void multiply(tile::OpId dot);
-  void finish_iteration(Value* was_before);
+  void finish_iteration();
   // Behind the last of at least one iteration: the accumulators with their values.
   Registers drain(const Registers& accumulators);
 
@@ -51,18 +55,26 @@ private:
   [[nodiscard]] Value* empty(Value* stage);
   void advance();
   void release_previous(Value* predicate);
+  void release_iteration_before();
+  size_t left_factor(tile::ValueId factor);
+  [[nodiscard]] int arrivals() const;
   void end_products();
   void find_dropped();
   [[nodiscard]] std::pair<int, int> registers_by_role() const;
 
+  Words& words_;
+  Conversions& conversions_;
   Operations& operations_;
   const layout::WarpgroupPlan* plan_ = layouts_.warpgroups ? &*layouts_.warpgroups : nullptr;
   std::set<tile::OpId> dropped_;
   std::map<tile::OpId, size_t> map_of_; // by load
   int64_t stages_ = 0, barriers_ = 0;   // byte offsets of shared memory
   Value *stage_ = nullptr, *parity_ = nullptr;
-  Value *leads_ = nullptr, *group_ = nullptr; // consumers: i1, the first thread of its warpgroup; i32
+  Value *leads_ = nullptr, *group_ = nullptr; // consumers: i1, a thread that arrives at empty stages; i32
   const layout::RingLoop* current_ = nullptr;
+  Value *i_ = nullptr, *from_ = nullptr; // induction values of the current iteration and of the loop's first one
+  std::vector<std::pair<tile::ValueId, Registers>>
+      left_factors_; // of the current iteration, by set of registers: words
 };
 
 } // namespace tessera::gpu

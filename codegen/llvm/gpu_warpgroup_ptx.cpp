@@ -61,6 +61,14 @@ public:
   void fence_async() override { emit("fence.proxy.async.shared::cta;", {}); }
 
   void begin_products() override { emit("wgmma.fence.sync.aligned;", {}); }
+  // Volatile moves stay behind the wait, where the words' own registers would be written before it.
+  std::vector<Value*> fill_set(int, std::span<Value* const> words) override {
+    std::string text;
+    const size_t count = words.size();
+    for (size_t i = 0; i < count; ++i)
+      text += "mov.b32 $" + std::to_string(i) + ", $" + std::to_string(count + i) + "; ";
+    return results(text, tied(count, "r"), {words.begin(), words.end()}, words);
+  }
   std::vector<Value*> multiply(const WarpgroupProduct& p, std::span<Value* const> a, Value* b,
                                std::span<Value* const> accumulators, Value* accumulates) override {
     const bool registers = a.size() == 4;

@@ -6,17 +6,22 @@ using tile::ValueId;
 
 tile::Kernel masked_product(const ProductForm& f) {
   KernelMaker w("product");
-  auto a = w.in("a", f.dtype), b = w.in("b", f.right);
+  auto a = w.in("a", f.loaded), b = w.in("b", f.right);
   auto bias = w.in("bias", f.stored()), residual = w.in("residual", f.stored());
   auto c = w.out("c", f.stored()), sums = w.out("sums", f.sum());
   auto a2 = f.several ? w.in("a2", f.dtype) : a, b2 = f.several ? w.in("b2", f.right) : b;
+  auto rows_of = -1, depths_of = -1;
+  if (f.left != Left::Loaded) {
+    rows_of = w.in("rows", DType::F32), depths_of = w.in("depths", DType::F32);
+    if (!f.several) a2 = w.in("a2", f.loaded);
+  }
   auto partials = f.split > 1 ? w.out("partials", DType::F32) : -1,
        counters = f.split > 1 ? w.out("counters", DType::I32) : -1;
   for (auto& p : w.k.params) { // tiles of a program have no element in common
     p.invariant = !p.written;
     p.once = p.written && p.name != "counters";
   }
-  const int aligned = 128 / info(f.dtype).bits; // elements of 16 bytes
+  const int aligned = 128 / std::min(info(f.dtype).bits, info(f.loaded).bits); // elements of 16 bytes
   auto m = w.size("m", f.a_columns ? aligned : 1), n = w.size("n", f.b_columns ? 8 : aligned), k = w.size("k", aligned),
        programs = w.size("programs");
   auto up = [&](ValueId v, int by) { return w.op(ScalarOp::Div, {w.add(v, w.i(by - 1)), w.i(by)}); };
@@ -32,6 +37,29 @@ tile::Kernel masked_product(const ProductForm& f) {
         by_columns ? w.add(spread(r, 0), spread(w.mul(s, rows), 1)) : w.add(spread(w.mul(r, columns), 0), spread(s, 1));
     return std::pair(at, in);
   };
+  auto left = [&](ValueId row0, ValueId i) {
+    const std::vector<int> shape = {f.m, f.k};
+    auto [at, in] = access(shape, row0, i, m, k, f.a_columns);
+    auto x = w.b.load(a, at, in);
+    if (f.left == Left::Loaded) return x;
+    auto along = [&](ValueId from, int axis, ValueId start, ValueId end) {
+      auto index = w.add(w.b.range(shape[static_cast<size_t>(axis)]), start);
+      return w.b.broadcast(w.b.expand_dims(w.b.load(from, index, w.lt(index, end)), 1 - axis), shape);
+    };
+    auto one = w.b.broadcast(w.b.const_f(DType::F32, 1), shape);
+    x = f.loaded == DType::F32 ? x : w.b.cast(x, DType::F32);
+    if (f.left == Left::Gated) {
+      auto other = w.b.cast(w.b.load(a2, at, in), DType::F32);
+      auto e = w.op(ScalarOp::Exp, {w.op(ScalarOp::Neg, {x})});
+      x = w.mul(w.op(ScalarOp::Div, {x, w.add(one, e)}), other);
+    } else {
+      auto of_row = along(rows_of, 0, row0, m);
+      x = f.left == Left::Scaled ? w.mul(x, of_row)
+                                 : w.add(w.mul(w.op(ScalarOp::Sub, {x, of_row}), along(depths_of, 1, i, k)), one);
+      // Beyond the depth it is no zero: that of the right factor must do.
+    }
+    return w.b.cast(x, f.dtype);
+  };
   auto one = [&](ValueId t) {
     auto segment = w.op(ScalarOp::Div, {t, tiles});
     if (f.split > 1) t = w.op(ScalarOp::Mod, {t, tiles});
@@ -45,10 +73,10 @@ tile::Kernel masked_product(const ProductForm& f) {
         f.split > 1 ? from : w.i(0), f.split > 1 ? w.op(ScalarOp::Min, {k, w.add(from, length)}) : k, w.i(f.k),
         f.several ? std::vector<ValueId>{zero, zero} : std::vector<ValueId>{zero},
         [&](ValueId i, std::span<const ValueId> acc) -> std::vector<ValueId> {
-          auto [a_at, a_in] = access({f.m, f.k}, row0, i, m, k, f.a_columns);
           auto [b_at, b_in] = access({f.k, f.n}, i, column0, k, n, f.b_columns);
-          auto x = w.b.load(a, a_at, a_in), y = w.b.load(b, b_at, b_in);
+          auto x = left(row0, i), y = w.b.load(b, b_at, b_in);
           if (!f.several) return {w.b.dot(x, y, acc[0])};
+          auto [a_at, a_in] = access({f.m, f.k}, row0, i, m, k, f.a_columns);
           auto first = w.b.dot(x, y, zero), others = w.b.dot(x, w.b.load(b2, b_at, b_in), acc[1]);
           others = w.b.dot(w.b.load(a2, a_at, a_in), y, others);
           return {w.add(acc[0], first), others};

@@ -29,7 +29,7 @@ void run(const ProductForm& f, int64_t m, int64_t n, int64_t k, std::vector<int>
   const int64_t columns = (n + f.n - 1) / f.n, tiles = (m + f.m - 1) / f.m * columns;
   const double limit = is_integer(f.dtype) ? 127 : 1;
   GpuRun run;
-  run.buffers = {random_tensor(f.dtype, m * k, 1, limit),
+  run.buffers = {random_tensor(f.loaded, m * k, 1, is_integer(f.loaded) ? 127 : limit),
                  random_tensor(f.right, k * n, 2, limit),
                  random_tensor(f.stored(), n, 3, limit),
                  random_tensor(f.stored(), m * n, 4, limit),
@@ -38,6 +38,11 @@ void run(const ProductForm& f, int64_t m, int64_t n, int64_t k, std::vector<int>
   if (f.several)
     run.buffers.insert(run.buffers.end(),
                        {random_tensor(f.dtype, m * k, 5, limit), random_tensor(f.right, k * n, 6, limit)});
+  if (f.left != Left::Loaded) {
+    run.buffers.push_back(random_tensor(DType::F32, m, 7, is_integer(f.loaded) ? 1.0 / 127 : 1));
+    run.buffers.push_back(random_tensor(DType::F32, k, 8, 1));
+    if (!f.several) run.buffers.push_back(random_tensor(f.loaded, m * k, 5, limit));
+  }
   if (f.split > 1) {
     run.buffers.push_back(filled(DType::F32, tiles * f.split * f.m * f.n, 9));
     run.buffers.push_back(filled(DType::I32, tiles, 0));
@@ -151,6 +156,39 @@ TEST(Warpgroups, SeveralProductsOfALoop) {
   EXPECT_EQ(occurrences(code.ptx, "wgmma.wait_group.sync.aligned 1"), 1) << "the others run on";
 }
 
+// Consumers compute the left factor from a tile of the ring, by rows and by columns, and from rows and columns in memory.
+TEST(Warpgroups, LeftFactorsThatAreComputed) {
+  using enum DType;
+  for (const bool columns : {false, true}) {
+    run({.m = 64, .n = 64, .a_columns = columns, .left = Left::Normalised}, 72, 72, 200, {4});
+    run({.dtype = F16, .m = 128, .n = 64, .k = 32, .a_columns = columns, .left = Left::Gated}, 136, 104, 72, {4, 8});
+    run({.m = 64, .n = 64, .a_columns = columns, .left = Left::Scaled, .loaded = I8}, 80, 80, 208, {4, 8});
+    run({.m = 128, .n = 64, .a_columns = columns, .left = Left::Normalised, .loaded = F32}, 136, 72, 136, {8});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Warpgroups, ComputedLeftFactorsOfEverySize) {
+  for (auto [m, n, k] : {std::array{64, 8, 64}, {64, 16, 16}, {64, 256, 32}, {256, 64, 64}, {128, 32, 128}})
+    run({.m = m, .n = n, .k = k, .b_columns = true, .left = Left::Normalised}, m + 8, n + 8, k + 8,
+        m == 256 ? std::vector{8} : std::vector{4, 8}); // its registers
+  for (const int64_t rows : {1, 63, 64, 65})
+    for (const int64_t k : {0, 8, 64, 264})
+      run({.m = 64, .n = 64, .num_stages = 2, .left = Left::Gated}, rows, 64, k, {4});
+  for (int num_stages : {2, 3, 4})
+    run({.m = 64, .n = 64, .num_stages = num_stages, .left = Left::Normalised}, 64, 64, 384, {8});
+}
+
+TEST(Warpgroups, ComputedLeftFactorsOfSeveralTilesAndProducts) {
+  for (int64_t k : {0, 64, 200})
+    run({.m = 64, .n = 64, .num_stages = 3, .persistent = true, .epilogue = true, .left = Left::Normalised}, 190, 136,
+        k, {4, 8});
+  run({.m = 64, .n = 64, .b_columns = true, .epilogue = true, .left = Left::Gated, .split = 3}, 100, 72, 400, {4, 8});
+  for (const bool persistent : {false, true}) // of one product a computed factor, of the last one a loaded one
+    run({.m = 64, .n = 64, .persistent = persistent, .epilogue = true, .several = true, .left = Left::Normalised}, 130,
+        72, 200, {4, 8});
+}
+
 TEST(Warpgroups, AreMadeOfTheirInstructions) {
   const auto code = compile({.m = 128, .n = 256, .num_stages = 4}, 8);
   EXPECT_EQ(code.products, "by warpgroups, 4 stages");
@@ -164,6 +202,25 @@ TEST(Warpgroups, AreMadeOfTheirInstructions) {
   EXPECT_EQ(occurrences(code.ptx, "st.global"), 128 * 256 / 256 / 8);
   EXPECT_EQ(occurrences(code.ptx, "bar.sync"), 1) << "once, before the roles divide";
   EXPECT_EQ(occurrences(code.ptx, "setmaxnreg"), 2);
+}
+
+// The assembler says if it cannot keep products in flight.
+TEST(Warpgroups, ComputedLeftFactorsAssembleWithoutSpills) {
+  static auto assembler = cuda::Assembler::find(cuda::Assembler::Kind::Ptxas);
+  if (!assembler.ok()) GTEST_SKIP() << assembler.error().message;
+  for (const Left left : {Left::Scaled, Left::Normalised, Left::Gated})
+    for (const DType loaded : {DType::BF16, DType::I8, DType::F32})
+      for (auto [m, n, warps] : {std::array{128, 256, 8}, {64, 256, 4}, {128, 128, 8}, {64, 64, 4}}) {
+        if (n == 256 && loaded == DType::F32) continue; // stages do not fit
+        const auto code = compile({.m = m, .n = n, .num_stages = 4, .left = left, .loaded = loaded}, warps);
+        const std::string what = std::to_string(m) + " x " + std::to_string(n) + " of " + std::string(name(loaded));
+        EXPECT_NE(code.products.find("by warpgroups"), std::string::npos) << what << ": " << code.products;
+        auto cubin = (*assembler)->assemble(code.ptx, "sm_90a");
+        ASSERT_TRUE(cubin.ok()) << what << cubin.error().str();
+        // Divisions next to the most sums spill a few words.
+        EXPECT_LE(cubin->spill_bytes, left == Left::Gated && n == 256 ? 64 : 0) << what;
+        EXPECT_EQ(cubin->log.find("serialized"), std::string::npos) << what << cubin->log;
+      }
 }
 
 // Registers suffice, and products overlap: ptxas waits for each where it cannot prove that nothing touches the sums.

@@ -1,4 +1,5 @@
 // Which loads are boxes of a tensor, which products warpgroups compute, and where their sums lie.
+#include "codegen/layout/conversion.h"
 #include "codegen/layout/warpgroup.h"
 #include "tests/tile/helpers.h"
 #include <gtest/gtest.h>
@@ -135,6 +136,34 @@ TEST(Warpgroup, RowsAreABox) {
   EXPECT_NE(plan(replaced(text, "le(0, %x)", "le(1, %x)")).refusal.find("begin at different elements"),
             std::string::npos);
   EXPECT_NE(plan(replaced(text, "mod(%r, 16)", "mod(%r, 32)")).refusal.find("different steps"), std::string::npos);
+}
+
+// A load that something is computed of comes to its stage, and lies there as the consumers' reads expect it.
+TEST(Warpgroup, LeftFactorsMayBeComputed) {
+  const std::string text = replaced(
+      kProduct, "%next = dot(%a_tile,",
+      "%wide = cast(%a_tile) : tile<[128, 64], f32>\n    %twice = cast(%wide) : tile<[128, 64], bf16>\n    %next = "
+      "dot(%twice,");
+  const tile::Kernel k = read(text);
+  const WarpgroupChoice choice = plan(text);
+  ASSERT_TRUE(choice.plan) << choice.refusal;
+  const RingLoop& loop = choice.plan->loops[0];
+  ASSERT_EQ(loop.tiles.size(), 2U);
+  EXPECT_EQ(loop.computed, std::set<tile::OpId>(loop.products.begin(), loop.products.end()));
+  EXPECT_TRUE(loop.tiles[0].is_read);
+  EXPECT_FALSE(loop.tiles[1].is_read);
+  const LinearLayout memory = loop.tiles[0].arrangement({128, 64});
+  for (const int row : {0, 1, 7, 8, 63, 127})
+    for (const int column : {0, 1, 8, 33, 63}) {
+      const int64_t offset = swizzled(Swizzle::Bytes128, row * 128 + column * 2) / 2;
+      EXPECT_EQ(memory.apply(Dim::Offset, static_cast<int>(offset), Dim::Axis0), row);
+      EXPECT_EQ(memory.apply(Dim::Offset, static_cast<int>(offset), Dim::Axis1), column);
+    }
+  EXPECT_EQ(plan_shared_load(memory, warpgroup_left_registers({128, 64}, 64, 16, 8), 2).load_matrices,
+            Conversion::Matrices::Rows);
+  EXPECT_NE(
+      plan(replaced(text, " mask=%a_in other=0 ", " mask=%a_in other=1 ")).refusal.find("masked elements are not 0"),
+      std::string::npos);
 }
 
 TEST(Warpgroup, StagesFitTheSharedMemory) {

@@ -100,9 +100,14 @@ Launch launch_of(const ProductForm& f, const std::string& arch, int warps, std::
   const int64_t columns = (n + f.n - 1) / f.n, tiles = (m + f.m - 1) / f.m * columns;
   Launch l{masked_product(f), arch, {}, {}, f.persistent ? 2 : tiles};
   l.kernel.config["warps"] = warps;
-  l.buffers = {random_tensor(f.dtype, m * k, 1, 1), random_tensor(f.dtype, k * n, 2, 1),
-               random_tensor(f.dtype, n, 3, 1),     random_tensor(f.dtype, m * n, 4, 1),
-               filled(f.dtype, m * n, 9),           filled(DType::F32, m * columns, 9)};
+  l.buffers = {
+      random_tensor(f.loaded, m * k, 1, 1), random_tensor(f.dtype, k * n, 2, 1), random_tensor(f.dtype, n, 3, 1),
+      random_tensor(f.dtype, m * n, 4, 1),  filled(f.dtype, m * n, 9),           filled(DType::F32, m * columns, 9)};
+  if (f.left != Left::Loaded) {
+    l.buffers.push_back(random_tensor(DType::F32, m, 7, 1));
+    l.buffers.push_back(random_tensor(DType::F32, k, 8, 1));
+    l.buffers.push_back(random_tensor(f.loaded, m * k, 5, 1));
+  }
   l.scalars = {m, n, k, l.grid};
   return l;
 }
@@ -188,6 +193,23 @@ TEST(GeneratedFaults, RingOfWarpgroups) {
                 "sm_90a", 8, {136, 24, 56});
   expect_by_warpgroups(l);
   EXPECT_GE(expect_found(l, {}).size(), 12U);
+}
+
+// Consumers read the stages, and compute left factors while products read the registers of those before.
+TEST(GeneratedFaults, RingOfComputedFactors) {
+  const Launch l = launch_of({.m = 64,
+                              .n = 16,
+                              .k = 16,
+                              .b_columns = true,
+                              .num_stages = 3,
+                              .persistent = true,
+                              .left = Left::Normalised,
+                              .loaded = DType::F32},
+                             "sm_90a", 8, {136, 24, 56});
+  expect_by_warpgroups(l);
+  // Behind the last iteration of a tile. The release of the stage before, for which the producer waits first, is behind
+  // the reads of this one.
+  EXPECT_GE(expect_found(l, {{"no barrier of a warp 0", "the stage before is released behind all reads"}}).size(), 12U);
 }
 
 // Copies of two iterations ahead, read by other threads than those that copy.
