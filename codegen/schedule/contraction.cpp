@@ -15,26 +15,27 @@ bool is_multiplied(DType factor, DType sum) {
   return factor == DType::F16 || factor == DType::BF16 || factor == DType::F8E4M3FN || factor == DType::F8E5M2;
 }
 
-// True if tensor cores multiply both dtypes with each other.
-bool are_multiplied(DType a, DType b) { return a == b || (info(a).bits == 8 && info(b).bits == 8); }
-
-// The value in a dtype of tensor cores that a factor in f32 or i32 is equal to, and the dtype.
-std::optional<std::pair<ScalarId, DType>> narrow(const Graph& graph, const LoopNest& nest, const Domain& domain,
-                                                 ScalarId factor) {
+// The value that a factor in f32 or i32 is equal to, and its dtype, one of tensor cores; none of an f32 that is equal to a
+// value of each: of an integer of 8 bits.
+std::optional<std::pair<ScalarId, std::optional<DType>>> narrow(const Graph& graph, const LoopNest& nest,
+                                                                const Domain& domain, ScalarId factor) {
   auto multiplied = [&](DType d) { return is_multiplied(d, nest.dag[factor].dtype); };
   auto stored = [&](ScalarId id) { // of a load: the dtype in memory
     return graph.type(domain.buffers[static_cast<size_t>(domain.loads[static_cast<size_t>(id)].buffer)]).dtype;
   };
   const ScalarNode& n = nest.dag[factor];
-  if (n.op == ScalarOp::Load && multiplied(stored(factor))) return std::pair(factor, stored(factor));
+  using Narrow = std::pair<ScalarId, std::optional<DType>>;
+  if (n.op == ScalarOp::Load && multiplied(stored(factor))) return Narrow(factor, stored(factor));
   if (n.op != ScalarOp::Cast) return std::nullopt;
   const ScalarId from = n.args[0];
   const ScalarNode& rounded = nest.dag[from];
+  if (n.dtype == DType::F32 && (rounded.dtype == DType::I8 || rounded.dtype == DType::U8))
+    return Narrow(factor, std::nullopt);
   if (!multiplied(rounded.dtype)) return std::nullopt;
   if (rounded.op == ScalarOp::Cast) // of a load that needs no rounding
     if (const ScalarId load = rounded.args[0]; nest.dag[load].op == ScalarOp::Load && stored(load) == rounded.dtype)
-      return std::pair(load, rounded.dtype);
-  return std::pair(from, rounded.dtype);
+      return Narrow(load, rounded.dtype);
+  return Narrow(from, rounded.dtype);
 }
 
 // The parts of a factor of matmul_of_parts; of another one, the factor.
@@ -132,16 +133,18 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
       return std::nullopt;
   const ScalarNode& product = nest.dag[nest.dag[out.fold].args[0]];
   if (product.op != ScalarOp::Mul || product.dtype != nest.dag[out.fold].dtype) return std::nullopt;
-  std::array<uint64_t, 2>& deps = out.deps;
+  std::array<uint64_t, 2> deps{};
+  std::optional<DType> dtype; // of the factors so far
   const bool of_parts = std::any_of(nest.sources.begin(), nest.sources.end(),
                                     [&](NodeId id) { return fusion::product_parts(graph.node(id)) > 1; });
   for (size_t i : {size_t{0}, size_t{1}}) {
     for (const ScalarId part : parts_of(nest, product.args[i], of_parts)) {
       const auto value = narrow(graph, nest, domain, part);
-      const bool first = i == 0 && out.factors[0].empty();
-      if (!value || (!first && !are_multiplied(value->second, out.dtype))) return std::nullopt;
+      if (!value) return std::nullopt;
+      if (value->second && dtype && is_float(*dtype) && *value->second != *dtype) return std::nullopt;
       out.factors[i].push_back(value->first);
-      if (first) out.dtype = value->second;
+      out.computed[i] = out.computed[i] || nest.dag[value->first].op != ScalarOp::Load;
+      if (!dtype) dtype = value->second;
     }
     deps[i] = domain.deps[static_cast<size_t>(product.args[i])];
     if (auto groups = groups_of(graph, nest, domain, out.factors[i][0])) {
@@ -157,19 +160,18 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
     if (out.axes[i] == 0 || out.depth[i] == 0) return std::nullopt;
   }
   if (out.factors[0].size() != out.factors[1].size()) return std::nullopt;
-  const auto predicate = [&](size_t i) { return domain.loads[static_cast<size_t>(out.factors[i][0])].predicate; };
-  if (out.parts() == 1 && std::popcount(domain.row_mask) == 1 && predicate(0) == predicate(1))
-    out.range = range_of(nest, domain, out.factors[0][0]);
+  out.dtype = dtype.value_or(DType::BF16);
   return out;
 }
 
-int Contraction::max_depth() const {
-  const int whole = 8 * layout::kMmaDepthBytes * 8 / info(dtype).bits;
-  return promoted() && info(dtype).bits == 8 ? std::min(whole, kPromotedDepth) : whole;
+WarpgroupNeeds Contraction::warpgroup_needs(uint64_t rows, uint64_t columns) const {
+  const size_t left = this->left(rows, columns) == 1 ? 1 : 0;
+  return {sums(), computed[left] ? parts() * info(dtype).bits : 0, computed[1 - left]};
 }
 
-bool by_warpgroups(const TileShape& tile, int sums, const Target& device) {
-  return device.warpgroup_f16_per_cycle > 0 && layout::fits_warpgroups({tile.rows, tile.columns}, tile.warps, sums);
+bool by_warpgroups(const TileShape& tile, const WarpgroupNeeds& needs, const Target& device) {
+  return device.warpgroup_f16_per_cycle > 0 && !needs.right_computed &&
+         layout::fits_warpgroups({tile.rows, tile.columns}, tile.warps, needs.sums, needs.left_bits * tile.depth);
 }
 
 } // namespace tessera

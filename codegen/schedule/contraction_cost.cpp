@@ -1,5 +1,6 @@
 #include "codegen/schedule/contraction_cost.h"
 #include "codegen/layout/dot.h"
+#include "codegen/layout/warpgroup.h"
 #include "codegen/schedule/contraction.h"
 #include <algorithm>
 #include <cmath>
@@ -157,15 +158,48 @@ private:
   [[nodiscard]] double behind(double slots, double warps) const {
     return slots * std::max(1.0, m_.alone * device_.schedulers / warps) / device_.schedulers / device_.clock_mhz;
   }
-  // Warpgroups compute the products: both factors are loads that bulk copies make, in whole accesses. A range masks them
-  // inside of memory, as no copy does.
+  // Warpgroups compute the products: the factors, and what a left one is computed from, are loads that bulk copies make, in
+  // whole accesses.
   [[nodiscard]] bool copied_in_bulk() const {
-    return f_.ranges == 1 && by_warpgroups(s_.tile, f_.sum_tiles, device_) &&
+    auto is_copied = [&](const SizedFacts::Factor& x, const SizedStream& s) {
+      return width(s) * s.bytes >= kAccess && is_box(x, s);
+    };
+    return by_warpgroups(s_.tile, warpgroup_needs(), device_) &&
            std::all_of(f_.factors.begin(), f_.factors.end(), [&](const SizedFacts::Factor& x) {
-             if (x.stream < 0) return false;
+             if (x.stream < 0)
+               return std::all_of(f_.streams.begin(), f_.streams.end(), [&](const SizedStream& s) {
+                 return !is_of_left(s.deps) || !(s.deps & s_.placement.row_axes) || is_copied(x, s);
+               });
              const SizedStream& s = f_.streams[static_cast<size_t>(x.stream)];
-             return width(s) * s.bytes >= kAccess && is_box(x, s) && read_in_words(s);
+             return is_copied(x, s) && read_in_words(s);
            });
+  }
+  [[nodiscard]] WarpgroupNeeds warpgroup_needs() const {
+    WarpgroupNeeds needs{f_.sum_tiles, 0, false};
+    for (const SizedFacts::Factor& x : f_.factors) {
+      const bool left = (s_.placement.row_axes & ~x.axes) == 0;
+      if (x.stream < 0 && left) needs.left_bits = f_.parts * x.bits;
+      needs.right_computed = needs.right_computed || (x.stream < 0 && !left);
+    }
+    return needs;
+  }
+  // True of values that are loaded or computed for each step of the depth, and not for columns of the tile.
+  [[nodiscard]] bool is_of_left(uint64_t deps) const {
+    return (deps & s_.placement.depth_axes) && !(deps & s_.placement.column_axes);
+  }
+  // Microseconds in which the consumers compute a left factor for a step.
+  [[nodiscard]] double left_factor() const {
+    if (warpgroup_needs().left_bits == 0) return 0;
+    constexpr double kWord = 2, kMatrices = 8; // elements that a thread's load yields; those of 16 bits
+    double slots = 0;
+    for (const SizedFacts::Work& w : f_.work)
+      if (is_of_left(w.deps)) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
+    for (const SizedStream& s : f_.streams)
+      if (!s.store && is_of_left(s.deps))
+        slots += static_cast<double>(s_.tile.rows) * s_.tile.depth / kWarp / (s.bytes == 2 ? kMatrices : kWord) *
+                 m_.group_load;
+    const layout::WarpgroupGrid grid = layout::warpgroup_grid({s_.tile.rows, s_.tile.columns}, s_.tile.warps);
+    return slots * grid.columns / device_.schedulers / device_.clock_mhz;
   }
   // Instructions.
   [[nodiscard]] double code() const { return fragments() / s_.tile.warps + 16 * sums() / threads_; }
@@ -205,7 +239,10 @@ private:
       if (!(w.deps & f_.row_mask)) slots += elements(w.deps) / kWarp * (w.simple + w.elementary);
     const double epilogue = m_.group_end * device_.memory_latency_us + behind(slots, s_.tile.warps);
     // A stage is free again when the products after those of it have begun.
-    const double of_step = std::max({products + m_.group_step * device_.l2_latency_us,
+    const double computed = left_factor();
+    const double multiplied =
+        computed > 0 ? std::pow(std::pow(tensor, m_.overlap) + std::pow(computed, m_.overlap), 1 / m_.overlap) : tensor;
+    const double of_step = std::max({multiplied + m_.group_step * device_.l2_latency_us,
                                      m_.group_copy * device_.memory_latency_us / (s_.traversal.num_stages - 1.5),
                                      lines * processors / (m_.group_cache * device_.l2_bytes_per_us)});
     // Blocks of one wave end together and share the memory's bandwidth; those that go on have time for it.

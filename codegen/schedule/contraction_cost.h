@@ -9,6 +9,9 @@
 // products take and the wait for a stage. One block is resident on a multiprocessor, as it has most registers. Programs
 // that take tiles in turn fill the first stages of the next tile while they store one.
 //
+// A left factor that warpgroups compute takes issue slots of the consumers in each step: for its loads and for its arithmetic,
+// of every warpgroup that shares its rows. They overlap with the products of the step before.
+//
 // A factor that is a load in whole accesses is copied to shared memory asynchronously. Others pass through registers:
 // loads of fewer bytes, one instruction each, and what is computed of them, take issue slots that the products wait for.
 //
@@ -49,6 +52,7 @@ struct ContractionCostModel {
   X(group_end, 2)        /* memory latencies: from a tile's last products until it is stored */                        \
   X(group_start, 3)      /* memory latencies: until the first stages are there */                                      \
   X(group_window, 6)     /* memory latencies: beyond that, of boxes in which windows lie */                            \
+  X(group_load, 2)       /* slots of a warp's load from a stage, of which each yields a left factor's word */          \
   X(group_cache, 1.6)    /* of the bandwidth of the level-2 cache that bulk copies reach, in whole lines */
 #define X(name, value) double name = value;
   TESSERA_CONTRACTION_COST_PARAMETERS(X)

@@ -17,7 +17,8 @@ public:
   // Rows and columns of the tile along all axes of a factor, or along its last one with the others as points; rows along
   // all axes as a box as well, for bulk copies; the depth along all reduced axes, or along the one that is contiguous in a
   // factor with the others as steps. Rows that the columns of a fragment hold may be the columns: a fragment has more
-  // rows than columns, and most would be empty.
+  // rows than columns, and most would be empty. So may rows where the columns' factor is computed: warpgroups compute a
+  // left one.
   void run() {
     const Contraction& c = *f_.contraction;
     const size_t right = c.groups ? c.groups->factor : stored_along(c.axes[0]) && !stored_along(c.axes[1]) ? 0 : 1;
@@ -31,13 +32,22 @@ public:
         for (const uint64_t depth : std::set<uint64_t>{f_.d.row_mask, inner}) {
           tiles(rows, columns, depth, false);
           if (std::popcount(rows) > 1 && std::popcount(rows) < kTensorMapRank) tiles(rows, columns, depth, true);
-          if (s_.count(rows) <= Contraction::kFragmentColumns) tiles(columns, rows, depth, false);
+          if (s_.count(rows) <= Contraction::kFragmentColumns || (c.computed[right] && !c.computed[1 - right]))
+            tiles(columns, rows, depth, false);
         }
   }
 
 private:
   static uint64_t last(uint64_t axes) { return std::bit_floor(axes); }
   [[nodiscard]] int sums() const { return f_.contraction->sums(); }
+  [[nodiscard]] WarpgroupNeeds needs(const Schedule& p) const {
+    return f_.contraction->warpgroup_needs(p.placement.row_axes, p.placement.column_axes);
+  }
+  [[nodiscard]] bool by_warpgroups(const Schedule& p) const {
+    return tessera::by_warpgroups(p.tile, needs(p), f_.device);
+  }
+  // Threads with few sums are worth it where they compute a factor.
+  [[nodiscard]] bool computes_left(const Schedule& p) const { return needs(p).left_bits > 0 && by_warpgroups(p); }
   [[nodiscard]] bool stored_along(uint64_t axes) const {
     for (const Stream& s : f_.streams)
       for (size_t i = 0; i < s_.extents.size() && s.store; ++i)
@@ -85,9 +95,10 @@ private:
             const int64_t each = rows * columns / threads;
             p.tile.rows = static_cast<int>(rows), p.tile.columns = static_cast<int>(columns);
             p.tile.depth = static_cast<int>(depth), p.tile.warps = static_cast<int>(threads / 32);
-            if (each < kLeastEach || std::max(rows, columns) > kMaxRatio * std::min(rows, columns)) continue;
-            if (each * sums() > kMaxEach && !by_warpgroups(p.tile, sums(), f_.device)) continue;
-            if (!as_box || by_warpgroups(p.tile, sums(), f_.device)) stages(p);
+            if (each < kLeastEach && !computes_left(p)) continue;
+            if (std::max(rows, columns) > kMaxRatio * std::min(rows, columns)) continue;
+            if (each * sums() > kMaxEach && !by_warpgroups(p)) continue;
+            if (!as_box || by_warpgroups(p)) stages(p);
           }
     }
   }
@@ -107,7 +118,7 @@ private:
         p.cooperation.max_blocks = 0;
         visit_(p, 1);
         const bool all_at_once = split > 1 && tiles * split <= f_.device.multiprocessors;
-        if (!by_warpgroups(p.tile, sums(), f_.device) || all_at_once) continue;
+        if (!by_warpgroups(p) || all_at_once) continue;
         p.cooperation.max_blocks = f_.device.multiprocessors; // which take the tiles in turn
         visit_(p, 1);
       }

@@ -126,7 +126,7 @@ private:
         int64_t{Contraction::kFragmentRows} * Contraction::kFragmentColumns * s_.tile.warps)
       return "the tile has fewer fragments than the block has warps";
     out_.groups = axis_groups(p, f_.d.axes.size(), f_.contiguous_axis, f_.d.row_mask);
-    out_.warpgroups = by_warpgroups(s_.tile, f_.contraction->sums(), f_.device);
+    out_.warpgroups = by_warpgroups(s_.tile, f_.contraction->warpgroup_needs(p.row_axes, p.column_axes), f_.device);
     int64_t bits = 0;
     for (const int lanes : out_.groups.box) bits += std::countr_zero(static_cast<unsigned>(lanes));
     const size_t of_axes = kBoxBits * out_.groups.rows.size();

@@ -49,13 +49,22 @@ private:
     return std::any_of(axes.begin(), axes.end(), [&](size_t a) { return s.deps >> of_domain(a) & 1; });
   }
 
-  // Stages of the tiles of plain loads; other factors, and what is stored of the sums, change threads.
+  // Stages of the tiles of plain loads, and of those that warpgroups compute a left factor from; other factors, and what is
+  // stored of the sums, change threads.
   [[nodiscard]] SharedNeeds contraction() const {
     SharedNeeds out;
     if (!f_.contraction) return out;
     const int64_t each = info(f_.contraction->dtype).bits / 8;
     const int left = f_.contraction->left(s_.placement.row_axes, s_.placement.column_axes);
+    const bool warpgroups = by_warpgroups(
+        s_.tile, f_.contraction->warpgroup_needs(s_.placement.row_axes, s_.placement.column_axes), f_.device);
     int64_t computed = 0;
+    if (warpgroups && f_.contraction->computed[left == 1 ? 1 : 0]) {
+      const uint64_t rows = s_.placement.row_axes, depth = s_.placement.depth_axes;
+      for (const Stream& s : f_.streams)
+        if (!s.store && (s.deps & rows) && (s.deps & depth))
+          out.resident += int64_t{s_.tile.rows} * s_.tile.depth * s.bytes * std::max(2, s_.traversal.num_stages);
+    }
     for (size_t i : {size_t{0}, size_t{1}}) {
       const int64_t side = static_cast<int>(i) == left ? s_.tile.rows : s_.tile.columns,
                     bytes = side * s_.tile.depth * each;
@@ -69,7 +78,6 @@ private:
     for (const Stream& s : f_.streams)
       if (!(s.deps & f_.d.row_mask)) stored = std::max<int64_t>(stored, s.bytes);
     // Warpgroups store what they have; a kernel whose exchanges do not fit has fewer stages.
-    const bool warpgroups = by_warpgroups(s_.tile, f_.contraction->sums(), f_.device);
     out.exchange = warpgroups ? layout::kExchangeBytes : std::max(computed, elements() * stored);
     return out;
   }

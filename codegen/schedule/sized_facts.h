@@ -45,6 +45,7 @@ struct SizedFacts {
     uint64_t deps = 0;   // all on which it depends
     int stream = -1;     // the load that it is; -1: it is computed
     bool masked = false; // the load has a predicate
+    int bits = 16;       // of an element that is multiplied
   };
   std::vector<int64_t> extents;
   std::vector<char> known;     // the extent is a constant

@@ -165,27 +165,35 @@ void Product::bound_by(const MemoryBounds& memory, ScalarId id) {
     c_.guard = mask;
 }
 
-// The tile of a factor from `base` on along the depth, in its dtype.
-V Product::factor(ScalarId id, bool left, V base) {
+// The tile of a factor from `base` on along the depth: of a load as it is in memory, else in the dtype.
+V Product::factor(ScalarId id, bool left, DType dtype, V base) {
   const std::array<Side, 2> sums = sides_;
   Side depth;
   depth.axis = c_.depth;
   depth.lanes = schedule_.tile.depth;
   depth.dim = left ? 1 : 0;
   sides_[static_cast<size_t>(depth.dim)] = depth;
+  const bool copied = node(id).op == ScalarOp::Load || legal_.warpgroups;
   const MemoryBounds memory = bounds_of_memory(id);
   const V guard = c_.guard;
   const V v = memo_.scoped([&] {
     sizes_.unbind_tile();
     for (Side& s : sides_) {
-      placement_.place(s, s.axis == c_.depth ? base : s.base, node(id).op != ScalarOp::Load);
-      if (node(id).op == ScalarOp::Load) // even where they are always true: a bulk copy reads a tensor with bounds
+      placement_.place(s, s.axis == c_.depth ? base : s.base, !copied);
+      if (copied) // even where they are always true: a bulk copy reads a tensor with bounds
         s.mask = placement_.bounds(s, s.axes() & ~memory.axes);
     }
     if (!memory.dimensions.empty()) bound_by(memory, id);
-    V value = full(node(id).op == ScalarOp::Load ? scalars_.stored_value(id) : scalars_.value(id));
-    const V inside = sides_[static_cast<size_t>(depth.dim)].mask;
-    if (inside < 0) return value;
+    // A step is one position of a dimension of memory, whose bound a bulk copy has to know as well.
+    if (copied && memory.dimensions.empty() && c_.step >= 0 && (d_.deps[static_cast<size_t>(id)] >> c_.step & 1)) {
+      const Axis& step = d_.axes[static_cast<size_t>(c_.step)];
+      c_.guard =
+          both(guard, pointwise(b_, ScalarOp::Lt, std::array{sizes_.number(step.var), sizes_.number(step.extent)}));
+    }
+    V value = full(node(id).op == ScalarOp::Load ? scalars_.stored_value(id) : b_.cast(scalars_.value(id), dtype));
+    const Side& along = sides_[static_cast<size_t>(depth.dim)];
+    const V inside = along.mask;
+    if (inside < 0 || (node(id).op != ScalarOp::Load && placement_.always_whole(along))) return value;
     const auto beyond =
         value_of_zeros(nest_, id, [&](ScalarId load) { return d_.deps[static_cast<size_t>(load)] >> c_.depth & 1; });
     if (beyond && beyond->f == 0 && beyond->i == 0) return value;
@@ -317,9 +325,9 @@ void Product::body() {
           base = op(ScalarOp::Mod, index, of_step);
         }
         Values x, y;
-        for (const ScalarId part : a) x.push_back(factor(part, true, base));
-        for (const ScalarId part : b) y.push_back(factor(part, false, base));
-        return add_products(x, y, contraction.promoted() ? none : -1, carried);
+        for (const ScalarId part : a) x.push_back(factor(part, true, contraction.dtype, base));
+        for (const ScalarId part : b) y.push_back(factor(part, false, contraction.dtype, base));
+        return add_products(x, y, none, carried);
       },
       schedule_.traversal.num_stages);
   if (segment_ < 0) return finish(contraction.fold, total(sums));

@@ -41,7 +41,7 @@ private:
   V end_of(const Contraction::Groups& groups, V group, V exists);
   void hoist(ScalarId factor);
   V zero_of(DType dtype);
-  V factor(ScalarId id, bool left, V base);
+  V factor(ScalarId id, bool left, DType dtype, V base);
   Values add_products(std::span<const V> left, std::span<const V> right, V none, std::span<const V> sums);
   V total(const Values& sums);
   V partial_offsets(V segment);
