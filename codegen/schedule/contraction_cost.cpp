@@ -132,23 +132,29 @@ private:
                            std::pow(shared_cycles(), m_.overlap),
                        1 / m_.overlap);
   }
+  // Positions of a tile along an axis.
+  [[nodiscard]] int64_t along(size_t axis) const {
+    const Placement& p = s_.placement;
+    return p.row_axes >> axis & 1      ? s_.tile.rows
+           : p.column_axes >> axis & 1 ? s_.tile.columns
+           : p.depth_axes >> axis & 1  ? s_.tile.depth
+                                       : 1;
+  }
+  // Contiguous bytes of a tile of a load, up to `most`.
+  [[nodiscard]] int64_t chunk(const SizedStream& s, int64_t most) const {
+    int64_t bytes = s.bytes;
+    for (size_t i = 0; i < f_.extents.size(); ++i)
+      if ((s.deps >> i & 1) && s.step[i] == 1 && along(i) > 1) bytes = std::min(most, along(i) * s.bytes);
+    return bytes;
+  }
   // Bytes of whole lines that bulk copies of a factor's tile touch: in chunks of up to a line along the contiguous axis,
   // which begin at multiples of what all strides are multiples of.
   [[nodiscard]] double bytes_of_lines(const SizedStream& s) const {
-    const Placement& p = s_.placement;
     const int64_t line = std::max<int64_t>(kSector, device_.line_bytes);
-    int64_t common = std::gcd(line, s.start * s.bytes), chunk = s.bytes;
-    for (size_t i = 0; i < f_.extents.size(); ++i) {
-      if (!(s.deps >> i & 1)) continue;
-      const int64_t along = p.row_axes >> i & 1      ? s_.tile.rows
-                            : p.column_axes >> i & 1 ? s_.tile.columns
-                            : p.depth_axes >> i & 1  ? s_.tile.depth
-                                                     : 1;
-      if (s.step[i] == 1 && along > 1)
-        chunk = std::min(line, along * s.bytes);
-      else
-        common = std::gcd(common, s.step[i] * s.bytes);
-    }
+    int64_t common = std::gcd(line, s.start * s.bytes);
+    for (size_t i = 0; i < f_.extents.size(); ++i)
+      if ((s.deps >> i & 1) && (s.step[i] != 1 || along(i) == 1)) common = std::gcd(common, s.step[i] * s.bytes);
+    const int64_t chunk = this->chunk(s, line);
     double touched = 0; // by chunks that begin at each place of a line
     for (int64_t at = 0; at < line; at += common)
       touched += std::ceil(static_cast<double>(at + chunk) / static_cast<double>(line));
@@ -162,7 +168,7 @@ private:
   // whole accesses.
   [[nodiscard]] bool copied_in_bulk() const {
     auto is_copied = [&](const SizedFacts::Factor& x, const SizedStream& s) {
-      return width(s) * s.bytes >= kAccess && is_box(x, s);
+      return width(s) * s.bytes >= kAccess && chunk(s, kSector) >= kSector && is_box(x, s);
     };
     return by_warpgroups(s_.tile, warpgroup_needs(), device_) &&
            std::all_of(f_.factors.begin(), f_.factors.end(), [&](const SizedFacts::Factor& x) {
