@@ -318,7 +318,10 @@ private:
     const double turn = m_.turn * device_.l2_latency_us +
                         m_.chained * device_.shared_latency_us * s_.tile.depth * factor_bytes_ / layout::kMmaDepthBytes;
     const double barrier = m_.step * device_.l2_latency_us; // hidden by the products of other blocks
-    const double of_step = std::max({together * cycles_ / device_.clock_mhz + barrier / together, turn,
+    // Loads of a computed factor begin in its step.
+    const bool computes = std::any_of(f_.factors.begin(), f_.factors.end(), [](const auto& x) { return x.stream < 0; });
+    const double of_step = std::max({together * cycles_ / device_.clock_mhz + barrier / together,
+                                     turn + (computes ? device_.memory_latency_us : 0),
                                      latency / std::max(1, s_.traversal.num_stages - 1)});
     const double compute = most / together * steps_ * of_step;
     double bytes = 0, behind_sums = 0, slots = 0;
