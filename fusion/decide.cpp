@@ -413,6 +413,8 @@ private:
       else if (!is_view(graph_, v))
         memory = out_.too_expensive[at(v)] = is_expensive(v, chain, size);
     }
+    if (memory && out_.too_expensive[at(v)] && options_.written_out && options_.written_out(v))
+      memory = out_.too_expensive[at(v)] = false;
     if (const auto stored = known || once || out_.pinned[at(v)] || folds(node) ? std::nullopt : steering_.stored(v);
         stored && options_.enabled && *stored != memory && (*stored || !too_large)) {
       memory = *stored;

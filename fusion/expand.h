@@ -80,7 +80,7 @@ private:
   [[nodiscard]] ScalarId through(ScalarId scalar, DType storage);
   [[nodiscard]] static bool rounds(const Node& node);
   [[nodiscard]] DType storage_behind(ValueId value) const;
-  // How the rounding of an operand is seen. Decides: a small difference changes the result much (a comparison), so all that
+  // How the rounding of an operand is seen. Cast: by the model, or by a product, whose factors are rounded. Decides: a small difference changes the result much (a comparison), so all that
   // it is computed from rounds as if operator by operator.
   enum class Seen : uint8_t { No, Cast, Decides };
   [[nodiscard]] static std::vector<Seen> seen_roundings(const Node& node, const NodeBody& body,

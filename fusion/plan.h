@@ -251,6 +251,9 @@ struct FusionOptions {
   // Products, convolutions and pooling that become loop nests (structured_nest.h) rather than library calls: fused like
   // any reduction. Queried after device_supports. Empty: none.
   std::function<bool(const Graph&, NodeId)> as_loops;
+  // Values that their readers compute where they could be in memory as well: factors of products that as_loops names.
+  // Empty: none.
+  std::function<bool(ValueId)> written_out;
   // Whether the device can generate code for this node; false makes it a Host group. Empty: everything.
   std::function<bool(const Graph&, NodeId, std::string* why_not)> device_supports;
   // Whether two products and the softmax between them are to be an Attention group. Empty: never.

@@ -28,7 +28,12 @@ public:
   // A product that a generated contraction may compute.
   struct Contraction {
     ContractionChoice choice;
-    std::vector<NodeId> nodes; // what the call and the kernel behind it compute
+    std::vector<NodeId> nodes; // what the call, the kernel behind it and the one in front of it compute
+    // The factor that the kernel in front of the call makes for it alone; the contraction computes it. Invalid: none.
+    ValueId factor;
+    // The same without the kernel in front, where another one stands behind: tried next.
+    double library_us_behind = 0;
+    std::vector<NodeId> nodes_behind; // empty: not tried
   };
   // The next step of choosing them (codegen/device/cuda/contract_products.h): plans are made in between.
   enum class Contracting : uint8_t { List, Check, Done };

@@ -57,6 +57,10 @@ Result<bool> fuse(Compilation& c) {
       const auto found = its.contractions.find(id);
       return (found != its.contractions.end() && found->second.choice.taken) || as_loops(graph, id);
     };
+  its.fusion.written_out = [&its](ValueId v) {
+    return std::any_of(its.contractions.begin(), its.contractions.end(),
+                       [&](const auto& entry) { return entry.second.choice.taken && entry.second.factor == v; });
+  };
   its.fusion.constraints.detours = its.detours;
   TESSERA_ASSIGN(its.plan, plan_or_less(c));
   for (PlanFailure& failure : its.plan->failures) its.failures.push_back(std::move(failure));

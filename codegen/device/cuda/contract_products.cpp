@@ -2,6 +2,7 @@
 #include "codegen/device/library_cost.h"
 #include "codegen/layout/tensor_access.h"
 #include "codegen/schedule/predict.h"
+#include "fusion/structured_nest.h"
 #include <algorithm>
 #include <cmath>
 
@@ -25,10 +26,11 @@ public:
     return !its.contractions.empty();
   }
 
-  // Gives those for which it takes longer back to the library.
+  // Gives those for which it takes longer back to the library, or has them tried without the kernel in front.
   bool check() {
     bool changed = false;
     for (auto& [product, contraction] : c_.planning().contractions) {
+      if (!contraction.choice.taken) continue;
       double us = 0;
       for (const Group& group : c_.plan().groups) {
         if (!computes_any(group, contraction.nodes)) continue;
@@ -36,8 +38,13 @@ public:
         us += time ? *time - (us > 0 ? overlap() : 0) : INFINITY;
       }
       contraction.choice.contraction_us = us;
-      contraction.choice.taken = us * kWorth < contraction.choice.library_us;
-      changed = changed || !contraction.choice.taken;
+      if (us * kWorth < contraction.choice.library_us) continue;
+      changed = true;
+      contraction.choice.taken = !contraction.nodes_behind.empty();
+      if (!contraction.choice.taken) continue;
+      contraction.choice.library_us = contraction.library_us_behind;
+      contraction.nodes = std::exchange(contraction.nodes_behind, {});
+      contraction.factor = {};
     }
     return changed;
   }
@@ -46,21 +53,45 @@ private:
   // Lists a product; else returns why not.
   [[nodiscard]] std::string list(const Group& call) {
     // A product alone is the library's, which computes it at the full rate of the device.
-    const Group* behind = only_reader(call);
-    if (behind == nullptr && call.call.kind == LibraryCall::Kind::Matmul) return "no kernel alone reads the product";
+    const Group *behind = only_reader(call.writes[0]), *front = nullptr;
+    if (behind && behind->kind != Group::Kind::Kernel) behind = nullptr;
+    ValueId factor;
+    for (const OperandView& operand : call.call.operands)
+      if (const Group* maker = only_maker(call, operand.value)) {
+        if (front && !behind) return "kernels make both factors, of which a contraction computes one";
+        front = front ? nullptr : maker;
+        factor = front ? operand.value : ValueId();
+      }
+    if (!behind && !front && call.call.kind == LibraryCall::Kind::Matmul) return "no kernel alone reads the product";
     const DType dtype = graph_.type(call.call.operands[0].value).dtype;
     if (dtype != DType::F16 && dtype != DType::BF16) return "the factors are neither f16 nor bf16";
     if (!is_aligned(call.call)) return "a stride is not known to be a multiple of 16 bytes at all sizes";
     if (!size(flops(call.call))) return "a size is not known and has no hint";
     const auto first = price(call), second = behind ? price(*behind) : std::optional(overlap());
-    if (!first || !second) return "the call or the kernel behind it has no price";
-    const double both = *first + *second - overlap();
-    if (least(call.call) * kWorth >= both)
-      return "the multiplications alone are predicted to take as long as the call and the kernel behind it";
-    std::vector<NodeId> nodes = call.call.sources;
-    if (behind) nodes.insert(nodes.end(), behind->nest.sources.begin(), behind->nest.sources.end());
-    c_.planning().contractions.emplace(call.call.node, Compilation::Contraction{{both, 0, true, {}}, std::move(nodes)});
+    const auto before = front ? price(*front) : std::optional(overlap());
+    if (!first || !second || !before) return "the call or a kernel around it has no price";
+    const double both = *first + *second - overlap(), all = both + *before - overlap();
+    if (least(call.call) * kWorth >= all)
+      return "the multiplications alone are predicted to take as long as the call and the kernels around it";
+    Compilation::Contraction made{{all, 0, true, {}}, call.call.sources, factor, both, {}};
+    if (behind) made.nodes.insert(made.nodes.end(), behind->nest.sources.begin(), behind->nest.sources.end());
+    if (behind && front) made.nodes_behind = made.nodes;
+    if (front) made.nodes.insert(made.nodes.end(), front->nest.sources.begin(), front->nest.sources.end());
+    c_.planning().contractions.emplace(call.call.node, std::move(made));
     return {};
+  }
+  // The kernel that makes a factor for this call alone, by element-wise operations; null where there is none.
+  [[nodiscard]] const Group* only_maker(const Group& call, ValueId factor) const {
+    const Node* node = graph_.producer(factor);
+    const auto& outputs = graph_.outputs();
+    if (!node || fusion::folds(*node) || only_reader(factor) != &call ||
+        std::any_of(outputs.begin(), outputs.end(), [&](const auto& o) { return o.value == factor; }))
+      return nullptr;
+    for (const Group& group : c_.plan().groups)
+      if (group.kind == Group::Kind::Kernel &&
+          std::find(group.writes.begin(), group.writes.end(), factor) != group.writes.end())
+        return &group;
+    return nullptr;
   }
   [[nodiscard]] static bool computes_any(const Group& group, const std::vector<NodeId>& nodes) {
     const auto& sources = group.kind == Group::Kind::Library ? group.call.sources : group.nest.sources;
@@ -70,12 +101,12 @@ private:
   [[nodiscard]] static bool multiplies(const Group& group) {
     return group.kind == Group::Kind::Library && group.call.kind != LibraryCall::Kind::Pool && group.writes.size() == 1;
   }
-  // The one kernel that reads the result of a product; null where there is none, or another group.
-  [[nodiscard]] const Group* only_reader(const Group& call) {
+  // The one group that reads a value; null where there is none, or more.
+  [[nodiscard]] const Group* only_reader(ValueId value) const {
     const Group* out = nullptr;
     for (const Group& group : c_.plan().groups) {
-      if (std::find(group.reads.begin(), group.reads.end(), call.writes[0]) == group.reads.end()) continue;
-      if (out != nullptr || group.kind != Group::Kind::Kernel) return nullptr;
+      if (std::find(group.reads.begin(), group.reads.end(), value) == group.reads.end()) continue;
+      if (out != nullptr) return nullptr;
       out = &group;
     }
     return out;
@@ -143,7 +174,7 @@ Result<bool> contract_products(Compilation& compilation) {
     break;
   case Contracting::Check:
     again = Choice(compilation).check();
-    its.contracting = Contracting::Done;
+    if (!again) its.contracting = Contracting::Done;
     break;
   case Contracting::Done: break;
   }
