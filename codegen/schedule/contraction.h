@@ -104,7 +104,7 @@ struct Contraction {
     return -1;
   }
 
-  // Of tiles with rows and columns along these axes.
+  // The needs of a tile with rows and columns along these axes.
   [[nodiscard]] WarpgroupNeeds warpgroup_needs(uint64_t rows, uint64_t columns) const;
 
   // Nothing if the nest is no contraction, or tensor cores do not multiply its factors' dtype.

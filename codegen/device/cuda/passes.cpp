@@ -142,10 +142,10 @@ std::vector<CompilePass> cuda_passes() {
                  }});
   all.push_back(
       {"sort-by-tiles", "rows are sorted as tiles, one a block, whose runs are merged", PassLevel::Graph, sort});
-  all.push_back(
-      {"contract-products",
-       "products and convolutions become generated contractions with what stands in front and behind, where that takes less time",
-       PassLevel::Plan, contract_products, "fuse"});
+  all.push_back({"contract-products",
+                 "products and convolutions become generated contractions with what stands in front and behind, where "
+                 "that takes less time",
+                 PassLevel::Plan, contract_products, "fuse"});
   all.push_back({"place-attention", "puts a generated kernel in place of attention, or behind the library's call",
                  PassLevel::Plan, place});
   return all;
