@@ -107,10 +107,10 @@ TEST(ContractProducts, QuantisedProductsAreOneKernel) {
 }
 
 // x[rows, 4096] times weights of a byte, which a kernel would write as bf16.
-std::string quantised(int64_t rows, const std::string& outputs = "") {
-  const std::string m = std::to_string(rows);
+std::string quantised(const std::string& m, const std::string& outputs = "") {
   return "graph @main(%x: bf16[" + m + ", 4096], %w: i8[4096, 4096], %s: bf16[4096, 1]) -> (%y: bf16[" + m + ", 4096]" +
-         outputs + ") {\n  %c = cast(%w) to=bf16 : bf16[4096, 4096]\n  %f = mul(%c, %s) : bf16[4096, 4096]\n" +
+         outputs + ")" + (m == "m" ? " where m in [0, ?] hint 64" : "") +
+         " {\n  %c = cast(%w) to=bf16 : bf16[4096, 4096]\n  %f = mul(%c, %s) : bf16[4096, 4096]\n" +
          "  %t = transpose(%f) perm=[1, 0] : bf16[4096, 4096]\n  %y = matmul(%x, %t) : bf16[" + m + ", 4096]\n}\n";
 }
 
@@ -118,12 +118,12 @@ std::string quantised(int64_t rows, const std::string& outputs = "") {
 TEST(ContractProducts, FactorsThatOneKernelMakesAreComputed) {
   TemporaryFolder folder;
   const CompileOptions gpu = for_gpu(folder);
-  for (const int64_t rows : {16, 64, 512}) EXPECT_EQ(route(quantised(rows), gpu), "contraction") << rows;
+  for (const char* rows : {"16", "64", "512", "m"}) EXPECT_EQ(route(quantised(rows), gpu), "contraction") << rows;
   const Compiled one =
-      compile_it(parse(quantised(1)), gpu); // a sum for each row of weights, in the kernel that reads them
+      compile_it(parse(quantised("1")), gpu); // a sum for each row of weights, in the kernel that reads them
   EXPECT_EQ(one.report.kernels.size(), 1u);
-  EXPECT_EQ(route(quantised(64, ", %f: bf16[4096, 4096]"), gpu), "library");
-  EXPECT_EQ(route(quantised(64), for_gpu(folder, "sm_90")), "library");
+  EXPECT_EQ(route(quantised("64", ", %f: bf16[4096, 4096]"), gpu), "library");
+  EXPECT_EQ(route(quantised("64"), for_gpu(folder, "sm_90")), "library");
 }
 
 // Sums of rows are a kernel of their own; what is computed of them and of the row is the product's.
@@ -146,7 +146,7 @@ TEST(ContractProducts, NormalisedRowsAreComputedFromTheirStatistics) {
 
 TEST(ContractProducts, OneFactorIsComputedAtMost) {
   TemporaryFolder folder;
-  std::string text = quantised(64);
+  std::string text = quantised("64");
   text.replace(text.find("%x: bf16"), 8, "%x: f32[64, 4096], %o: bf16");
   text.replace(text.find("matmul(%x"), 9, "matmul(%a");
   text.insert(text.find("  %c ="), "  %a = cast(%x) to=bf16 : bf16[64, 4096]\n");
