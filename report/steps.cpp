@@ -173,7 +173,7 @@ const std::pair<const NodeId, ContractionChoice>* contraction_of(const Context& 
 }
 
 // The ways in which the device could run the structured operator of a step, best first: those before the taken one were
-// refused, or predicted to take longer with the kernel behind them, those behind it not asked.
+// refused, or predicted to take longer with the kernels around them, those behind it not asked.
 void add_routes(const Context& x, const Group& g, const StepPrice& price, Json& j) {
   const DeviceRoutes* table = x.c.report.routes.get();
   if (!table) return;
@@ -207,8 +207,8 @@ void add_routes(const Context& x, const Group& g, const StepPrice& price, Json& 
       const bool longer = accepted && contraction && library == contracted;
       if (longer) {
         accepted = false;
-        why = library                               ? "predicted to take longer with the kernel behind it"
-              : contraction->second.refusal.empty() ? "predicted to take longer than the call and the kernel behind it"
+        why = library                               ? "predicted to take longer with the kernels around it"
+              : contraction->second.refusal.empty() ? "predicted to take longer than the call and the kernels around it"
                                                     : contraction->second.refusal;
       }
       add(r.by, r.kind, accepted, why);
