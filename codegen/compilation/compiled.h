@@ -55,7 +55,7 @@ struct FoldedConstants {
   std::vector<Left> left;                  // computed at every call
   std::vector<ContainedFailure> contained; // of the compiles that computed them
 };
-// The prices of a product and the kernels around it as a library's call and those kernels, and as generated contraction.
+// The prices of a product with the kernels around it: as a library's call and kernels, and as generated contraction.
 struct ContractionChoice {
   double library_us = 0, contraction_us = 0; // INFINITY: no kernels that have a price
   bool taken = false;                        // the contraction
