@@ -15,6 +15,9 @@ bool is_multiplied(DType factor, DType sum) {
   return factor == DType::F16 || factor == DType::BF16 || factor == DType::F8E4M3FN || factor == DType::F8E5M2;
 }
 
+// True if tensor cores multiply both dtypes with each other.
+bool are_multiplied(DType a, DType b) { return a == b || (info(a).bits == 8 && info(b).bits == 8); }
+
 // The value that a factor in f32 or i32 is equal to, and its dtype, one of tensor cores; none of an f32 that is equal to a
 // value of each: of an integer of 8 bits.
 std::optional<std::pair<ScalarId, std::optional<DType>>> narrow(const Graph& graph, const LoopNest& nest,
@@ -133,7 +136,7 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
       return std::nullopt;
   const ScalarNode& product = nest.dag[nest.dag[out.fold].args[0]];
   if (product.op != ScalarOp::Mul || product.dtype != nest.dag[out.fold].dtype) return std::nullopt;
-  std::array<uint64_t, 2> deps{};
+  std::array<uint64_t, 2>& deps = out.deps;
   std::optional<DType> dtype; // of the factors so far
   const bool of_parts = std::any_of(nest.sources.begin(), nest.sources.end(),
                                     [&](NodeId id) { return fusion::product_parts(graph.node(id)) > 1; });
@@ -141,7 +144,7 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
     for (const ScalarId part : parts_of(nest, product.args[i], of_parts)) {
       const auto value = narrow(graph, nest, domain, part);
       if (!value) return std::nullopt;
-      if (value->second && dtype && is_float(*dtype) && *value->second != *dtype) return std::nullopt;
+      if (value->second && dtype && !are_multiplied(*value->second, *dtype)) return std::nullopt;
       out.factors[i].push_back(value->first);
       out.computed[i] = out.computed[i] || nest.dag[value->first].op != ScalarOp::Load;
       if (!dtype) dtype = value->second;
@@ -161,7 +164,15 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
   }
   if (out.factors[0].size() != out.factors[1].size()) return std::nullopt;
   out.dtype = dtype.value_or(DType::BF16);
+  const auto predicate = [&](size_t i) { return domain.loads[static_cast<size_t>(out.factors[i][0])].predicate; };
+  if (out.parts() == 1 && std::popcount(domain.row_mask) == 1 && predicate(0) == predicate(1))
+    out.range = range_of(nest, domain, out.factors[0][0]);
   return out;
+}
+
+int Contraction::max_depth() const {
+  const int whole = 8 * layout::kMmaDepthBytes * 8 / info(dtype).bits;
+  return promoted() && info(dtype).bits == 8 ? std::min(whole, kPromotedDepth) : whole;
 }
 
 WarpgroupNeeds Contraction::warpgroup_needs(uint64_t rows, uint64_t columns) const {

@@ -28,12 +28,24 @@
 // r % 8 of x. Then the pixels under one position t of the filter are a box of the image, shifted, which one bulk copy
 // brings (layout/tensor_access.h); those outside of the image are zeros of the copy.
 //
+// Rows may be in groups, each multiplied by a matrix of its own: sum over k of a[t, k] * b[g(t), k, n], where g(t) counts
+// ends of groups up to t. Then t is no axis of b: a tile has rows of one group, which the program finds by bisection of
+// the ends, and loads no others' results. Tile p is one of group g if
+//
+//   first(g) <= p < first(g + 1), first(g) = floor(begin(g) / R) + g    its rows begin at begin(g) + (p - first(g)) R
+//
+// so that there are ceil(T / R) + G tiles of rows, some without any. Rows behind the last group are one more, whose sums
+// are 0.
+//
+// Factors may be 0 but for positions of the depth from one to another that data say, as those of a group of it. A program
+// reads the tiles between them.
+//
 // A factor that is no load is computed for each tile of the other one's rows or columns again. Warpgroups take such a
 // left factor from registers (layout/warpgroup.h), so that the tile of what it is computed from may come by bulk copies;
 // a computed right one is for the tensor cores of warps, and so is the left one where both are.
 //
-// A factor must be equal to a value of f16 or bf16, or of i8 or u8 where the sum is i32, so that rounding it to the
-// tile's dtype changes nothing: a load of such memory is, and so is what the model rounds. A factor of matmul_of_parts
+// A factor must be equal to a value of f16, bf16 or an 8-bit float, or of i8 or u8 where the sum is i32, so that rounding
+// it to the tile's dtype changes nothing: a load of such memory is, and so is what the model rounds. A factor of matmul_of_parts
 // is a sum of such values, each less than 2^-7 of the one before. Its products are those of two parts, but for the ones
 // below the last bit of an f32:
 //
@@ -67,7 +79,8 @@ struct Contraction {
   // factor is the sum of its parts, the largest first; both have as many.
   std::array<std::vector<ScalarId>, 2> factors;
   std::array<bool, 2> computed = {false, false}; // some part of the factor is no load
-  DType dtype = DType::F16;                      // f16 or bf16 of both factors; i8 or u8 of the first
+  DType dtype = DType::F16;                      // f16 or bf16 of both factors; of 8 bits: that of the first
+  std::array<uint64_t, 2> deps = {0, 0};         // axes on which the factor depends, but for the number of its group
   std::array<uint64_t, 2> axes = {0, 0};         // outer axes on which this factor alone depends; neither is empty
   std::array<uint64_t, 2> depth = {0, 0};        // reduced axes on which the factor depends
 

@@ -165,12 +165,12 @@ private:
     return slots * std::max(1.0, m_.alone * device_.schedulers / warps) / device_.schedulers / device_.clock_mhz;
   }
   // Warpgroups compute the products: the factors, and what a left one is computed from, are loads that bulk copies make, in
-  // whole accesses.
+  // whole accesses. A range masks them inside of memory, as no copy does.
   [[nodiscard]] bool copied_in_bulk() const {
     auto is_copied = [&](const SizedFacts::Factor& x, const SizedStream& s) {
       return width(s) * s.bytes >= kAccess && chunk(s, kSector) >= kSector && is_box(x, s);
     };
-    return by_warpgroups(s_.tile, warpgroup_needs(), device_) &&
+    return f_.ranges == 1 && by_warpgroups(s_.tile, warpgroup_needs(), device_) &&
            std::all_of(f_.factors.begin(), f_.factors.end(), [&](const SizedFacts::Factor& x) {
              if (x.stream < 0)
                return std::all_of(f_.streams.begin(), f_.streams.end(), [&](const SizedStream& s) {
@@ -247,7 +247,8 @@ private:
     // A stage is free again when the products after those of it have begun.
     const double computed = left_factor();
     const double multiplied =
-        computed > 0 ? std::pow(std::pow(tensor, m_.overlap) + std::pow(computed, m_.overlap), 1 / m_.overlap) : tensor;
+        computed > 0 ? std::pow(std::pow(products, m_.overlap) + std::pow(computed, m_.overlap), 1 / m_.overlap)
+                     : products;
     const double of_step = std::max({multiplied + m_.group_step * device_.l2_latency_us,
                                      m_.group_copy * device_.memory_latency_us / (s_.traversal.num_stages - 1.5),
                                      lines * processors / (m_.group_cache * device_.l2_bytes_per_us)});

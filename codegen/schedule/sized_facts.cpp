@@ -131,8 +131,10 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
     for (int n = 0; n < 2 * facts.contraction->parts(); ++n) {
       const auto i = static_cast<size_t>(n % 2);
       const auto value = static_cast<size_t>(facts.contraction->factors[i][static_cast<size_t>(n / 2)]);
-      SizedFacts::Factor factor{facts.contraction->axes[i], facts.d.deps[value], -1,
-                                facts.d.loads[value].predicate >= 0, info(facts.contraction->dtype).bits};
+      const bool grouped = facts.is_grouped(static_cast<ScalarId>(value)); // all of it has the one predicate
+      SizedFacts::Factor factor{facts.contraction->axes[i], grouped ? facts.contraction->deps[i] : facts.d.deps[value],
+                                -1, !grouped && facts.d.loads[value].predicate >= 0,
+                                info(facts.contraction->dtype).bits};
       for (size_t n = 0; n < facts.streams.size(); ++n)
         if (facts.nest.dag[static_cast<ScalarId>(value)].op == ScalarOp::Load &&
             facts.streams[n].access == &facts.d.loads[value])

@@ -106,6 +106,56 @@ TEST(ContractProducts, QuantisedProductsAreOneKernel) {
   for (const char* arch : {"sm_80", "sm_90a"}) EXPECT_EQ(route(text, for_gpu(folder, arch)), "contraction") << arch;
 }
 
+// gelu((x * s) @ (w * t) + b) as `result`; x and w are 8-bit floats, w transposed or, as a constant, not.
+std::string small_floats(int64_t m, int64_t k, int64_t n, const std::string& result, const std::string& type = "bf16") {
+  const std::string x = "[" + std::to_string(m) + ", " + std::to_string(k) + "]",
+                    w = "[" + std::to_string(n) + ", " + std::to_string(k) + "]",
+                    turned = "[" + std::to_string(k) + ", " + std::to_string(n) + "]",
+                    y = "[" + std::to_string(m) + ", " + std::to_string(n) + "]", columns = std::to_string(n);
+  return "graph @main(%x: f8e4m3fn" + x + ", %w: f8e4m3fn" + w + ", %s: f32[" + std::to_string(m) + ", 1], %t: f32[" +
+         columns + ", 1], %b: f32[" + columns + "]) -> (%y: " + result + y + ") {\n  %x1 = cast(%x) to=f32 : f32" + x +
+         "\n  %x2 = mul(%x1, %s) : f32" + x + "\n  %x3 = cast(%x2) to=" + type + " : " + type + x +
+         "\n  %w1 = cast(%w) to=f32 : f32" + w + "\n  %w2 = mul(%w1, %t) : f32" + w + "\n  %w3 = cast(%w2) to=" + type +
+         " : " + type + w + "\n  %w4 = transpose(%w3) perm=[1, 0] : " + type + turned +
+         "\n  %p = matmul(%x3, %w4) : " + type + y + "\n  %q = cast(%p) to=f32 : f32" + y +
+         "\n  %a = add(%q, %b) : f32" + y + "\n  %g = Gelu(%a) : f32" + y + "\n  %y = cast(%g) to=" + result + " : " +
+         result + y + "\n}\n";
+}
+
+// (x - p) (w - q) scaled; w is [n, k] or, a constant of few elements, [k, n].
+std::string shifted(bool turned, int64_t k, bool both) {
+  const std::string depth = std::to_string(k), x = "[4096, " + depth + "]", w = "[" + depth + ", 512]",
+                    y = "[4096, 512]";
+  std::string text = "graph @main(%x: u8" + x + ", %p: u8[], %q: i8[512], %s: f32[]" +
+                     (turned ? ", %w: i8[512, " + depth + "]" : ", %w: i8" + w) + ") -> (%y: f16" + y +
+                     ") {\n  %x1 = cast(%x) to=i32 : i32" + x +
+                     "\n  %p1 = cast(%p) to=i32 : i32[]\n  %x2 = sub(%x1, %p1) : i32" + x + "\n";
+  if (turned) text += "  %v = transpose(%w) perm=[1, 0] : i8" + w + "\n";
+  text += "  %w1 = cast(" + std::string(turned ? "%v" : "%w") + ") to=i32 : i32" + w + "\n";
+  if (both) text += "  %q1 = cast(%q) to=i32 : i32[512]\n  %w2 = sub(%w1, %q1) : i32" + w + "\n";
+  return text + "  %i = matmul(%x2, " + (both ? "%w2" : "%w1") + ") : i32" + y + "\n  %f = cast(%i) to=f32 : f32" + y +
+         "\n  %g = mul(%f, %s) : f32" + y + "\n  %y = cast(%g) to=f16 : f16" + y + "\n}\n";
+}
+
+// Zero points are sums of the other factor behind the product.
+TEST(ContractProducts, ZeroPointsAreBehindTheProduct) {
+  TemporaryFolder folder;
+  EXPECT_EQ(route(shifted(true, 1024, false), for_gpu(folder)), "contraction and others");
+  EXPECT_EQ(route(shifted(true, 1024, true), for_gpu(folder)), "contraction and others");
+  EXPECT_EQ(route(shifted(false, 1024, false), for_gpu(folder)), "library") << "not contiguous along the sum";
+}
+
+// One kernel with scales of rows and columns, bias, activation and quantisation, where tensor cores multiply 8-bit floats.
+TEST(ContractProducts, ProductsOf8BitFloatsAreOneKernel) {
+  TemporaryFolder folder;
+  for (const char* type : {"f32", "bf16", "f16"})
+    for (const char* result : {"bf16", "f8e4m3fn", "f8e5m2"})
+      EXPECT_EQ(route(small_floats(4096, 1024, 512, result, type), for_gpu(folder)), "contraction") << type << result;
+  EXPECT_EQ(route(small_floats(4096, 1024, 512, "bf16"), for_gpu(folder, "sm_89")), "contraction");
+  EXPECT_NE(route(small_floats(4096, 1024, 512, "bf16"), for_gpu(folder, "sm_80")), "contraction");
+  EXPECT_EQ(route(small_floats(4096, 1025, 512, "bf16"), for_gpu(folder)), "library") << "not aligned";
+}
+
 // x[rows, 4096] times weights of a byte, which a kernel would write as bf16.
 std::string quantised(const std::string& m, const std::string& outputs = "") {
   return "graph @main(%x: bf16[" + m + ", 4096], %w: i8[4096, 4096], %s: bf16[4096, 1]) -> (%y: bf16[" + m + ", 4096]" +

@@ -53,7 +53,8 @@ private:
   double operand_us(ValueId operand, int64_t& copied) {
     const ValueId value = stored(operand).value;
     const double count = estimate_(graph_.type(value).count());
-    const double written = count * ops::kFloatParts * info(DType::BF16).bits / 8, whole = count * info(DType::F32).bits / 8;
+    const double written = count * ops::kFloatParts * info(DType::BF16).bits / 8,
+                 whole = count * info(DType::F32).bits / 8;
     if (const Tensor* weight = constant_tensor(graph_, value)) {
       copied += byte_size(DType::BF16, weight->count()) * ops::kFloatParts;
       return 0;

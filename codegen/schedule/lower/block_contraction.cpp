@@ -327,7 +327,7 @@ void Product::body() {
         Values x, y;
         for (const ScalarId part : a) x.push_back(factor(part, true, contraction.dtype, base));
         for (const ScalarId part : b) y.push_back(factor(part, false, contraction.dtype, base));
-        return add_products(x, y, none, carried);
+        return add_products(x, y, contraction.promoted() ? none : -1, carried);
       },
       schedule_.traversal.num_stages);
   if (segment_ < 0) return finish(contraction.fold, total(sums));
