@@ -190,6 +190,8 @@ private:
     if (k_.op(defined->second).kind == OpKind::Load) return add_tile(loop, factor, 1, kWarpgroupRows, to, slice);
     std::set<OpId> met;
     if (std::string why = add_operands(loop, factor, k_.type(factor).shape, to, slice, met); !why.empty()) return why;
+    for (const OpId other : to.computed)
+      if (k_.op(other).operands[0] != factor) return "another product of the loop computes one, too";
     to.computed.insert(id);
     return "";
   }

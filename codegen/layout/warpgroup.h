@@ -10,11 +10,12 @@
 //              whose stage then is empty; next s
 //
 // A left factor may be computed: elements of what it is computed from come through the ring, too, or from memory. The
-// consumers read them in the layout in which the instruction takes a left factor from registers, and compute it there,
-// while the products of the iteration before run on. Then they wait for these, as both take the same registers.
+// consumers read them in the layout in which the instruction takes a left factor from registers, and compute it there.
+// Then they wait for the products at once: ptxas gives registers that products in flight still read to other values. One
+// warpgroup computes while the other one multiplies.
 //
-//   consumers  for each iteration: wait until stage s is full; compute the left factor; wait for the products of the
-//              iteration before, whose stage then is empty; start products; next s
+//   consumers  for each iteration: wait until stage s is full; compute the left factor; start products; wait for them,
+//              so that the stage is empty; next s
 //
 // The ring runs through all loops of the kernel, so that the producer of a persistent kernel copies operands of the next
 // tile while consumers store this one.

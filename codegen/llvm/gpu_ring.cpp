@@ -252,17 +252,12 @@ void Ring::load(tile::OpId id) {
   define(result, std::move(out));
 }
 
-// The set of registers that has the words of a computed left factor, in the order of the instructions that read them. The
-// products before read the same registers: behind them, their stage is empty.
+// The set of registers that has the words of a computed left factor, in the order of the instructions that read them.
 size_t Ring::left_factor(tile::ValueId factor) {
   const auto known =
       std::find_if(left_factors_.begin(), left_factors_.end(), [&](const auto& f) { return f.first == factor; });
   const auto set = static_cast<size_t>(known - left_factors_.begin());
   if (known != left_factors_.end()) return set;
-  if (set == 0) {
-    c_.warpgroups->wait_for_products(0, {});
-    release_iteration_before();
-  }
   const Registers words = words_.pack(registers(factor), dtype_of(factor));
   left_factors_.emplace_back(factor, c_.warpgroups->fill_set(static_cast<int>(set), words));
   c_.warpgroups->begin_products();
@@ -347,7 +342,11 @@ void Ring::multiply(tile::OpId id) {
   define(op.results[0], std::move(sums));
   const auto started = static_cast<size_t>(before) + 1;
   if (started == current_->waited || started == current_->products.size()) c_.warpgroups->commit_products();
-  if (started == current_->products.size() && current_->waited > 0) end_products();
+  if (started != current_->products.size()) return;
+  if (current_->waited > 0)
+    end_products();
+  else if (!current_->computed.empty())
+    c_.warpgroups->wait_for_products(0, {});
 }
 
 // Waits for the sums that the iteration reads.
@@ -358,7 +357,7 @@ void Ring::end_products() {
     const Registers of = registers(result, register_count(result));
     all.insert(all.end(), of.begin(), of.end());
   }
-  const bool others = current_->waited < current_->products.size();
+  const bool others = current_->waited < current_->products.size() && current_->computed.empty();
   all = c_.warpgroups->wait_for_products(others ? 1 : 0, all);
   auto at = all.begin();
   for (const auto id : current_->awaited) {
@@ -381,16 +380,18 @@ void Ring::release_previous(Value* predicate) {
 void Ring::release_iteration_before() { release_previous(b_.CreateICmpNE(i_, from_)); }
 
 void Ring::finish_iteration() {
-  if (current_->computed.empty()) {
+  const bool over = !current_->computed.empty(); // multiply() has waited for all products
+  if (!over) {
     if (current_->waited == 0) c_.warpgroups->wait_for_products(1, {});
     release_iteration_before();
   }
   advance();
+  if (over) release_previous(nullptr);
 }
 
 Registers Ring::drain(const Registers& accumulators) {
   Registers out = c_.warpgroups->wait_for_products(0, accumulators);
-  release_previous(nullptr);
+  if (current_->computed.empty()) release_previous(nullptr);
   return out;
 }
 

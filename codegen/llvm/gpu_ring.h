@@ -35,7 +35,8 @@ public:
 
   // The consumers' part of an iteration: waits for the stage; loads tiles that left factors are computed from; starts a
   // product, and behind the last one waits for those that the iteration reads; lets products run on, and releases the stage
-  // of the iteration before, if there was one in this loop: if the induction value `i` is not `from`.
+  // of the iteration before, if there was one in this loop: if the induction value `i` is not `from`. With a computed left
+  // factor it waits for all products, and releases their own stage.
   void start_iteration(const layout::RingLoop& loop, Value* i, Value* from);
   [[nodiscard]] bool is_read(tile::OpId load) const { return plan_ && plan_->is_read(load); }
   void load(tile::OpId id);

@@ -63,11 +63,15 @@ public:
   void begin_products() override { emit("wgmma.fence.sync.aligned;", {}); }
   // Volatile moves stay behind the wait, where the words' own registers would be written before it.
   std::vector<Value*> fill_set(int, std::span<Value* const> words) override {
-    std::string text;
+    // Not tied: nothing else writes registers that products read.
+    std::string text, constraints;
     const size_t count = words.size();
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; ++i) {
       text += "mov.b32 $" + std::to_string(i) + ", $" + std::to_string(count + i) + "; ";
-    return results(text, tied(count, "r"), {words.begin(), words.end()}, words);
+      constraints += i == 0 ? "=&r" : ",=&r";
+    }
+    for (size_t i = 0; i < count; ++i) constraints += ",r";
+    return results(text, constraints, {words.begin(), words.end()}, words);
   }
   std::vector<Value*> multiply(const WarpgroupProduct& p, std::span<Value* const> a, Value* b,
                                std::span<Value* const> accumulators, Value* accumulates) override {

@@ -246,9 +246,11 @@ private:
     const double epilogue = m_.group_end * device_.memory_latency_us + behind(slots, s_.tile.warps);
     // A stage is free again when the products after those of it have begun.
     const double computed = left_factor();
+    const bool others = s_.tile.warps > layout::kWarpsPerGroup; // one warpgroup computes while another one multiplies
     const double multiplied =
-        computed > 0 ? std::pow(std::pow(products, m_.overlap) + std::pow(computed, m_.overlap), 1 / m_.overlap)
-                     : products;
+        computed > 0 && others
+            ? std::pow(std::pow(products, m_.overlap) + std::pow(computed, m_.overlap), 1 / m_.overlap)
+            : products + computed;
     const double of_step = std::max({multiplied + m_.group_step * device_.l2_latency_us,
                                      m_.group_copy * device_.memory_latency_us / (s_.traversal.num_stages - 1.5),
                                      lines * processors / (m_.group_cache * device_.l2_bytes_per_us)});

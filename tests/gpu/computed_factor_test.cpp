@@ -3,6 +3,7 @@
 #include "../schedule/block_harness.h"
 #include "codegen/llvm/gpu_compiler.h"
 #include "emulated.h"
+#include <regex>
 
 namespace tessera::test {
 namespace {
@@ -50,7 +51,8 @@ Problem gated(const std::string& dtype) {
 }
 
 // `take` kernels of the schedules of a few tiles: those by warpgroups, or for sm_80 those by tensor cores of warps.
-void expect_computed(const Case& c, bool by_warpgroups = true, int depth = 64, int columns = 16) {
+void expect_computed(const Case& c, bool by_warpgroups = true, int depth = 64, int columns = 16, int rows = 64,
+                     int warps = 4) {
   constexpr size_t kTake = 2;
   SCOPED_TRACE(c.problem.nest.name);
   const Meant m = meant(c);
@@ -61,8 +63,8 @@ void expect_computed(const Case& c, bool by_warpgroups = true, int depth = 64, i
   each_kernel(
       c, gpu_with(3),
       [&](const Schedule& s) {
-        return s.kind == ScheduleKind::BlockContraction && s.tile.rows == 64 && s.tile.columns == columns &&
-               s.tile.warps == 4 && s.tile.depth == depth && s.traversal.num_stages == 3 &&
+        return s.kind == ScheduleKind::BlockContraction && s.tile.rows == rows && s.tile.columns == columns &&
+               s.tile.warps == warps && s.tile.depth == depth && s.traversal.num_stages == 3 &&
                std::popcount(s.placement.depth_axes) == 1 && s.placement.row_box == 0;
       },
       [&](const Legal& l, ScheduledKernel k) {
@@ -74,6 +76,8 @@ void expect_computed(const Case& c, bool by_warpgroups = true, int depth = 64, i
         ASSERT_TRUE(tile::verify(k.kernel).ok()) << tile::verify(k.kernel).error().str() << tile::print(k.kernel);
         const auto code = compile_gpu_kernel(k.kernel, *GpuTarget::parse(name));
         ASSERT_TRUE(code.ok()) << code.error().str();
+        static const std::regex awaited("wgmma\\.commit_group[^;]*;[^;]*wgmma\\.wait_group\\.sync\\.aligned 0;");
+        EXPECT_EQ(std::regex_search(code->ptx, awaited), by_warpgroups) << "others take registers of products";
         if (by_warpgroups)
           EXPECT_NE(code->products.find("by warpgroups"), std::string::npos) << code->products << "\n"
                                                                              << k.why << "\n"
@@ -90,6 +94,14 @@ TEST(ComputedFactors, OfQuantisedWeights) {
     for (const char* dtype : {"i8", "u8"})
       expect_computed({quantised(dtype), {{"m", rows}, {"n", 72}, {"k", 160}}}, true, 64, rows == 1 ? 8 : 16);
   expect_computed({quantised_in_groups(), {{"m", 24}, {"n", 72}, {"g", 3}}});
+}
+
+// Two warpgroups with rows, or columns, of their own; a stage of several chunks.
+TEST(ComputedFactors, ByTwoWarpgroups) {
+  for (const auto& [rows, columns] : {std::pair{128, 128}, {128, 64}, {64, 128}}) {
+    SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
+    expect_computed({quantised("i8"), {{"m", 136}, {"n", 136}, {"k", 544}}}, true, 128, columns, rows, 8);
+  }
 }
 
 TEST(ComputedFactors, OfActivations) {
