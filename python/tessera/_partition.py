@@ -95,12 +95,32 @@ _WITH_SUMS = {f"aten._scaled_dot_product_{name}.default" for name in _KERNELS}
 _GRADIENTS = {f"aten._scaled_dot_product_{name}_backward.default" for name in _KERNELS}
 
 
+_TILE_ROWS = 128  # of PyTorch's kernel for products of groups
+
+
+def _grouped_there(n: Node) -> str | None:
+    """Why PyTorch's kernel is the faster one for a product of groups on a GPU: of the depth, whose copies here are no bulk ones; of rows
+    that fill its tiles. Tiles here are as small as the groups."""
+    a, b = (n.args[i].meta["val"] for i in range(2))
+    if a.device.type != "cuda":
+        return None
+    if a.dim() == b.dim() == 2:
+        return "groups of the depth come by bulk copies in PyTorch's kernel"
+    groups = n.args[2].meta["val"].shape[0]
+    rows = _program.count([a.shape[0]]) // max(1, _program.count([groups]))
+    return f"its groups of about {rows} rows fill the tiles of PyTorch's kernel" if a.dim() == 2 and rows >= _TILE_ROWS else None
+
+
 def faster_there(graph: torch.fx.Graph) -> dict[Node, str]:
     """Calls on a GPU for which PyTorch has a kernel that is faster than a program here, with the reason: attention of a training
     step. Here it is products with the scores in memory, as often as they are read; PyTorch's kernel keeps them on the chip. Scores that
-    fit into the level-2 cache stay here, where a division of the graph costs more."""
+    fit into the level-2 cache stay here, where a division of the graph costs more. Some products of groups, likewise."""
     found: dict[Node, str] = {}
     for n in graph.nodes:
+        if str(n.target) == "aten._grouped_mm.default":
+            if reason := _grouped_there(n):
+                found[n] = reason
+            continue
         if str(n.target) not in _GRADIENTS and not (str(n.target) in _WITH_SUMS and any(u.args[1] == 1 for u in n.users if _program.is_part(u))):
             continue
         arguments = {a.name: value for a, value in zip(n.target._schema.arguments, n.args)}
