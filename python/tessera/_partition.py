@@ -106,9 +106,10 @@ def _grouped_there(n: Node) -> str | None:
         return None
     if a.dim() == b.dim() == 2:
         return "groups of the depth come by bulk copies in PyTorch's kernel"
-    groups = n.args[2].meta["val"].shape[0]
-    rows = _program.count([a.shape[0]]) // max(1, _program.count([groups]))
-    return f"its groups of about {rows} rows fill the tiles of PyTorch's kernel" if a.dim() == 2 and rows >= _TILE_ROWS else None
+    if a.dim() != 2:
+        return None
+    rows = _program.count([a.shape[0]]) // max(1, _program.count([b.shape[0]]))
+    return f"its groups of about {rows} rows fill the tiles of PyTorch's kernel" if rows >= _TILE_ROWS else None
 
 
 def faster_there(graph: torch.fx.Graph) -> dict[Node, str]:
