@@ -9,6 +9,9 @@ import support
 import torch
 import torch.nn.functional as F
 from support import assert_close
+from tessera import _partition
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -103,6 +106,26 @@ class Experts(torch.nn.Module):
         back = torch.empty_like(order)
         back[order] = torch.arange(order.shape[0], device=x.device)
         return y[back].view(x.shape[0], self.best, -1).sum(1)
+
+
+class FasterInPyTorch(unittest.TestCase):
+    """Products of groups on a GPU that PyTorch's kernel computes in less time."""
+
+    def left(self, a: tuple[int, ...], b: tuple[int, ...], device: str, groups: int = 4) -> bool:
+        with FakeTensorMode():
+            x, w = (torch.empty(s, dtype=torch.bfloat16, device=device) for s in (a, b))
+            ends = torch.empty(groups, dtype=torch.int32, device=device)
+            graph = make_fx(lambda x, w, e: torch._grouped_mm(x, w, offs=e))(x, w, ends).graph
+        return any(str(n.target) == "aten._grouped_mm.default" for n in _partition.faster_there(graph))
+
+    def test_groups_that_fill_its_tiles(self) -> None:
+        for rows, left in ((4 * 127, False), (4 * 128, True)):
+            self.assertEqual(self.left((rows, 64), (4, 64, 32), "cuda"), left)
+        self.assertFalse(self.left((4 * 128, 64), (4, 64, 32), "cpu"))
+
+    def test_groups_of_the_depth(self) -> None:
+        self.assertTrue(self.left((64, 32), (32, 64), "cuda"))
+        self.assertFalse(self.left((4, 64, 32), (32, 48), "cuda"))
 
 
 class Mixtures(unittest.TestCase):
