@@ -94,13 +94,16 @@ bool runs_on_device(const DeviceRoutes& routes, const Graph& graph, NodeId id, s
   const auto* structured = node.op->structured();
   if (structured && (structured->kind == Structured::Constant || structured->kind == Structured::Alias)) return true;
   if (node.op->data_dependent_shape) return refuse(why_not, "the sizes of its results depend on data");
-  const Route* route = structured ? choose_route(routes, graph, node, why_not) : nullptr;
-  const bool loops = !structured || (route && route->kind == RouteKind::Loops);
+  const auto by_loops = [&] {
+    if (!structured) return true;
+    const Route* route = node.operands.empty() ? nullptr : choose_route(routes, graph, node);
+    return route && route->kind == RouteKind::Loops;
+  };
   for (const auto* values : {&node.operands, &node.results})
     for (ValueId v : *values)
-      if (v.valid() && !generated_code_takes(graph.type(v).dtype) && !(loops && loops_take(graph.type(v).dtype)))
+      if (v.valid() && !generated_code_takes(graph.type(v).dtype) && !(loops_take(graph.type(v).dtype) && by_loops()))
         return refuse(why_not, "no generated code for element type " + std::string(name(graph.type(v).dtype)));
-  return !structured || route != nullptr;
+  return !structured || choose_route(routes, graph, node, why_not) != nullptr;
 }
 
 void set_routes(FusionOptions& fusion, std::shared_ptr<const DeviceRoutes> routes) {
@@ -141,9 +144,12 @@ std::vector<OperatorRoute> operator_routes(const DeviceRoutes& routes, const OpD
   for (int i = 0; i < kDTypeCount; ++i) {
     const auto dtype = static_cast<DType>(i);
     if (!op.operands.empty() && !admits(op.operands[0].types, dtype)) continue;
-    const bool generated = generated_code_takes(dtype) && !op.data_dependent_shape && !op.side_effect;
+    const bool by_loops_alone = !generated_code_takes(dtype) && loops_take(dtype);
+    const bool generated =
+        (generated_code_takes(dtype) || by_loops_alone) && !op.data_dependent_shape && !op.side_effect;
     bool refused = true; // some nodes of this dtype need a later route
     for (const Route& route : structured&& generated ? routes.of(structured->kind) : std::vector<Route>{}) {
+      if (by_loops_alone && route.kind != RouteKind::Loops) continue;
       const bool widened = contains(route.widened, dtype);
       if (!refused || (!route.dtypes.empty() && !contains(route.dtypes, dtype) && !widened)) continue;
       out.push_back({&op, dtype, route.kind, route.by, route.takes, widened});
