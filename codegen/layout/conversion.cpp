@@ -1,4 +1,5 @@
 #include "codegen/layout/conversion.h"
+#include "codegen/layout/choose.h"
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -7,7 +8,7 @@
 namespace tessera::layout {
 namespace {
 
-constexpr int kWordBytes = 4, kBanks = 32, kAccessBytes = 16;
+constexpr int kWordBytes = 4, kBanks = 32;
 constexpr int kRowBits = 7; // log2 of the bytes of all banks, 128
 
 int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
