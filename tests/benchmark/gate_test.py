@@ -110,8 +110,8 @@ def check_waves():
         for name, measure in waves([(n, lambda n=n: subject(n)) for n in names], jobs, time.time() + 60):
             found[name] = measure if isinstance(measure, str) else [measure(r, 60) for r in (None, ["key"])]
         for n in "abc": assert found[n] == [("measured", (n, None)), ("measured", (n, ["key"]))], found
-        assert found["broken"] == "ValueError: it is broken" and found["dies"] == "the process died", found
-        assert found["breaks later"] == [("failed", "ValueError: later"), ("failed", "the process died")], found
+        assert found["broken"] == "ValueError: it is broken" and found["dies"] == "the process died: exit status 3", found
+        assert found["breaks later"] == [("failed", "ValueError: later"), ("failed", "the process died: exit status 0")], found
     assert [m for _, m in waves([("a", lambda: subject("a"))], 1, time.time() - 1)] == ["out of time"]
 
 
