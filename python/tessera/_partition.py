@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -101,7 +102,8 @@ _TILE_ROWS = 128  # of PyTorch's kernel for products of groups
 def _grouped_there(n: Node) -> str | None:
     """Why PyTorch's kernel is the faster one for a product of groups on a GPU: of the depth, whose copies here are no bulk ones; of rows
     that fill its tiles. Tiles here are as small as the groups."""
-    a, b = (n.args[i].meta["val"] for i in range(2))
+    arguments: list[Any] = list(n.args)
+    a, b = (x.meta["val"] for x in arguments[:2])
     if a.device.type != "cuda":
         return None
     if a.dim() == b.dim() == 2:
