@@ -351,7 +351,7 @@ std::vector<Expander::Seen> Expander::seen_roundings(const Node& node, const Nod
   }
   if (rounds(node)) mark(body.root, Seen::Cast);
   // Tensor cores multiply what memory would hold.
-  if (const auto* s = node.op->structured(); s && (s->kind == Structured::Matmul || s->kind == Structured::Conv))
+  if (ops::is_matrix_product(node) || ops::is(node, Structured::Conv))
     for (ScalarId id = 0; id < body.dag.size(); ++id)
       if (need[static_cast<size_t>(id)]) mark(id, Seen::Cast);
   return out;

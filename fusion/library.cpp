@@ -1,6 +1,5 @@
 #include "fusion/library.h"
 #include "fusion/library_epilogue.h"
-#include "fusion/structured_nest.h"
 #include "graph/ops/questions.h"
 #include <algorithm>
 
@@ -10,9 +9,11 @@ std::optional<LibraryCall::Kind> library_kind(const Node& node) {
   const auto* structured = node.op->structured();
   if (!structured) return std::nullopt;
   switch (structured->kind) {
-  case Structured::Matmul: return product_parts(node) == 1 ? std::optional(LibraryCall::Kind::Matmul) : std::nullopt;
+  case Structured::Matmul: return LibraryCall::Kind::Matmul;
   case Structured::Conv: return LibraryCall::Kind::Conv;
   case Structured::Pool: return LibraryCall::Kind::Pool;
+  case Structured::MatmulOfParts:
+  case Structured::GroupedMatmul:
   case Structured::Constant:
   case Structured::Scan:
   case Structured::Scatter:

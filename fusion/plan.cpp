@@ -4,7 +4,6 @@
 #include "fusion/attention.h"
 #include "fusion/idioms.h"
 #include "fusion/planner.h"
-#include "fusion/structured_nest.h"
 #include "graph/ops/questions.h"
 #include <algorithm>
 #include <cmath>
@@ -276,7 +275,7 @@ std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int u
   auto on_tensor_cores = [&](const LoopNest& nest) {
     return std::any_of(nest.sources.begin(), nest.sources.end(), [&](NodeId id) {
       const Node& node = graph_.node(id);
-      return product_parts(node) > 1 || ops::grouped(graph_, node) != ops::Grouped::No;
+      return ops::is(node, Structured::MatmulOfParts) || ops::is(node, Structured::GroupedMatmul);
     });
   };
   if (a.has_reduction() && b.has_reduction() && (on_tensor_cores(a) || on_tensor_cores(b)))

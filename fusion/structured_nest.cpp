@@ -7,13 +7,7 @@ namespace tessera::fusion {
 
 bool folds(const Node& node) {
   if (node.op->reduction()) return true;
-  const auto* s = node.op->structured();
-  return s && (s->kind == Structured::Matmul || s->kind == Structured::Conv || s->kind == Structured::Pool);
-}
-
-int product_parts(const Node& node) {
-  const bool pairs = ops::is(node, Structured::Matmul) && node.operands.size() % 2 == 0;
-  return pairs ? static_cast<int>(node.operands.size() / 2) : 0;
+  return ops::is_matrix_product(node) || ops::is(node, Structured::Conv) || ops::is(node, Structured::Pool);
 }
 
 namespace {
@@ -25,7 +19,7 @@ public:
 
   NodeBody matmul() {
     auto at = result_axes();
-    const int half = product_parts(node_);
+    const auto half = static_cast<int>(node_.operands.size() / 2);
     const SymShape &a = shape(0), &b = shape(half);
     size_t rank = result_.size();
     SymExpr k = row(a.back());
@@ -232,17 +226,12 @@ private:
 } // namespace
 
 Result<NodeBody> structured_body(const Graph& graph, const Node& node, AxisPool& pool) {
-  const auto* structured = node.op->structured();
   StructuredBody body(graph, node, pool);
-  if (structured && structured->kind == Structured::Matmul) {
-    switch (ops::grouped(graph, node)) {
-    case ops::Grouped::Rows: return body.rows_in_groups();
-    case ops::Grouped::Depth: return body.depth_in_groups();
-    case ops::Grouped::No: return body.matmul();
-    }
-  }
-  if (structured && structured->kind == Structured::Conv) return body.conv(ops::is_transposed(node));
-  if (structured && structured->kind == Structured::Pool) return body.pool();
+  if (ops::is(node, Structured::Matmul) || ops::is(node, Structured::MatmulOfParts)) return body.matmul();
+  if (const auto grouped = ops::grouped(graph, node); grouped != ops::Grouped::No)
+    return grouped == ops::Grouped::Rows ? body.rows_in_groups() : body.depth_in_groups();
+  if (ops::is(node, Structured::Conv)) return body.conv(ops::is_transposed(node));
+  if (ops::is(node, Structured::Pool)) return body.pool();
   return Diagnostic(ErrorCode::UnsupportedFeature, node.location,
                     "operator '" + std::string(node.op->name) + "' has no loops");
 }

@@ -23,9 +23,6 @@ namespace tessera::fusion {
 
 // Whether the node folds over elements, as a reduction or as one of the above: never written out into its readers.
 [[nodiscard]] bool folds(const Node& node);
-// Operands whose sum is a factor of a product of matrices: 1 of matmul, more of matmul_of_parts, 0 of other nodes, also
-// of products of groups.
-[[nodiscard]] int product_parts(const Node& node);
 // The body of a structured node that folds(); loads are numbered by operand position. Error UnsupportedFeature
 // for structured operators of other kinds.
 [[nodiscard]] Result<NodeBody> structured_body(const Graph& graph, const Node& node, AxisPool& pool);

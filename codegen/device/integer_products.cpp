@@ -140,7 +140,7 @@ Result<bool> small_integer_products(Graph& graph, bool convolutions, bool tensor
     if (!structured) continue;
     const bool convolution = structured->kind == Structured::Conv;
     if (structured->kind != Structured::Matmul && !(convolution && convolutions)) continue;
-    if (graph.node(id).operands.size() != 2 || graph.type(graph.node(id).results[0]).dtype != DType::I32) continue;
+    if (graph.type(graph.node(id).results[0]).dtype != DType::I32) continue;
     const std::vector<ValueId>& factors = graph.node(id).operands;
     if (tensor_cores && !convolution && is_dense_of_bytes(graph, factors[0], false) &&
         is_dense_of_bytes(graph, factors[1], true))

@@ -1,7 +1,6 @@
 #include "codegen/schedule/contraction.h"
 #include "codegen/layout/dot.h"
 #include "codegen/layout/warpgroup.h"
-#include "fusion/structured_nest.h"
 #include "graph/ops/questions.h"
 #include <algorithm>
 #include <bit>
@@ -139,7 +138,7 @@ std::optional<Contraction> Contraction::find(const Graph& graph, const LoopNest&
   std::array<uint64_t, 2>& deps = out.deps;
   std::optional<DType> dtype; // of the factors so far
   const bool of_parts = std::any_of(nest.sources.begin(), nest.sources.end(),
-                                    [&](NodeId id) { return fusion::product_parts(graph.node(id)) > 1; });
+                                    [&](NodeId id) { return ops::is(graph.node(id), Structured::MatmulOfParts); });
   for (size_t i : {size_t{0}, size_t{1}}) {
     for (const ScalarId part : parts_of(nest, product.args[i], of_parts)) {
       const auto value = narrow(graph, nest, domain, part);

@@ -83,6 +83,8 @@ struct Reduction {
 enum class Structured : uint8_t {
   Constant, // weight or literal
   Matmul,
+  MatmulOfParts, // of factors that are sums of narrower numbers
+  GroupedMatmul, // of groups of rows, or of the depth
   Conv,
   Pool,
   Scan,

@@ -80,7 +80,7 @@ OpDef grouped_matmul_record() {
   def.operands = {{"a", TypeSet::Float}, {"b", TypeSet::SameAsFirst}, {"ends", TypeSet::Index}};
   def.attributes = {{"tf32", AttrKind::Int, false}, {"wide", AttrKind::Int, false}}; // as of matmul
   def.infer = infer_grouped;
-  def.meaning = StructuredOp{Structured::Matmul};
+  def.meaning = StructuredOp{Structured::GroupedMatmul};
   def.reference = reference_grouped;
   def.samples = grouped_samples;
   def.error_samples = [] {

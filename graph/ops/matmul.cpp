@@ -244,7 +244,7 @@ OpDef matmul_of_parts_record() {
     }
     return infer_product(c, c.shape(0), c.shape(static_cast<int>(half)), DType::F32);
   };
-  def.meaning = StructuredOp{Structured::Matmul};
+  def.meaning = StructuredOp{Structured::MatmulOfParts};
   def.reference = [](ReferenceContext& c) -> Status {
     const std::span<const Tensor> parts = c.operands;
     return multiply<double>(c, sum_of(parts.first(parts.size() / 2)), sum_of(parts.subspan(parts.size() / 2)));

@@ -8,12 +8,16 @@ bool is(const Node& node, Structured kind) {
   return structured && structured->kind == kind;
 }
 
+bool is_matrix_product(const Node& node) {
+  return is(node, Structured::Matmul) || is(node, Structured::MatmulOfParts) || is(node, Structured::GroupedMatmul);
+}
+
 bool is(const Node& node, ScalarOp op) { return node.op->pointwise() && node.op->name == info(op).name; }
 
 bool is_transposed(const Node& node) { return node.op->name == "conv_transpose"; }
 
 Grouped grouped(const Graph& graph, const Node& node) {
-  if (node.op->name != "grouped_matmul") return Grouped::No;
+  if (!is(node, Structured::GroupedMatmul)) return Grouped::No;
   return graph.type(node.operands[1]).rank() == 3 ? Grouped::Rows : Grouped::Depth;
 }
 

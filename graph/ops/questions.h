@@ -10,6 +10,8 @@ namespace tessera::ops {
 inline constexpr int kFloatParts = 3;
 
 [[nodiscard]] bool is(const Node& node, Structured kind);
+// True for a matmul, of sums of parts and of groups as well.
+[[nodiscard]] bool is_matrix_product(const Node& node);
 // True for the pointwise operator of this name: add(a, b) is ScalarOp::Add, a cast ScalarOp::Cast however it rounds.
 [[nodiscard]] bool is(const Node& node, ScalarOp op);
 // True for a convolution whose weight has the input's channels first.

@@ -31,7 +31,8 @@ std::optional<Graph> graph_of(const OpDef& op, const Sample& sample, bool symbol
   for (size_t k = 0; k < sample.operands.size(); ++k) {
     const Tensor& t = sample.operands[k];
     SymShape shape(t.dims().begin(), t.dims().end());
-    bool matrix = op.structured()->kind == Structured::Matmul;
+    bool matrix = op.structured()->kind == Structured::Matmul || op.structured()->kind == Structured::MatmulOfParts ||
+                  op.structured()->kind == Structured::GroupedMatmul;
     bool leads = k == 0 || (matrix && t.dims().size() == sample.operands[0].dims().size() && t.dims().size() > 2);
     if (symbolic && leads && t.dims()[0] == lead && lead != 1) shape[0] = batch;
     operands.push_back(g.add_input("in" + std::to_string(k), {t.dtype(), shape}));

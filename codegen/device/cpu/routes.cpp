@@ -1,6 +1,5 @@
 #include "codegen/device/cpu/cpu.h"
 #include "codegen/schedule/own_kernels.h"
-#include "fusion/structured_nest.h"
 #include "graph/ops/questions.h"
 
 namespace tessera {
@@ -11,13 +10,6 @@ bool has_one_to_three_dimensions(const Graph& graph, const Node& node, std::stri
   const int spatial = graph.type(node.operands[0]).rank() - 2;
   if (spatial >= 1 && spatial <= 3) return true;
   if (why_not) *why_not = "oneDNN takes 1 to 3 spatial dimensions, not " + std::to_string(spatial);
-  return false;
-}
-
-bool has_two_matrices(const Graph&, const Node& node, std::string* why_not) {
-  const int parts = fusion::product_parts(node);
-  if (parts == 1) return true;
-  if (why_not) *why_not = parts > 1 ? "its factors are sums of parts" : "its rows or its depth are in groups";
   return false;
 }
 
@@ -37,7 +29,7 @@ Route loops() { return {RouteKind::Loops, "generated loops", {}, {}, "", {}, {}}
 } // namespace
 
 DeviceRoutes cpu_routes(const std::set<std::string>& as_loops) {
-  const Route products = one_dnn(as_loops, "two matrices", has_two_matrices);
+  const Route products = one_dnn(as_loops);
   const Route images = one_dnn(as_loops, "1 to 3 spatial dimensions", has_one_to_three_dimensions);
   const Route sort{RouteKind::OwnKernel,
                    "generated sort",
@@ -64,6 +56,8 @@ DeviceRoutes cpu_routes(const std::set<std::string>& as_loops) {
                    {}};
   return {"host",
           {{Structured::Matmul, {products, loops()}},
+           {Structured::MatmulOfParts, {loops()}},
+           {Structured::GroupedMatmul, {loops()}},
            {Structured::Conv, {images, loops()}},
            {Structured::Pool, {images, loops()}},
            {Structured::Scan, {scan}},

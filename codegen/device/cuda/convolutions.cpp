@@ -176,7 +176,10 @@ Result<bool> round_to_tf32(Graph& graph, const CudaLibraries& libraries) {
   };
   const Tf32 tf32 = libraries.tf32;
   if (tf32 == Tf32::Conv || tf32 == Tf32::All) mark(Structured::Conv);
-  if (tf32 == Tf32::Matmul || tf32 == Tf32::All) mark(Structured::Matmul);
+  if (tf32 == Tf32::Matmul || tf32 == Tf32::All) {
+    mark(Structured::Matmul);
+    mark(Structured::GroupedMatmul);
+  }
   return changed;
 }
 

@@ -1,5 +1,4 @@
 #include "codegen/device/cuda/product_rewriting.h"
-#include "fusion/structured_nest.h"
 #include "graph/ops/questions.h"
 #include "graph/passes/pass.h"
 #include <algorithm>
@@ -30,7 +29,7 @@ ProductRewriting::ProductRewriting(Graph& graph, const CudaLibraries& libraries)
   for (const auto& output : graph.outputs()) outputs_[at(output.value)] = true;
 }
 
-bool ProductRewriting::is_product(NodeId id) const { return fusion::product_parts(graph_.node(id)) == 1; }
+bool ProductRewriting::is_product(NodeId id) const { return ops::is(graph_.node(id), Structured::Matmul); }
 
 StoredOperand ProductRewriting::stored(ValueId operand) const {
   const Node* node = graph_.producer(operand);

@@ -1,7 +1,6 @@
 #include "codegen/device/cuda/routes.h"
 #include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
-#include "fusion/structured_nest.h"
 #include "graph/ops/questions.h"
 #include <algorithm>
 
@@ -157,8 +156,6 @@ bool cudnn_computes_in(DType dtype) { return is_one_of(kCudnnTypes, dtype); }
 bool cublaslt_multiplies(const Graph& graph, const Node& node, const CudaLibraries& libraries, std::string* why_not) {
   if (is_refused(node, libraries, why_not)) return false;
   if (!libraries.cublaslt) return refuse(why_not, "cuBLASLt is left out");
-  if (fusion::product_parts(node) > 1) return refuse(why_not, "its factors are sums of parts");
-  if (ops::grouped(graph, node) != ops::Grouped::No) return refuse(why_not, "its rows or its depth are in groups");
   const TensorType& a = graph.type(node.operands[0]);
   if (!is_one_of(kCublasLtTypes, a.dtype))
     return refuse(why_not, "cuBLASLt does not multiply " + std::string(name(a.dtype)));
@@ -260,6 +257,8 @@ std::shared_ptr<const DeviceRoutes> cuda_routes(std::shared_ptr<const CudaLibrar
                    {}};
   DeviceRoutes routes{"GPU",
                       {{Structured::Matmul, {product, loops}},
+                       {Structured::MatmulOfParts, {loops}},
+                       {Structured::GroupedMatmul, {loops}},
                        {Structured::Conv, {convolution, loops}},
                        {Structured::Pool, {pooling, loops}},
                        {Structured::Scan, {scan}},

@@ -39,8 +39,7 @@ Result<ValueId> without_cast(Graph& graph, const std::vector<NodeId>& chain) {
 Result<bool> narrow_products(Graph& graph, const CudaLibraries&) {
   bool changed = false;
   for (NodeId id : graph.order()) {
-    const auto* structured = graph.node(id).op->structured();
-    if (!structured || structured->kind != Structured::Matmul) continue;
+    if (!ops::is(graph.node(id), Structured::Matmul) && !ops::is(graph.node(id), Structured::GroupedMatmul)) continue;
     const std::vector<ValueId> wide = graph.node(id).operands;
     if (graph.type(wide[0]).dtype != DType::F32) continue;
     const auto a = widening_of(graph, wide[0]), b = widening_of(graph, wide[1]);
