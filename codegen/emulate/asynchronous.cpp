@@ -56,9 +56,6 @@ void tessera_emu_async_fence(void* thread) {
 void tessera_emu_async_begin_products(void* thread, int32_t site) {
   of_thread(thread, [&](Asynchronous& a, Thread& t) { a.products.fence(t, site); });
 }
-void tessera_emu_async_fill_set(void* thread, int32_t set, int32_t site) {
-  of_thread(thread, [&](Asynchronous& a, Thread& t) { a.products.fill_set(t, set, site); });
-}
 void tessera_emu_async_multiply_warpgroup(void* thread, const TesseraEmuProduct* form, const void* a, uint64_t b,
                                           uint32_t* accumulators, int32_t accumulates, int32_t site) {
   const tessera::emu::ProductOperands operands{form, a, b, accumulators, accumulates != 0};

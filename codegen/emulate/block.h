@@ -48,7 +48,6 @@ enum class Collective : uint8_t {
   // of warpgroups
   SetRegisters,
   BeginProducts,
-  FillSet,
   MultiplyWarpgroup,
   CommitProducts,
   WaitForProducts,

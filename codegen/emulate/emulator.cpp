@@ -44,7 +44,6 @@ static std::vector<HostSymbol> emulator_functions() {
           TESSERA_EMULATED(tessera_emu_async_wait_for_stores),
           TESSERA_EMULATED(tessera_emu_async_fence),
           TESSERA_EMULATED(tessera_emu_async_begin_products),
-          TESSERA_EMULATED(tessera_emu_async_fill_set),
           TESSERA_EMULATED(tessera_emu_async_multiply_warpgroup),
           TESSERA_EMULATED(tessera_emu_async_commit_products),
           TESSERA_EMULATED(tessera_emu_async_wait_for_products),

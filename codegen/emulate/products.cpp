@@ -52,19 +52,11 @@ Products::Group& Products::group_of(const Thread& t) {
 
 void Products::fence(Thread& t, int32_t site) {
   if (!block_.gather_warpgroup(t, Collective::BeginProducts, site)) return;
-  group_of(t).fenced = true;
-  block_.scatter_warpgroup(t);
-}
-
-void Products::fill_set(Thread& t, int set, int32_t site) {
-  t.value = static_cast<uint32_t>(set);
-  if (!block_.gather_warpgroup(t, Collective::FillSet, site)) return;
-  auto& g = group_of(t);
-  const bool read = std::any_of(g.started.begin(), g.started.end(),
-                                [&](const Product& p) { return p.form.a_in_registers != 0 && p.form.a_set == set; });
-  if (read)
-    return block_.fail(t, "it changes registers that a product of its warpgroup reads, which has not been waited for");
-  g.fenced = false;
+  Group& g = group_of(t);
+  if (std::any_of(g.started.begin(), g.started.end(), [](const Product& p) { return p.form.a_in_registers != 0; }))
+    return block_.fail(t, "it orders registers with products while one in flight reads its left factor from registers, "
+                          "which an assembler may have given to other values");
+  g.fenced = true;
   block_.scatter_warpgroup(t);
 }
 
@@ -278,6 +270,8 @@ void Products::end(const Thread& t) {
   const auto group = static_cast<size_t>(t.index / kWarpgroup); // its last warps may be in none
   if (group < groups_.size() && !groups_[group].started.empty())
     block_.fail(t, "it ends before its warpgroup's products have been waited for");
+  if (group < groups_.size() && !groups_[group].computed.empty())
+    block_.fail(t, "it ends without the sums of a product of its warpgroup: no wait yields them");
 }
 
 } // namespace tessera::emu

@@ -29,7 +29,6 @@ public:
 
   // Called by all threads of a warpgroup; after an error the block is aborted by the caller.
   void fence(Thread& t, int32_t site);
-  void fill_set(Thread& t, int set, int32_t site);
   void multiply(Thread& t, const ProductOperands& operands, int32_t site);
   void commit(Thread& t, int32_t site);
   void wait(Thread& t, int64_t later, uint32_t* accumulators, int count, int32_t site);

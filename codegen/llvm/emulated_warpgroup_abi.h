@@ -26,10 +26,7 @@ void tessera_emu_async_fence(void* thread);
 struct TesseraEmuProduct {
   int32_t a_dtype, b_dtype; // DType
   int32_t n, a_transposed, b_transposed, a_in_registers;
-  int32_t a_set; // of registers; -1: of no set
 };
-// No product in flight may read the set.
-void tessera_emu_async_fill_set(void* thread, int32_t set, int32_t site);
 void tessera_emu_async_begin_products(void* thread, int32_t site);
 void tessera_emu_async_multiply_warpgroup(void* thread, const TesseraEmuProduct* form, const void* a, uint64_t b,
                                           uint32_t* accumulators, int32_t accumulates, int32_t site);

@@ -233,7 +233,7 @@ void Ring::advance() {
 void Ring::start_iteration(const RingLoop& loop, Value* i, Value* from) {
   current_ = &loop;
   i_ = i, from_ = from;
-  left_factors_.clear();
+  left_ = -1;
   c_.warpgroups->wait(full(stage_), parity_);
   if (loop.computed.size() < loop.products.size()) c_.warpgroups->begin_products(); // else left_factor() does
 }
@@ -252,16 +252,13 @@ void Ring::load(tile::OpId id) {
   define(result, std::move(out));
 }
 
-// The set of registers that has the words of a computed left factor, in the order of the instructions that read them.
-size_t Ring::left_factor(tile::ValueId factor) {
-  const auto known =
-      std::find_if(left_factors_.begin(), left_factors_.end(), [&](const auto& f) { return f.first == factor; });
-  const auto set = static_cast<size_t>(known - left_factors_.begin());
-  if (known != left_factors_.end()) return set;
-  const Registers words = words_.pack(registers(factor), dtype_of(factor));
-  left_factors_.emplace_back(factor, c_.warpgroups->fill_set(static_cast<int>(set), words));
+const Registers& Ring::left_factor(tile::ValueId factor) {
+  if (factor == left_) return left_words_;
+  TESSERA_CHECK(left_ < 0, "a loop's products have one computed left factor");
+  left_ = factor;
+  left_words_ = c_.warpgroups->move_words(words_.pack(registers(factor), dtype_of(factor)));
   c_.warpgroups->begin_products();
-  return set;
+  return left_words_;
 }
 
 // An operand of a warpgroup's products: a descriptor of its first rows or columns, and how far others lie from there.
@@ -304,9 +301,7 @@ void Ring::multiply(tile::OpId id) {
   Registers words;
   WarpgroupProduct product;
   if (computed) {
-    const size_t set = left_factor(op.operands[0]);
-    words = left_factors_[set].second;
-    product.a_set = static_cast<int>(set);
+    words = left_factor(op.operands[0]);
   } else {
     a = factor(current_->tile_of(kernel_, op.operands[0]), kProductRows, b_.CreateURem(group_, grid_rows));
     product.a_transposed = !a.tile->k_major;

@@ -57,7 +57,7 @@ private:
   void advance();
   void release_previous(Value* predicate);
   void release_iteration_before();
-  size_t left_factor(tile::ValueId factor);
+  const Registers& left_factor(tile::ValueId factor);
   [[nodiscard]] int arrivals() const;
   void end_products();
   void find_dropped();
@@ -74,8 +74,8 @@ private:
   Value *leads_ = nullptr, *group_ = nullptr; // consumers: i1, a thread that arrives at empty stages; i32
   const layout::RingLoop* current_ = nullptr;
   Value *i_ = nullptr, *from_ = nullptr; // induction values of the current iteration and of the loop's first one
-  std::vector<std::pair<tile::ValueId, Registers>>
-      left_factors_; // of the current iteration, by set of registers: words
+  tile::ValueId left_ = -1;              // the computed left factor whose words the current iteration has
+  Registers left_words_;                 // in the order of the instructions that read them
 };
 
 } // namespace tessera::gpu

@@ -38,10 +38,7 @@ public:
   void fence_async() override { call("tessera_emu_async_fence", {}); }
 
   void begin_products() override { call("tessera_emu_async_begin_products", {site()}); }
-  std::vector<Value*> fill_set(int set, std::span<Value* const> words) override {
-    call("tessera_emu_async_fill_set", {constant(set), site()});
-    return {words.begin(), words.end()};
-  }
+  std::vector<Value*> move_words(std::span<Value* const> words) override { return {words.begin(), words.end()}; }
   std::vector<Value*> multiply(const WarpgroupProduct& p, std::span<Value* const> a, Value* b,
                                std::span<Value* const> accumulators, Value* accumulates) override {
     TESSERA_CHECK(a.size() == 1 || a.size() == 4, "operands of a warpgroup's product");
@@ -49,7 +46,7 @@ public:
                   "accumulators of a warpgroup's product");
     std::vector<Value*> form;
     for (const int v : {static_cast<int>(p.a), static_cast<int>(p.b), p.n, static_cast<int>(p.a_transposed),
-                        static_cast<int>(p.b_transposed), static_cast<int>(a.size() == 4), p.a_set})
+                        static_cast<int>(p.b_transposed), static_cast<int>(a.size() == 4)})
       form.push_back(constant(v));
     // [accumulators][a][form]
     const int count = p.accumulators(), at_a = count + count % 2, at_form = at_a + 4;

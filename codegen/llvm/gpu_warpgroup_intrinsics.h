@@ -42,7 +42,6 @@ struct WarpgroupProduct {
   DType a = DType::BF16, b = DType::BF16; // both F16, BF16 or F32 (as tf32); each F8E4M3FN or F8E5M2; each I8 or U8
   int n = 0; // multiples of 8 up to 256; of I8 and U8 8, 16, 24, 32 and the multiples of 16 from 48 on
   bool a_transposed = false, b_transposed = false; // MN-major in shared memory: F16 and BF16 only
-  int a_set = -1; // of registers that hold A (fill_set); -1: A is in shared memory, or in registers of its own
 
   [[nodiscard]] int k() const { return 256 / info(a).bits; }
   [[nodiscard]] bool integers() const { return is_integer(a); } // D is i32, otherwise f32
@@ -97,11 +96,11 @@ public:
   [[nodiscard]] Value* descriptor(Value* offset, const OperandLayout& layout);
   [[nodiscard]] Value* advance(Value* descriptor, int bytes);
   // Orders the registers that were written before with the products behind it: before the first product, and before one
-  // whose accumulators or registers of A were written since.
+  // whose accumulators or registers of A were written since. Products that read A from registers are waited for before
+  // it: ptxas gives registers of A to other values while products in flight read them.
   virtual void begin_products() = 0;
-  // Moves words of A to a set of registers, the number `set` from 0 on: behind wait_for_products of the products that read
-  // the set before, and before begin_products. Collective over the warpgroup.
-  [[nodiscard]] virtual std::vector<Value*> fill_set(int set, std::span<Value* const> words) = 0;
+  // Moves words of A to registers of their own, between the last wait and begin_products.
+  [[nodiscard]] virtual std::vector<Value*> move_words(std::span<Value* const> words) = 0;
   // Starts a product and yields the accumulators: of warp w of the group and lane l, register 4 j + 2 h + i has row
   // 16 w + l / 4 + 8 h and column 8 j + 2 (l % 4) + i. `a` is a descriptor, or 4 i32 registers of 4 bytes of A each:
   // register 2 q + h has row 16 w + l / 4 + 8 h and the bytes from 16 q + 4 (l % 4) on of the 32 of a row. `b` is a

@@ -62,7 +62,7 @@ public:
 
   void begin_products() override { emit("wgmma.fence.sync.aligned;", {}); }
   // Volatile moves stay behind the wait, where the words' own registers would be written before it.
-  std::vector<Value*> fill_set(int, std::span<Value* const> words) override {
+  std::vector<Value*> move_words(std::span<Value* const> words) override {
     // Not tied: nothing else writes registers that products read.
     std::string text, constraints;
     const size_t count = words.size();
