@@ -364,29 +364,27 @@ private:
     auto call = match_attention(graph_, pool_, scores.call, softmax.nest, values.call, why);
     if (!call || !options_.attention_accepts(graph_, *call, why)) return std::nullopt;
     if (auto apart = kept_apart(scores, softmax, values, s, p)) {
-      const bool failed = steering_.failed(s) || steering_.failed(p);
-      for (ValueId v : {s, p})
-        explain(v,
-                [&](LedgerEntry& e) { e.reason = failed ? FusionReason::InternalFailure : FusionReason::KeptApart; });
-      return refuse(std::move(*apart));
+      for (ValueId v : {s, p}) explain(v, [&](LedgerEntry& e) { e.reason = apart->reason; });
+      return refuse(std::move(apart->why));
     }
     return call;
   }
 
   // Requests that the three stay three.
-  [[nodiscard]] std::optional<std::string> kept_apart(const Group& scores, const Group& softmax, const Group& values,
-                                                      ValueId s, ValueId p) const {
+  [[nodiscard]] std::optional<Separation> kept_apart(const Group& scores, const Group& softmax, const Group& values,
+                                                     ValueId s, ValueId p) const {
     Marks marks;
     for (const auto* nodes : {&scores.call.sources, &softmax.nest.sources, &values.call.sources}) {
       const Marks more = steering_.marks(*nodes);
-      if (auto why = steering_.conflict(marks, more)) return why;
+      if (auto why = steering_.conflict(marks, more)) return Separation{FusionReason::KeptApart, std::move(*why)};
       marks = Steering::united(marks, more);
     }
     for (ValueId v : {s, p})
-      if (steering_.broken(v)) return steering_.broken_by(v);
+      if (const Separation* by = steering_.separation(v)) return *by;
     const int pins[] = {scores.pin, softmax.pin, values.pin};
     const bool pinned = std::any_of(std::begin(pins), std::end(pins), [](int pin) { return pin >= 0; });
-    if (pinned && steering_.attention_of(pins) < 0) return "the plan file has them as three steps";
+    if (pinned && steering_.attention_of(pins) < 0)
+      return Separation{FusionReason::KeptApart, "the plan file has them as three steps"};
     return std::nullopt;
   }
 

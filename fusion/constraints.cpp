@@ -1,4 +1,5 @@
 #include "fusion/constraints.h"
+#include "fusion/plan.h"
 #include "graph/ir/operator.h"
 #include <algorithm>
 
@@ -74,29 +75,29 @@ void Steering::find_breaks() {
         if (v.valid() &&
             std::any_of(users[static_cast<size_t>(v.index)].begin(), users[static_cast<size_t>(v.index)].end(),
                         [&](NodeId user) { return !is_of(graph_.node(user).location, name); }))
-          broken_.emplace(v.index, name);
+          broken_.try_emplace(v.index, Separation{FusionReason::KeptApart, "a break at '" + name + "' was requested"});
     }
   }
 }
 
 // Nothing is fused across what such a node makes and reads.
 void Steering::find_detours() {
-  for (NodeId id : constraints_.detours.alone) {
+  for (const auto& [id, separation] : constraints_.detours.alone) {
     const Node& node = graph_.node(id);
     for (const auto* values : {&node.operands, &node.results})
       for (ValueId v : *values)
-        if (v.valid()) broken_.try_emplace(v.index);
+        if (v.valid()) broken_.try_emplace(v.index, separation);
   }
 }
 
-bool Steering::failed(ValueId value) const {
+const Separation* Steering::separation(ValueId value) const {
   auto it = broken_.find(value.index);
-  return it != broken_.end() && it->second.empty();
+  return it != broken_.end() ? &it->second : nullptr;
 }
 
-std::string Steering::broken_by(ValueId value) const {
-  if (failed(value)) return "compiling them together failed";
-  return "a break at '" + broken_.at(value.index) + "' was requested";
+const Separation* Steering::separation(NodeId node) const {
+  auto it = constraints_.detours.alone.find(node);
+  return it != constraints_.detours.alone.end() ? &it->second : nullptr;
 }
 
 Marks Steering::marks(NodeId node) const {

@@ -36,10 +36,16 @@ struct PinnedGroup {
   std::vector<int> parts;          // Attention: its product, softmax and product, as indices of pinned groups
   std::string route;               // what computes it: "oneDNN", "generated code"; for messages
 };
-// Changes of a plan after a failure (codegen/driver/detours.h): nodes and values of the same graph.
+enum class FusionReason : uint8_t; // plan.h
+// Why a node shares a group with no other one, or nothing is fused across a value.
+struct Separation {
+  FusionReason reason{};
+  std::string why;
+};
+// Changes of a plan after another one, as of a failure (codegen/driver/detours.h): nodes and values of the same graph.
 struct FusionDetours {
   std::map<NodeId, std::string> on_host; // run by their reference on the host; why
-  std::set<NodeId> alone;                // share a group with no other node
+  std::map<NodeId, Separation> alone;    // share a group with no other node
   std::set<ValueId> in_steps;            // results of attentions that stay three groups
 };
 struct FusionConstraints {
@@ -90,12 +96,10 @@ public:
   [[nodiscard]] static Marks united(const Marks& a, const Marks& b);
   // Two operators that are in `a` and `b` and must not be in one group, as text; nullopt where there are none.
   [[nodiscard]] std::optional<std::string> conflict(const Marks& a, const Marks& b) const;
-  // Whether nothing may be fused across the value, and why.
+  // Whether nothing may be fused across the value, or with the node, and why; null: it may be.
   [[nodiscard]] bool broken(ValueId value) const { return broken_.contains(value.index); }
-  [[nodiscard]] std::string broken_by(ValueId value) const;
-  // Whether that is so since something failed, not by request.
-  [[nodiscard]] bool failed(ValueId value) const;
-  [[nodiscard]] bool alone(NodeId node) const { return constraints_.detours.alone.contains(node); }
+  [[nodiscard]] const Separation* separation(ValueId value) const;
+  [[nodiscard]] const Separation* separation(NodeId node) const;
 
   // ---- pins; -1 where there is none
   [[nodiscard]] bool has_pins() const { return has_pins_; }
@@ -122,7 +126,7 @@ private:
   const FusionConstraints& constraints_;
   std::vector<std::string> operators_; // that constraints name, by mark
   std::vector<std::pair<int, int>> apart_;
-  std::unordered_map<int32_t, std::string> broken_; // by value: the operator; empty: something failed
+  std::unordered_map<int32_t, Separation> broken_; // by value
   bool has_pins_ = false;
   std::vector<std::optional<std::string>> why_dropped_;
   std::vector<std::vector<NodeId>> nodes_;

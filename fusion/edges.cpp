@@ -80,9 +80,7 @@ EdgeVerdict Edges::library_operand(NodeId consumer, ValueId value) const {
                  view ? "strides of an operand of " + name : name + " reads the constant as it is");
   if (auto it = p_.decisions.kept_apart.find(value.index); it != p_.decisions.kept_apart.end())
     return kept(FusionReason::KeptApart, it->second);
-  if (view && p_.steering.broken(value))
-    return kept(p_.steering.failed(value) ? FusionReason::InternalFailure : FusionReason::KeptApart,
-                p_.steering.broken_by(value));
+  if (const Separation* by = view ? p_.steering.separation(value) : nullptr) return kept(by->reason, by->why);
   return kept(FusionReason::OperandOfLibrary, name + " reads its operand from memory");
 }
 
@@ -150,9 +148,7 @@ EdgeVerdict Edges::not_merged(ValueId value, const std::vector<int>& homes, int 
       return {FusionReason::SiblingSharesInput, "from memory, once for several readers in one kernel",
               EdgeVerdict::Read};
   if (!p_.options.enabled) return kept(FusionReason::Disabled);
-  if (p_.steering.broken(value))
-    return kept(p_.steering.failed(value) ? FusionReason::InternalFailure : FusionReason::KeptApart,
-                p_.steering.broken_by(value));
+  if (const Separation* by = p_.steering.separation(value)) return kept(by->reason, by->why);
   if (auto it = p_.decisions.kept_apart.find(value.index); it != p_.decisions.kept_apart.end())
     return kept(FusionReason::KeptApart, it->second);
   for (int u : homes) {

@@ -8,17 +8,19 @@ namespace tessera::fusion {
 std::optional<Refusal> Planner::kept_apart(int a, int b) const {
   const Unit &x = units_[a], &y = units_[b];
   if (auto why = steering_.conflict(x.marks, y.marks)) return Refusal{FusionReason::KeptApart, *why};
-  for (const Unit* u : {&x, &y})
-    if ((u->node.valid() && steering_.alone(u->node)) ||
-        std::any_of(u->nest.sources.begin(), u->nest.sources.end(), [&](NodeId n) { return steering_.alone(n); }))
-      return Refusal{FusionReason::InternalFailure, "compiling them together failed"};
+  for (const Unit* u : {&x, &y}) {
+    if (const Separation* by = u->node.valid() ? steering_.separation(u->node) : nullptr)
+      return Refusal{by->reason, by->why};
+    for (const NodeId n : u->nest.sources)
+      if (const Separation* by = steering_.separation(n)) return Refusal{by->reason, by->why};
+  }
   for (const auto& [from, to] : {std::pair{&x, b}, std::pair{&y, a}})
     for (ValueId v : from->defines) {
-      if (!steering_.broken(v)) continue;
+      const Separation* by = steering_.separation(v);
+      if (!by) continue;
       const auto& readers = units_.readers(v);
       if (std::any_of(readers.begin(), readers.end(), [&, unit = to](int r) { return units_.find(r) == unit; }))
-        return Refusal{steering_.failed(v) ? FusionReason::InternalFailure : FusionReason::KeptApart,
-                       steering_.broken_by(v)};
+        return Refusal{by->reason, by->why};
     }
   if (x.pin != y.pin) return Refusal{FusionReason::KeptApart, "the plan file has them in two groups"};
   return std::nullopt;

@@ -14,6 +14,9 @@
 
 namespace tessera {
 
+// Predicted times err: a route is given up for another one that is predicted to be faster by this factor.
+constexpr double kPriceError = 1.05;
+
 // A call as products, at sizes of a call.
 struct ProductShape {
   double batch = 1, m = 1, n = 1, k = 1; // k: 0 where nothing is multiplied, as in pooling

@@ -50,7 +50,8 @@ std::string Detours::around(const Graph& graph, const FusionPlan& plan, const Gr
   const bool several = nodes.size() > 1 && rounds_ < kRounds;
   bool changed = false;
   if (several) {
-    for (NodeId id : nodes) changed = plan_.alone.insert(id).second || changed;
+    const Separation failed{FusionReason::InternalFailure, "compiling them together failed"};
+    for (NodeId id : nodes) changed = plan_.alone.emplace(id, failed).second || changed;
     if (changed) return "each of its operators is planned alone";
   }
   for (NodeId id : nodes)

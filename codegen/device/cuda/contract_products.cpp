@@ -1,16 +1,17 @@
 #include "codegen/device/cuda/contract_products.h"
 #include "codegen/device/library_cost.h"
 #include "codegen/layout/tensor_access.h"
+#include "codegen/schedule/contraction.h"
 #include "codegen/schedule/predict.h"
 #include "fusion/structured_nest.h"
+#include "graph/ops/questions.h"
 #include <algorithm>
 #include <cmath>
 
 namespace tessera {
 namespace {
 
-// Both prices err: the product's changes place where it is clearly less.
-constexpr double kWorth = 1.05;
+bool is_multiplied_by_tensor_cores(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
 
 class Choice {
 public:
@@ -38,7 +39,7 @@ public:
         us += time ? *time - (us > 0 ? overlap() : 0) : INFINITY;
       }
       contraction.choice.contraction_us = us;
-      if (us * kWorth < contraction.choice.library_us) continue;
+      if (us * kPriceError < contraction.choice.library_us) continue;
       changed = true;
       contraction.choice.taken = !contraction.nodes_behind.empty();
       if (!contraction.choice.taken) continue;
@@ -64,14 +65,14 @@ private:
       }
     if (!behind && !front && call.call.kind == LibraryCall::Kind::Matmul) return "no kernel alone reads the product";
     const DType dtype = graph_.type(call.call.operands[0].value).dtype;
-    if (dtype != DType::F16 && dtype != DType::BF16) return "the factors are neither f16 nor bf16";
+    if (!is_multiplied_by_tensor_cores(dtype)) return "the factors are neither f16 nor bf16";
     if (!is_aligned(call.call)) return "a stride is not known to be a multiple of 16 bytes at all sizes";
     if (!size(flops(call.call))) return "a size is not known and has no hint";
     const auto first = price(call), second = behind ? price(*behind) : std::optional(overlap());
     const auto before = front ? price(*front) : std::optional(overlap());
     if (!first || !second || !before) return "the call or a kernel around it has no price";
     const double both = *first + *second - overlap(), all = both + *before - overlap();
-    if (least(call.call) * kWorth >= all)
+    if (least(call.call) * kPriceError >= all)
       return "the multiplications alone are predicted to take as long as the call and the kernels around it";
     Compilation::Contraction made{{all, 0, true, {}}, call.call.sources, factor, both, {}};
     if (behind) made.nodes.insert(made.nodes.end(), behind->nest.sources.begin(), behind->nest.sources.end());
@@ -160,14 +161,36 @@ private:
   const Target& device_;
 };
 
+bool is_contraction(const Graph& graph, const LoopNest& nest) {
+  const auto domain = make_domain(graph, nest);
+  return domain.ok() && Contraction::find(graph, nest, *domain).has_value();
+}
+
+// Has products that no library computes planned alone where their kernel with other nodes would be loops over scalars.
+bool keep_contractions(Compilation& c) {
+  const Separation slow{FusionReason::SeparateKernel, "a kernel of both would not multiply on tensor cores"};
+  bool changed = false;
+  for (const Group& group : c.plan().groups) {
+    if (group.kind != Group::Kind::Kernel || group.nest.sources.size() < 2 || is_contraction(c.graph(), group.nest))
+      continue;
+    for (const NodeId id : group.nest.sources) {
+      const Node& node = c.graph().node(id);
+      if (!ops::is(node, Structured::MatmulOfParts) && !ops::is(node, Structured::GroupedMatmul)) continue;
+      if (is_multiplied_by_tensor_cores(c.graph().type(node.operands[0]).dtype))
+        changed = c.planning().detours.alone.emplace(id, slow).second || changed;
+    }
+  }
+  return changed;
+}
+
 } // namespace
 
 Result<bool> contract_products(Compilation& compilation) {
   using Contracting = Compilation::Contracting;
   Compilation::Planning& its = compilation.planning();
   const bool possible = its.fusion.enabled && !its.pinned && compilation.backend().device().warpgroup_f16_per_cycle > 0;
-  bool again = false;
-  switch (possible ? its.contracting : Contracting::Done) {
+  bool again = !its.pinned && keep_contractions(compilation);
+  switch (possible && !again ? its.contracting : Contracting::Done) {
   case Contracting::List:
     again = Choice(compilation).list();
     its.contracting = again ? Contracting::Check : Contracting::Done;

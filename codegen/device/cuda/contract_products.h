@@ -19,10 +19,14 @@
 //
 // The choice is a price. Behind the first plan, calls with one kernel behind them or in front are listed with the time of
 // all, and planning is repeated with these products as loop nests, which fuse as any reduction. A product whose kernels
-// then take longer, by the schedules that they get, is tried without the kernel in front, and is the library's at last. Sizes that are not known are priced at their hints, and
-// the contraction is right at all of the range. The library keeps products with a size that has no hint, and those with
-// a stride that is not known to be a multiple of 16 bytes at all sizes: the price would count with bulk copies that the
-// code cannot make. The report says of each product that the library keeps why.
+// then take longer, by the schedules that they get, is tried without the kernel in front, and is the library's at last.
+// Sizes that are not known are priced at their hints, and the contraction is right at all of the range. The library
+// keeps products with a size that has no hint, and those with a stride that is not known to be a multiple of 16 bytes at
+// all sizes: the price would count with bulk copies that the code cannot make. The report says of each product that the
+// library keeps why.
+//
+// Products that no library computes (of parts, of groups) fuse as any reduction in the first plan. Where such a kernel is
+// no contraction, the product is planned alone.
 #pragma once
 #include "codegen/compilation/compilation.h"
 

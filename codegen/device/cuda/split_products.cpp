@@ -12,8 +12,6 @@
 namespace tessera {
 namespace {
 
-constexpr double kWorth = 1.05; // both prices err
-
 class Splitter : ProductRewriting {
 public:
   Splitter(Graph& graph, const CudaLibraries& libraries) : ProductRewriting(graph, libraries) {}
@@ -46,7 +44,7 @@ private:
     after += operand_us(node.operands[1], copied);
     if (after >= before) return false;
     after += contraction_us(shape);
-    return after * kWorth < before && may_copy(copied);
+    return after * kPriceError < before && may_copy(copied);
   }
 
   // The time to write an operand's parts; `copied`: takes the bytes of a weight's, which are written when compiling.
