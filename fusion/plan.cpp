@@ -37,7 +37,7 @@ bool plan_around(const Graph& graph, const fusion::Work& work, const Diagnostic&
   const bool together = work.nodes.size() > 1 && !detours.alone.contains(work.nodes[0]);
   for (NodeId n : work.nodes)
     if (together)
-      detours.alone.insert(n);
+      detours.alone.emplace(n, Separation{FusionReason::InternalFailure, "planning them together failed"});
     else if (!detours.on_host.emplace(n, "planning it failed: " + error.message).second)
       return false;
   failures.push_back({"planning " + names, error, together ? "each is planned alone" : "the host runs it"});
