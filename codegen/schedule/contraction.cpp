@@ -76,18 +76,17 @@ std::optional<Contraction::Groups> groups_of(const Graph& graph, const LoopNest&
   out.group = access.terms[0].first;
   out.axis = domain.deps[static_cast<size_t>(out.group)];
   if (!std::has_single_bit(out.axis) || (out.axis & domain.row_mask) != 0) return std::nullopt;
-  std::vector<ScalarId> pending{out.group};
-  while (!pending.empty()) {
-    const ScalarId id = pending.back();
-    pending.pop_back();
+  std::vector<bool> above(static_cast<size_t>(out.group) + 1); // the operands of the group's number
+  above.back() = true;
+  for (ScalarId id = out.group; id >= 0; --id) {
+    if (!above[static_cast<size_t>(id)] || !domain.live[static_cast<size_t>(id)]) continue;
     const ScalarNode& n = nest.dag[id];
     if (n.op == ScalarOp::Load) {
       const int buffer = domain.loads[static_cast<size_t>(id)].buffer;
       if (out.ends >= 0 && out.ends != buffer) return std::nullopt;
       out.ends = buffer;
     }
-    for (const ScalarId a : n.args)
-      if (domain.live[static_cast<size_t>(a)] && a < id) pending.push_back(a);
+    for (const ScalarId a : n.args) above[static_cast<size_t>(a)] = true;
   }
   if (out.ends < 0) return std::nullopt;
   const TensorType& ends = graph.type(domain.buffers[static_cast<size_t>(out.ends)]);

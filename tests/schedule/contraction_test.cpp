@@ -563,15 +563,16 @@ TEST(Contraction, OfGroupsOfRows) {
   uint32_t seed = 40;
   for (const std::string d : {"f16", "bf16"})
     for (const bool known : {true, false}) {
-      const std::string a = known ? "[129, 72]" : "[t, k]", b = known ? "[5, 72, 40]" : "[5, k, n]",
+      const std::string a = known ? "[129, 72]" : "[t, k]", b = known ? "[5, 72, 40]" : "[g, k, n]",
                         y = known ? "[129, 40]" : "[t, n]";
-      const Problem p = of_graph("graph @main(%a: " + d + a + ", %b: " + d + b + ", %ends: i32[5]) -> (%y: " + d + y +
-                                 (known ? ") {" : ") where t in [0, ?], k in [0, ?], n in [0, ?] {") +
+      const Problem p = of_graph("graph @main(%a: " + d + a + ", %b: " + d + b + ", %ends: i32[" + (known ? "5" : "g") +
+                                 "]) -> (%y: " + d + y +
+                                 (known ? ") {" : ") where g in [0, ?], t in [0, ?], k in [0, ?], n in [0, ?] {") +
                                  "\n  %y = grouped_matmul(%a, %b, %ends) : " + d + y + "\n}\n");
       const auto found = contraction_of(p);
       ASSERT_TRUE(found && found->groups);
-      EXPECT_TRUE(found->groups->count.is_const(5));
-      const Case c{p, known ? Sizes{} : Sizes{{"t", 129}, {"k", 72}, {"n", 40}}};
+      EXPECT_EQ(found->groups->count.is_const(5), known);
+      const Case c{p, known ? Sizes{} : Sizes{{"g", 5}, {"t", 129}, {"k", 72}, {"n", 40}}};
       for (const auto& e : ends) expect_contracted(c, with_ends(c, e), ++seed, 2, d == "f16" ? 4e-3 : 3e-2);
     }
 }
