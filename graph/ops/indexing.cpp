@@ -498,6 +498,7 @@ OpDef concat() {
 
 void register_pad(OpTable& table);              // indexing_pad.cpp
 void register_gathers(OpTable& table);          // indexing_gather.cpp
+void register_windows(OpTable& table);          // indexing_windows.cpp
 void register_requirements(OpTable& table);     // require.cpp
 void register_shape_composites(OpTable& table); // indexing_shape.cpp
 void register_slice_composites(OpTable& table); // indexing_slice.cpp
@@ -507,6 +508,7 @@ void register_indexing_ops(OpTable& table) {
   for (OpDef (*make)() : {reshape, transpose, copy, expand, slice, flip, concat}) table.add(make());
   register_pad(table);
   register_gathers(table);
+  register_windows(table);
   register_requirements(table);
   register_shape_composites(table);
   register_slice_composites(table);

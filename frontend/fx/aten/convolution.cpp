@@ -2,7 +2,7 @@
 //
 // With stride s, dilation d and padding p, element q of the result reads element q * s + k * d - p of the input through
 // tap k. So the gradient of the input is the transposed convolution of the result's gradient, and the gradient of tap k
-// is the product of the result's gradient with the elements that the tap reads, a strided slice of the padded input.
+// is the product of the result's gradient with the elements that the tap reads.
 #include "frontend/fx/aten/parts.h"
 
 namespace tessera::fx {
@@ -144,32 +144,16 @@ ValueId input_gradient(Call& c, ValueId grad, ValueId x, ValueId weight, const F
   return cut(c, convolution(c, grad, weight, {}, g), sizes);
 }
 
-// The elements that tap `at` reads of x, which is padded already: one for each element of a result of `sizes`.
-ValueId tap(Call& c, ValueId padded, const Ints& at, const Form& f, std::span<const SymExpr> sizes) {
-  for (size_t i = 0; i < at.size() && c.b.ok(); ++i)
-    padded = slice(c.b, padded, static_cast<int64_t>(i) + 2, at[i] * f.dilations[i], sizes[i], f.strides[i]);
-  return padded;
-}
-
-// Gradient of a weight [O, I / groups, kernel...] from the gradient [N, O, ...] and the input [N, I, ...].
+// Gradient of a weight [O, I / groups, kernel...] from the gradient [N, O, ...] and the input [N, I, ...]: products of
+// [O / groups, N * elements] with the windows of x, [N * elements, taps * I / groups], for each group.
 ValueId weight_gradient(Call& c, ValueId grad, ValueId x, const SymShape& weight, const Form& f) {
   if (!c.b.ok()) return {};
   const DType d = c.b.dtype(x);
   const SymShape in = c.b.shape(x), out = c.b.shape(grad);
-  const auto sizes = std::span(out).subspan(2);
-  Ints kernel;
-  int64_t taps = 1;
-  for (size_t i = 2; i < weight.size(); ++i) {
-    auto k = weight[i].as_const();
-    if (!k) return c.unsupported("the gradient of a convolution's weight of a symbolic kernel size"), ValueId{};
-    kernel.push_back(*k);
-    taps *= *k;
-  }
-  if (taps > 1024)
-    return c.unsupported("the gradient of a convolution's weight with " + std::to_string(taps) + " taps"), ValueId{};
+  const auto sizes = std::span(out).subspan(2), kernel = std::span(weight).subspan(2);
   const SymExpr batch = in[0], groups = f.groups, each = c.b.env().simplify(floordiv(in[1], f.groups)),
-                filters = c.b.env().simplify(floordiv(out[1], f.groups)), places = product(sizes);
-  // Enough zeros that each tap's slice fits.
+                filters = c.b.env().simplify(floordiv(out[1], f.groups));
+  // Enough zeros that each tap's elements are there.
   SymShape begin(2, SymExpr(0)), end(2, SymExpr(0));
   for (size_t i = 0; i < f.spatial(); ++i) {
     begin.emplace_back(f.pads_begin[i]);
@@ -178,39 +162,37 @@ ValueId weight_gradient(Call& c, ValueId grad, ValueId x, const SymShape& weight
     auto known = more.as_const();
     end.push_back(known ? SymExpr(std::max<int64_t>(*known, 0)) : sym_max(more, 0));
   }
-  ValueId padded = pad(c.b, x, begin, end);
-  std::vector<ValueId> reads; // each [N, I, places]
-  Ints at(kernel.size(), 0);
-  for (int64_t t = 0; t < taps; ++t) {
-    int64_t rest = t;
-    for (size_t i = kernel.size(); i-- > 0;) {
-      at[i] = rest % kernel[i];
-      rest /= kernel[i];
-    }
-    reads.push_back(reshape(c.b, tap(c, padded, at, f, sizes), {batch, in[1], places}));
-  }
+  ValueId reads = windows(c, pad(c.b, x, begin, end), {kernel, sizes, f.strides, f.dilations});
   if (!c.b.ok()) return {};
-  if (each.is_const(1)) { // one channel a group: sums of products, no matrices
-    ValueId g = widen(c.b, reshape(c.b, grad, {batch, groups, filters, places}));
-    std::vector<ValueId> parts;
-    for (ValueId r : reads) {
-      ValueId p = mul(c.b, g, widen(c.b, reshape(c.b, r, {batch, groups, 1, places})));
-      parts.push_back(unsqueeze(c.b, sum(c.b, p, {0, 3}, false), {2}));
-    }
-    return cast(c.b, reshape(c.b, concat(c.b, parts, 2), weight), d);
+  SymShape right = {batch, groups, each}, left = {batch, groups, filters}; // then taps and elements
+  Ints taps, elements, inner;
+  for (size_t i = 0; i < f.spatial(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    right.insert(right.end(), {kernel[i], sizes[i]});
+    left.push_back(sizes[i]);
+    taps.push_back(3 + 2 * at);
+    elements.push_back(4 + 2 * at);
+    inner.push_back(3 + at);
   }
-  // [groups, filters, N * places] times [groups, N * places, taps * channels].
-  auto by_group = [&](ValueId v, const SymExpr& channels) {
-    return transpose(c.b, reshape(c.b, v, {batch, groups, channels, places}), {1, 0, 3, 2}); // [g, N, places, channels]
+  auto joined = [](Ints first, std::initializer_list<Ints> rest) {
+    for (const Ints& more : rest) first.insert(first.end(), more.begin(), more.end());
+    return first;
   };
-  std::vector<ValueId> columns;
-  for (ValueId r : reads) columns.push_back(by_group(r, each));
-  ValueId right = reshape(c.b, concat(c.b, columns, 3), {groups, batch * places, each * taps});
-  ValueId left = transpose(c.b, reshape(c.b, grad, {batch, groups, filters, places}), {1, 2, 0, 3});
-  ValueId y =
-      matmul(c.b, reshape(c.b, left, {groups, filters, batch * places}), right); // [g, filters, taps * channels]
-  y = transpose(c.b, reshape(c.b, y, {groups, filters, taps, each}), {0, 1, 3, 2});
-  return reshape(c.b, y, weight);
+  // [groups, I / groups, taps..., N, elements...] and [groups, O / groups, N, elements...]
+  reads = transpose(c.b, reshape(c.b, reads, right), joined({1, 2}, {taps, {0}, elements}));
+  ValueId g = transpose(c.b, reshape(c.b, grad, left), joined({1, 2, 0}, {inner}));
+  if (each.is_const(1)) { // one channel a group: sums of products, no matrices
+    g = unsqueeze(c.b, g, axis_range(2, 2 + static_cast<int64_t>(f.spatial())));
+    const int64_t rank = 3 + 2 * static_cast<int64_t>(f.spatial());
+    ValueId y = sum(c.b, mul(c.b, widen(c.b, g), widen(c.b, reads)),
+                    axis_range(2 + static_cast<int64_t>(f.spatial()), rank), false);
+    return cast(c.b, reshape(c.b, y, weight), d);
+  }
+  // The larger factor stands first, as it lies in memory: a transposed one would be written in the other order.
+  const SymExpr count = batch * product(sizes);
+  ValueId y = matmul(c.b, reshape(c.b, reads, {groups, each * product(kernel), count}),
+                     transpose(c.b, reshape(c.b, g, {groups, filters, count}), {0, 2, 1}));
+  return reshape(c.b, transpose(c.b, y, {0, 2, 1}), weight);
 }
 
 void translate_convolution_backward(Call& c) {

@@ -40,6 +40,20 @@ ValueId without_batch(Call& c, ValueId x, const Batched& like) {
   return like.added && c.b.ok() ? squeeze(c.b, x, {0}) : x;
 }
 
+ValueId windows(Call& c, ValueId x, const Windows& w) {
+  for (size_t i = 0; i < w.kernel.size() && c.b.ok(); ++i) {
+    const auto axis = static_cast<int64_t>(2 + 2 * i);
+    if (w.kernel[i].is_const(1)) // a view
+      x = unsqueeze(c.b, slice(c.b, x, axis, 0, w.sizes[i], w.strides[i]), {axis});
+    else
+      x = c.b.op("windows", {x},
+                 {{"axis", axis},
+                  {"sizes", SymShape{w.kernel[i], w.sizes[i]}},
+                  {"strides", Ints{w.dilations[i], w.strides[i]}}});
+  }
+  return x;
+}
+
 ValueId matrix_product(Call& c, ValueId x, ValueId y) { return c.b.op("MatMul", {x, y}); }
 
 ValueId transposed(Call& c, ValueId x) {

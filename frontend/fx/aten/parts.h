@@ -16,6 +16,14 @@ struct Batched {
 [[nodiscard]] Batched with_batch(Call& c, ValueId x, int spatial);
 [[nodiscard]] ValueId without_batch(Call& c, ValueId x, const Batched& like);
 
+// Elements k * dilation + q * stride of each spatial dimension, by tap k and element q of a result.
+struct Windows {
+  std::span<const SymExpr> kernel, sizes; // of taps and of the result
+  const Ints &strides, &dilations;
+};
+// x [N, C, spatial...] as [N, C, kernel 0, sizes 0, kernel 1, sizes 1, ...]. x has all elements that are read.
+[[nodiscard]] ValueId windows(Call& c, ValueId x, const Windows& w);
+
 // Matrix product as numpy's matmul, vectors included; operands are of one dtype.
 [[nodiscard]] ValueId matrix_product(Call& c, ValueId x, ValueId y);
 // x with its last two dimensions exchanged.

@@ -217,14 +217,9 @@ void translate_im2col(Call& c) {
   for (size_t i = 0; i < 2; ++i)
     out.push_back(
         c.b.env().simplify(floordiv(s[i + 2] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1, stride[i]) + 1));
-  std::vector<ValueId> parts;
-  for (int64_t i = 0; i < kernel[0] && c.b.ok(); ++i)
-    for (int64_t j = 0; j < kernel[1]; ++j) {
-      ValueId v = slice(c.b, padded, 2, i * dilation[0], out[0], stride[0]);
-      v = slice(c.b, v, 3, j * dilation[1], out[1], stride[1]);
-      parts.push_back(reshape(c.b, v, {s[0], s[1], 1, out[0] * out[1]}));
-    }
-  ValueId y = reshape(c.b, concat(c.b, parts, 2), {s[0], s[1] * (kernel[0] * kernel[1]), out[0] * out[1]});
+  const SymShape taps(kernel.begin(), kernel.end());
+  ValueId y = transpose(c.b, windows(c, padded, {taps, out, stride, dilation}), {0, 1, 2, 4, 3, 5});
+  y = reshape(c.b, y, {s[0], s[1] * (kernel[0] * kernel[1]), out[0] * out[1]});
   c.result(without_batch(c, y, in));
 }
 

@@ -541,8 +541,9 @@ void translate_unfold(Call& c) {
   if (step < 1) return c.unsupported("windows whose step is " + std::to_string(step));
   const int64_t rank = c.b.rank(x);
   const SymExpr count = c.b.env().simplify(floordiv(c.b.dim(x, axis) - size, step) + 1);
-  ValueId at = memory_index(c.b, {count, size}, {step, 1}, 0);
-  ValueId windows = gather(c.b, x, at, axis); // [.., count, size, ..]
+  ValueId windows =
+      c.b.op("windows", {x},
+             {{"axis", axis}, {"sizes", SymShape{count, size}}, {"strides", Ints{step, 1}}}); // [.., count, size, ..]
   ValueId out = transpose(c.b, windows, moved(static_cast<int>(rank) + 1, axis + 1, rank));
   c.result(out);
 }
