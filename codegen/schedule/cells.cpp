@@ -16,6 +16,7 @@ constexpr int64_t kAny = INT64_MAX, kSome = 100;
 // Points of a contraction that are few for it, besides one: rows that fill a part of any tile.
 constexpr int64_t kFewRows = int64_t{2} * Contraction::kFragmentRows;
 constexpr int64_t kDepth = 1024; // of a contraction whose depth is not known
+constexpr int64_t kGroups = 8;   // of rows, where their number is not known: experts of a mixture
 const std::vector<Typical> kRows = {
     {160, {1, 256, 8}},       {1024, {257, 1024, 8}},           {4096, {1025, 4096, 8}},
     {999, {1, 1024, 1}},      {204800, {65537, kAny, 8}, true}, {10000001, {65537, kAny, 1}, true},
@@ -28,6 +29,7 @@ public:
   explicit Sampler(const BlockFacts& f) : f_(f) {
     for (const Axis& a : f.d.axes) collect(a.extent);
     for (const Stream& s : f.streams) collect(s.access->offset);
+    if (f.contraction && f.contraction->groups) collect(f.contraction->groups->count);
   }
   // Whether every size is known or was seen by the call that leads to this compilation. The first cell is of these then.
   [[nodiscard]] bool seen() const {
@@ -82,6 +84,11 @@ private:
       if (f_.is_row(i) && f_.d.axes[i].extent.contains(symbol)) return true;
     return false;
   }
+  // A symbol of the number of groups, and of no axis.
+  [[nodiscard]] bool counts_groups(const SymExpr& symbol) const {
+    return f_.contraction && f_.contraction->groups && f_.contraction->groups->count.contains(symbol) &&
+           std::none_of(f_.d.axes.begin(), f_.d.axes.end(), [&](const Axis& a) { return a.extent.contains(symbol); });
+  }
   // Symbols of the contiguous axis yield the typical length, the others as many points as are typical, or `few`, if that
   // is not 0. The latter only where the length is known. Of a contraction the results are as many as are typical, of
   // sums over kDepth.
@@ -97,8 +104,12 @@ private:
       if (inner.contains(s) && (!bearer || (divisible.condition && divisible.condition->value == s))) bearer = &s;
     for (const SymExpr& s : symbols_) {
       const bool depth = f_.contraction && !inner.contains(s) && reduced(s);
-      sizes[s.symbol_id()] = within(s, &s == bearer ? t.length : depth ? kDepth : std::max<int64_t>(1, few));
-      if (!inner.contains(s) && !depth) others.push_back(s);
+      const bool groups = counts_groups(s);
+      sizes[s.symbol_id()] = within(s, &s == bearer ? t.length
+                                       : depth      ? kDepth
+                                       : groups     ? kGroups
+                                                    : std::max<int64_t>(1, few));
+      if (!inner.contains(s) && !depth && !groups) others.push_back(s);
     }
     if (few > 0) {
       auto cell = with(sizes, &t, contiguous);
