@@ -197,11 +197,13 @@ double latency_of(const Problem& p, const Level& level, double lines, double str
     return static_cast<double>(bytes) / std::max(static_cast<double>(d.line_bytes), apart) / 2;
   };
   if (lines <= held(d.l1_bytes, p.m.way)) return 0;
-  return lines <= held(d.l2_bytes, static_cast<double>(d.l2_bytes) / p.m.ways) ? d.l2_latency_us : level.latency;
+  if (lines <= held(d.l2_bytes, static_cast<double>(d.l2_bytes) / p.m.ways)) return d.l2_latency_us;
+  return std::max(level.latency, d.l3_latency_us); // whatever level() is, which counts a core's share
 }
 
 struct Traffic {
   double bytes = 0;    // moved
+  double evicted = 0;  // moved once for each of their elements: no cache of the core holds the lines
   double waits_us = 0; // for lines
   double again_us = 0; // of rows that later rounds read
 };
@@ -227,7 +229,10 @@ Traffic traffic(const Problem& p, const Lines& l, const Instructions& i, const L
       const double latency = latency_of(p, level, lines, step * stream.bytes);
       const double accesses = stream.count / (p.crosses(stream) ? s.tile.square : 1);
       out.waits_us += accesses * latency / (stream.store ? 1 : m.fills);
-      if (latency > d.l2_latency_us) moved *= std::max(1.0, std::min(step, line / stream.bytes));
+      if (latency > d.l2_latency_us) {
+        out.evicted += stream.shared ? 0 : moved * std::max(1.0, std::min(step, line / stream.bytes));
+        moved = 0;
+      }
     }
     // Down columns each index is another segment, of the tile's width.
     if (p.column_loop && step == 1 && (stream.deps & f.row_mask) && p.wide < l.length) {
@@ -267,8 +272,9 @@ Cost host_cost(const SizedFacts& facts, const Schedule& schedule, const Target& 
   const Level from = level(p, n);
   const Traffic moved = traffic(p, l, i, from);
   cost.blocks = n.count;
-  cost.bytes = moved.bytes;
-  cost.memory = (moved.bytes / from.bandwidth + moved.again_us) / n.busy * n.tail;
+  cost.bytes = moved.bytes + moved.evicted;
+  const double evicted_us = moved.evicted / std::min(from.bandwidth, device.l3_bytes_per_us);
+  cost.memory = (moved.bytes / from.bandwidth + evicted_us + moved.again_us) / n.busy * n.tail;
   cost.issue = cycles(p, l, i) / device.clock_mhz / n.busy * n.tail;
   cost.latency = moved.waits_us / n.busy * n.tail + n.overhead_us;
   const double memory = std::max(cost.memory, moved.waits_us / n.busy * n.tail);
