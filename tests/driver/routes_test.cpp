@@ -40,9 +40,11 @@ TEST(Routes, AreListedByOperatorAndDtype) {
     const char *device, *op, *line;
   };
   const Case cases[] = {
-      {"cpu", "matmul", "f16: oneDNN (widened), generated loops"},
-      {"cpu", "matmul", "f32: oneDNN, generated loops"},
+      {"cpu", "matmul", "f16: oneDNN (widened)"},
+      {"cpu", "matmul", "f32: oneDNN"},
       {"cpu", "matmul", "i32: generated loops"},
+      {"cpu", "grouped_matmul", "f32: generated loops"},
+      {"cuda", "matmul_of_parts", "bf16: generated loops"},
       {"cpu", "conv", "f32: oneDNN, generated loops"},
       {"cuda", "matmul", "f16: cuBLASLt, generated loops"},
       {"cuda", "matmul", "f64: cuBLASLt, generated loops"},
