@@ -2,6 +2,7 @@
 // least over the sizes that are known or typical.
 #include "codegen/schedule/choose_host.h"
 #include "codegen/schedule/cells.h"
+#include "codegen/schedule/host_cost.h"
 #include "codegen/schedule/nest_key.h"
 #include "codegen/schedule/space.h"
 #include <algorithm>
@@ -10,6 +11,9 @@
 
 namespace tessera {
 namespace {
+
+// Cores that may run a kernel. It is the same for all of them, so that results do not depend on the machine's.
+constexpr double kCores[] = {2, 16};
 
 std::string explained(const BlockFacts& f, const Schedule& s) {
   if (s.placement.axis < 0) return "a single point: scalars";
@@ -54,13 +58,16 @@ HostChoice choose_host(const BlockFacts& facts, const TunedSchedules* tuned, std
     });
     sized.push_back(std::move(*at));
   }
-  std::vector<double> sums(list.size()); // of the times over the least one of each size
-  for (const SizedFacts& at : sized) {
-    std::vector<double> us;
-    for (const Schedule& s : list) us.push_back(cost(at, s, 1, facts.device, {}).us);
-    const double least = us.empty() ? 1 : *std::min_element(us.begin(), us.end());
-    for (size_t i = 0; i < list.size(); ++i) sums[i] += us[i] / least;
-  }
+  std::vector<double> sums(list.size()); // of the times over the least one of each size and number of cores
+  for (const SizedFacts& at : sized)
+    for (const double cores : kCores) {
+      HostCostModel model;
+      model.programs = cores;
+      std::vector<double> us;
+      for (const Schedule& s : list) us.push_back(host_cost(at, s, facts.device, model).us);
+      const double least = us.empty() ? 1 : *std::min_element(us.begin(), us.end());
+      for (size_t i = 0; i < list.size(); ++i) sums[i] += us[i] / least;
+    }
   std::vector<size_t> order(list.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sums[a] < sums[b]; });
