@@ -1,0 +1,26 @@
+"""The one place that meets the native part: kernels from text, and their launches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _native
+from .._errors import UnsupportedError
+
+
+def available() -> bool:
+    """True if this build launches kernels."""
+    return hasattr(_native, "TileKernel")
+
+
+def load(text: str, device: str) -> Any:
+    """A kernel of the tile IR, compiled for "cpu" or "cuda". Raises an error of the package where the text or the device is refused."""
+    if not available():
+        raise UnsupportedError("this build of Tessera does not launch kernels of the tile IR", notes=["compile the text of kernel.warmup(...) with the command `tessera kernel`"])
+    return _native.TileKernel(text, device)
+
+
+def launch(kernel: Any, programs: int, arguments: tuple[Any, ...], stream: int) -> None:
+    """Runs programs. arguments: addresses and numbers, in the order of the text's parameters."""
+    if programs > 0:
+        kernel.launch(programs, arguments, stream)

@@ -1,0 +1,255 @@
+"""Values where control flow meets: what two branches yield, and what a loop carries."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import _types as types
+from ._errors import Refusal, lacking
+from ._memory import block_pointer
+from ._text import Ir, literal, writer
+from ._values import full_bounds, is_number, native, pointer, tensor, to_tensor, whole
+
+
+class Undefined:
+    """A name that only one branch defines: an error as soon as it is read."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The tensors, numbers and constants that a value consists of."""
+    if isinstance(value, tuple):
+        for v in value:
+            yield from leaves(v)
+    elif isinstance(value, block_pointer):
+        yield value.base
+        for v in (*value.shape, *value.strides, *value.offsets):
+            yield v
+    else:
+        yield value
+
+
+def rebuilt(value: Any, of: Iterator[Any]) -> Any:
+    """A value of the same structure from other leaves."""
+    if isinstance(value, tuple):
+        items = [rebuilt(v, of) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if isinstance(value, block_pointer):
+        base, n = next(of), len(value.block)
+        rest = [next(of) for _ in range(3 * n)]
+        return block_pointer(base, rest[:n], rest[n : 2 * n], rest[2 * n :], value.block, value.checked)
+    return next(of)
+
+
+def same(a: Any, b: Any) -> bool:
+    """True if two leaves are one value."""
+    if isinstance(a, tensor) or isinstance(b, tensor):
+        if not isinstance(a, tensor) or not isinstance(b, tensor) or type(a) is not type(b) or a.dtype != b.dtype:
+            return False
+        if isinstance(a, pointer) and isinstance(b, pointer) and a.pointee != b.pointee:
+            return False
+        return a.base.text == b.base.text and _text(a.plus) == _text(b.plus)
+    return a is b or (type(a) is type(b) and bool(a == b))
+
+
+def _text(plus: Ir | int) -> str:
+    return plus.text if isinstance(plus, Ir) else str(plus)
+
+
+@dataclasses.dataclass
+class Yields:
+    """A leaf of a merge: what each side yields, run inside of its region, and the leaf that the results make."""
+
+    sides: tuple[Callable[[], Ir], ...]
+    result: Callable[[Ir], Any]
+
+
+def merge(a: Any, b: Any, name: str) -> tuple[list[Yields], Callable[[Iterator[Ir]], Any]]:
+    """What two branches yield for a value, and the value of the results."""
+    first, second = list(leaves(a)), list(leaves(b))
+    if len(first) != len(second) or _form(a) != _form(b):
+        raise Refusal(f"'{name}' is {a!r} in one branch and {b!r} in the other", "assign values of one type in both")
+    yields: list[Yields] = []
+    parts: list[Any] = []
+    for x, y in zip(first, second):
+        if same(x, y):
+            parts.append(x)
+        else:
+            yields.append(_merged(x, y, name))
+            parts.append(yields[-1])
+
+    def result(results: Iterator[Ir]) -> Any:
+        return rebuilt(a, iter([p.result(next(results)) if isinstance(p, Yields) else p for p in parts]))
+
+    return yields, result
+
+
+def _form(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_form, value))
+    return (value.block, value.checked) if isinstance(value, block_pointer) else None
+
+
+def _merged(x: Any, y: Any, name: str) -> Yields:
+    for v in (x, y):
+        if not isinstance(v, tensor) and not is_number(v):
+            raise Refusal(f"'{name}' is {x!r} in one branch and {y!r} in the other, by a run-time condition", "make the condition a tl.constexpr, or assign tensors")
+    if isinstance(x, pointer) or isinstance(y, pointer):
+        if not isinstance(x, pointer) or not isinstance(y, pointer):
+            raise Refusal(f"'{name}' is a pointer in one branch only")
+        if x.pointee != y.pointee:
+            raise lacking("two parameters")
+        inner = _merged_integers(x.offset, y.offset, name)
+        pointee = x.pointee
+        return Yields(inner.sides, lambda ir: pointer(pointee, inner.result(ir)))
+    kind = common_dtype(x, y, name)
+    if isinstance(x, tensor) and isinstance(y, tensor) and kind in (types.int32, types.int64):
+        return _merged_integers(x, y, name)
+    shape = x.shape if isinstance(x, tensor) else y.shape if isinstance(y, tensor) else ()
+    for v in (x, y):
+        if (v.shape if isinstance(v, tensor) else ()) != shape:
+            raise Refusal(f"'{name}' is {x!r} in one branch and {y!r} in the other: the shapes differ", "make both tiles of one shape with tl.full or tl.broadcast_to")
+    sides = tuple(lambda v=v: native(to_tensor(v, kind)) for v in (x, y))
+    return Yields(sides, lambda ir: tensor(full_bounds(ir), kind))
+
+
+def common_dtype(x: Any, y: Any, name: str) -> types.dtype:
+    """The dtype of two tensors or numbers that must agree."""
+    if isinstance(x, tensor) and isinstance(y, tensor):
+        if x.dtype != y.dtype:
+            raise Refusal(f"'{name}' is {x!r} in one branch and {y!r} in the other: the dtypes differ", "cast one of them with .to()")
+        return x.dtype
+    if isinstance(x, tensor):
+        return types.promote_number(x.dtype, y)
+    return types.promote_number(y.dtype, x) if isinstance(y, tensor) else types.promote(types.of_number(x), types.of_number(y))
+
+
+def _merged_integers(x: tensor, y: tensor, name: str) -> Yields:
+    if x.shape != y.shape:
+        raise Refusal(f"'{name}' is {x!r} in one branch and {y!r} in the other: the shapes differ", "make both tiles of one shape with tl.full or tl.broadcast_to")
+    kind = x.dtype
+    if x.base.text == y.base.text and x.base.dtype == "i64":  # only the scalar parts differ
+        low, high = min(_low(x.plus), _low(y.plus)), max(_high(x.plus), _high(y.plus))
+        base = x.base
+        return Yields((lambda: _named(x.plus), lambda: _named(y.plus)), lambda ir: tensor(base, kind, ir.within(low, high)))
+    if x.base.dtype == y.base.dtype == "i64":
+        low, high = _observed(x), _observed(y)
+        bounds = min(low[0], high[0]), max(low[1], high[1])
+        return Yields((lambda: whole(x), lambda: whole(y)), lambda ir: tensor(ir.within(*bounds), kind))
+    return Yields((lambda: native(x), lambda: native(y)), lambda ir: tensor(full_bounds(ir), kind))
+
+
+def _observed(t: tensor) -> tuple[int, int]:
+    return (t.low, t.high) if t.dtype.low <= t.low and t.high <= t.dtype.high else (t.dtype.low, t.dtype.high)
+
+
+def _low(plus: Ir | int) -> int:
+    return plus.low if isinstance(plus, Ir) else plus
+
+
+def _high(plus: Ir | int) -> int:
+    return plus.high if isinstance(plus, Ir) else plus
+
+
+def _named(plus: Ir | int) -> Ir:
+    """A part as a value with a name, which yield requires."""
+    if isinstance(plus, Ir) and plus.text.startswith("%"):
+        return plus
+    number = plus if isinstance(plus, int) else plus.low
+    return writer().value("const", [], "i64", (), low=number, high=number, form=f"const {number}")
+
+
+def named(ir: Ir) -> Ir:
+    """A value with a name."""
+    return ir if ir.text.startswith("%") else _named(ir)
+
+
+# ---- loops
+
+
+class Changed(Exception):
+    """The tile part of a carried integer changed in the loop: the loop carries all of it."""
+
+    def __init__(self, leaf: int) -> None:
+        super().__init__()
+        self.leaf = leaf
+
+
+@dataclasses.dataclass
+class Carried:
+    """A leaf that a loop carries. initial: before the loop; argument: inside; result(ir): the leaf of a value of the tile IR; next(v): what is yielded."""
+
+    initial: Ir
+    result: Callable[[Ir], Any]
+    next: Callable[[Any], Ir]
+
+
+def carried(value: Any, name: str, index: int, full: set[int]) -> Carried | None:
+    """How a loop carries a leaf; None for constants, which it may not change. full: leaves whose tile part changes."""
+    if is_number(value):
+        value = to_tensor(value)
+    if not isinstance(value, tensor):
+        return None
+    if isinstance(value, pointer):
+        pointee = value.pointee
+        inner = _carried_integer(value.offset, name, index, index in full or not value.shape)
+        return Carried(inner.initial, lambda ir: pointer(pointee, inner.result(ir)), lambda v: inner.next(_offset(v, pointee, name)))
+    if value.base.dtype == "i64" and value.dtype in (types.int32, types.int64):
+        definition = writer().definitions.get(value.base.text)
+        constant = definition is not None and definition.op == "const"
+        return _carried_integer(value, name, index, index in full or not value.shape or constant)
+    kind, shape = value.dtype, value.shape
+    return Carried(named(native(value)), lambda ir: tensor(full_bounds(ir), kind), lambda v: named(native(_fitting(v, kind, shape, name))))
+
+
+def _offset(v: Any, pointee: Any, name: str) -> tensor:
+    if not isinstance(v, pointer):
+        raise Refusal(f"'{name}' is a pointer before the loop and {v!r} after an iteration")
+    if v.pointee != pointee:
+        raise lacking("two parameters")
+    return v.offset
+
+
+def _fitting(v: Any, kind: types.dtype, shape: tuple[int, ...], name: str) -> tensor:
+    """The value after an iteration, of the type before the loop."""
+    if is_number(v):
+        v = to_tensor(v, types.promote_number(kind, v) if not kind.is_bool() or isinstance(v, bool) else None)
+    if not isinstance(v, tensor) or isinstance(v, pointer):
+        raise Refusal(f"'{name}' is {kind}{list(shape)} before the loop and {v!r} after an iteration", "keep its type through the loop")
+    if v.dtype != kind or v.shape != shape:
+        raise Refusal(f"'{name}' is {kind}{list(shape)} before the loop and {v!r} after an iteration", "give it that dtype and shape before the loop, or cast with .to()")
+    return v
+
+
+def _carried_integer(value: tensor, name: str, index: int, full: bool) -> Carried:
+    kind, shape, base = value.dtype, value.shape, value.base
+    low, high = (kind.low, kind.high) if kind == types.int32 else (-(2**63), 2**63 - 1)
+    if full:
+
+        def next_whole(v: Any) -> Ir:
+            ir = whole(_fitting(v, kind, shape, name))
+            return named(ir if ir.dtype == "i64" else writer().value("cast", [ir], "i64", shape, low=ir.low, high=ir.high))
+
+        return Carried(named(whole(value)), lambda ir: tensor(ir.within(low, high), kind), next_whole)
+
+    def next_part(v: Any) -> Ir:
+        t = _fitting(v, kind, shape, name)
+        if t.base.text != base.text:
+            raise Changed(index)
+        return _named(_wrapped_part(t.plus, kind))
+
+    return Carried(_named(_wrapped_part(value.plus, kind)), lambda ir: tensor(base, kind, ir.within(low, high)), next_part)
+
+
+def _wrapped_part(plus: Ir | int, kind: types.dtype) -> Ir | int:
+    """A scalar part within the bounds of its dtype."""
+    if kind != types.int32 or (kind.low <= _low(plus) and _high(plus) <= kind.high):
+        return plus
+    ir = plus if isinstance(plus, Ir) else literal(plus)
+    narrow = writer().value("cast", [named(ir)], "i32", ())
+    return writer().value("cast", [narrow], "i64", (), low=kind.low, high=kind.high)
+
