@@ -15,7 +15,8 @@ MODULES = {
     "triton.language.extra.cuda.libdevice": "language.extra.libdevice", "triton.language.libdevice": "language.extra.libdevice", "triton.testing": "testing", "triton.runtime": "runtime",
     "triton.runtime.jit": "runtime.jit", "triton.runtime.autotuner": "runtime.autotuner", "triton.runtime.driver": "runtime.driver",
     "triton.runtime.errors": "runtime.errors", "triton.runtime.cache": "runtime.cache", "triton.tools": "tools",
-    "triton.tools.tensor_descriptor": "tools.tensor_descriptor", "triton.compiler": "runtime", "triton.compiler.errors": "runtime.errors",
+    "triton.tools.tensor_descriptor": "tools.tensor_descriptor", "triton.compiler": "runtime.compiler", "triton.compiler.errors": "runtime.errors", "triton.compiler.compiler": "runtime.compiler",
+    "triton.backends": "runtime.backends", "triton.backends.compiler": "runtime.compiler",
 }  # fmt: skip
 
 

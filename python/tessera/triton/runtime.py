@@ -9,7 +9,7 @@ from typing import Any
 from . import _jit
 from ._autotune import Autotuner, Config, Heuristics
 from ._errors import CompilationError
-from ._jit import JITFunction
+from ._jit import CompiledKernel, JITFunction
 from ._jit import Launcher as KernelInterface
 from ._jit import Parameter as KernelParam
 
@@ -131,6 +131,8 @@ def reinterpret(tensor: Any, dtype: Any) -> TensorWrapper:
 jit = SimpleNamespace(JITFunction=JITFunction, KernelInterface=KernelInterface, KernelParam=KernelParam, TensorWrapper=TensorWrapper, reinterpret=reinterpret, get_cuda_stream=lambda device=None: 0)
 autotuner = SimpleNamespace(Autotuner=Autotuner, Config=Config, Heuristics=Heuristics, OutOfResources=OutOfResources)
 errors = SimpleNamespace(OutOfResources=OutOfResources, PTXASError=OutOfResources)
+compiler = SimpleNamespace(CompiledKernel=CompiledKernel, CompilationError=CompilationError, GPUTarget=Target, OutOfResources=OutOfResources, triton_key=lambda: __name__)
+backends = SimpleNamespace(backends={}, compiler=compiler)
 cache = SimpleNamespace(get_cache_manager=None)
 
 __all__ = ["Autotuner", "Config", "Driver", "Heuristics", "JITFunction", "KernelInterface", "OutOfResources", "TensorWrapper", "autotuner", "driver", "errors", "jit", "reinterpret", "set_allocator"]

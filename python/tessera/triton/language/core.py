@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 from .. import _arithmetic as _a
@@ -126,7 +127,7 @@ def trans(input: Any, *dims: Any) -> tensor:
     if len(t.shape) < 2:
         raise Refusal(f"tl.trans exchanges two dimensions, and the tensor has shape {list(t.shape)}")
     rank = len(t.shape)
-    return _shapes.permute(t, (*range(rank - 2), rank - 1, rank - 2))
+    return _shapes.permute(t, (*builtins.range(rank - 2), rank - 1, rank - 2))
 
 
 def permute(input: Any, *dims: Any) -> tensor:
@@ -319,8 +320,6 @@ class range(Loop):  # noqa: A001
 
 def static_range(*bounds: Any, step: Any = None) -> Any:
     """A loop that is unrolled; the bounds are constants."""
-    import builtins
-
     numbers = [unwrapped(b) for b in bounds]
     if step is not None:
         numbers = [*((0, *numbers) if len(numbers) == 1 else numbers), unwrapped(step)]
@@ -395,4 +394,4 @@ def _only(t: tensor) -> tensor:
 
 
 _install_methods()
-__all__ = [n for n in dir() if not n.startswith("_") and n not in ("Any", "Loop", "Refusal", "annotations", "is_number", "kind_of", "lacking", "normal", "whole", "unwrapped")]
+__all__ = [n for n in dir() if not n.startswith("_") and n not in ("Any", "Loop", "builtins", "Refusal", "annotations", "is_number", "kind_of", "lacking", "normal", "whole", "unwrapped")]
