@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _arguments as arguments
 from . import _launch
 from ._errors import Refusal
-from ._execute import executing
-from ._jit import OPTIONS, JITFunction, Launcher
+from ._jit import JITFunction, Launcher
 
 
 class Config:
@@ -39,21 +36,21 @@ class Config:
 
 
 class Wrapper(Launcher):
-    """A kernel with something in front of its launches. fn: the kernel, or another wrapper."""
+    """A kernel with something in front of its launches. fn: the kernel, or another wrapper; kernel: the kernel; base_fn: its function."""
 
     def __init__(self, fn: Any) -> None:
         self.fn = fn
-        base = fn
-        while not isinstance(base, JITFunction) and hasattr(base, "fn"):
-            base = base.fn
-        self.base_fn = base
-        self.arg_names: list[str] = base.arg_names
-        functools.update_wrapper(self, base.fn if isinstance(base, JITFunction) else base)
+        kernel = fn
+        while not isinstance(kernel, JITFunction) and hasattr(kernel, "fn"):
+            kernel = kernel.fn
+        if not isinstance(kernel, JITFunction):
+            raise TypeError(f"expected a function with @triton.jit, found {fn!r}")
+        self.kernel, self.base_fn = kernel, kernel.fn
+        self.arg_names: list[str] = kernel.arg_names
+        functools.update_wrapper(self, kernel.fn)
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if executing() is None:
-            raise Refusal(f"{self.base_fn.__name__} is a kernel", f"launch it with {self.base_fn.__name__}[grid](...)").at(self.base_fn.source.place(None), [])
-        return self.base_fn(*args, **keywords)
+        return self.kernel(*args, **keywords)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "fn":
@@ -68,93 +65,116 @@ class Wrapper(Launcher):
 class Heuristics(Wrapper):
     """Constants that are computed from the other arguments."""
 
-    def __init__(self, fn: Any, values: dict[str, Callable[[dict[str, Any]], Any]]) -> None:
+    def __init__(self, fn: Any, arg_names: Sequence[str], values: dict[str, Callable[[dict[str, Any]], Any]]) -> None:
         super().__init__(fn)
         self.values = values
 
-    def run(self, *args: Any, grid: Any, warmup: bool, **keywords: Any) -> Any:
+    def run(self, *args: Any, **keywords: Any) -> Any:
         """Launches with the constants."""
         for name, of in self.values.items():
             keywords[name] = of(self.named(args, keywords))
-        return self.fn.run(*args, grid=grid, warmup=warmup, **keywords)
+        return self.fn.run(*args, **keywords)
 
 
 class Autotuner(Wrapper):
-    """Chooses one of several configurations for each key, by time."""
+    """Chooses one of several configurations for each key, by time. The parameters are those of autotune(); subclasses may replace hooks and run()."""
 
-    def __init__(self, fn: Any, configs: Sequence[Config], key: Sequence[str], options: dict[str, Any]) -> None:
+    def __init__(self, fn: Any, arg_names: Sequence[str], configs: Sequence[Config], key: Sequence[str], reset_to_zero: Any = None, restore_value: Any = None, pre_hook: Any = None, post_hook: Any = None, prune_configs_by: Any = None, warmup: Any = None, rep: Any = None, use_cuda_graph: Any = False, do_bench: Any = None, cache_results: Any = False) -> None:
         super().__init__(fn)
         self.configs = list(configs) or [Config({})]
         self.keys = list(key)
         self.cache: dict[Any, Config] = {}
         self.best_config = self.configs[0]
-        self.reset_to_zero: list[str] = list(options.get("reset_to_zero") or [])
-        self.restore_value: list[str] = list(options.get("restore_value") or [])
-        self.prune: dict[str, Any] = options.get("prune_configs_by") or {}
-        self.pre_hook, self.post_hook, self.do_bench = (options.get(n) for n in ("pre_hook", "post_hook", "do_bench"))
+        self.reset_to_zero: list[str] = list(reset_to_zero or [])
+        self.restore_value: list[str] = list(restore_value or [])
+        self.restore_copies: dict[str, Any] = {}
+        self.user_defined_pre_hook, self.user_defined_post_hook = pre_hook is not None, post_hook is not None
+        self.pre_hook, self.post_hook = pre_hook or self._prepare, post_hook or self._restore
+        prune = prune_configs_by or {}
+        self.early_config_prune, self.perf_model = prune.get("early_config_prune"), prune.get("perf_model")
+        self.configs_top_k = prune.get("top_k", 1.0)
+        self._do_bench = do_bench
+        self.nargs: dict[str, Any] | None = None
+        self.bench_time = 0.0
 
-    def run(self, *args: Any, grid: Any, warmup: bool, **keywords: Any) -> Any:
+    def _prepare(self, arguments: dict[str, Any], reset_only: bool = False) -> None:
+        """Before a measured launch: zeros, and copies of what is restored."""
+        for n in self.reset_to_zero:
+            if arguments.get(n) is not None:
+                arguments[n][...] = 0
+        if not reset_only:
+            self.restore_copies = {n: _copy(arguments[n]) for n in self.restore_value if arguments.get(n) is not None}
+
+    def _restore(self, arguments: dict[str, Any], exception: Any) -> None:
+        """After a measured launch."""
+        for n, value in self.restore_copies.items():
+            arguments[n][...] = value
+        self.restore_copies = {}
+
+    def run(self, *args: Any, **keywords: Any) -> Any:
         """Launches with the configuration of the arguments' key; measures all where the key is new."""
-        named = self.named(args, keywords)
+        self.nargs = dict(zip(self.arg_names, args))
+        named = {k: v for k, v in {**self.nargs, **keywords}.items() if k in self.arg_names}
         config = self.configs[0]
         if len(self.configs) > 1:
             key = self._key(named)
             if key not in self.cache:
-                candidates = self.prune_configs(named, keywords)
-                self.cache[key] = candidates[0] if warmup or len(candidates) == 1 or not _launch.available() else self._fastest(candidates, args, grid, keywords, named)
+                candidates = self.prune_configs(keywords)
+                measured = not keywords.get("warmup") and len(candidates) > 1 and _launch.available()
+                self.cache[key] = self._fastest(candidates, args, keywords) if measured else candidates[0]
+                if measured:
+                    self.pre_hook({**self.nargs, **keywords}, reset_only=True)
             config = self.cache[key]
         self.best_config = config
-        return self._run_with(config, args, grid, warmup, keywords)
+        result = self._run_with(config, args, keywords)
+        self.nargs = None
+        return result
 
     def _key(self, named: dict[str, Any]) -> tuple[Any, ...]:
-        dtypes = [str(v.dtype) for v in named.values() if arguments.is_array(v) and hasattr(v, "dtype")]
-        return (*(named.get(k) for k in self.keys), *dtypes)
+        return (*(named[k] for k in self.keys if k in named), *(str(v.dtype) for v in named.values() if hasattr(v, "dtype")))
 
-    def _run_with(self, config: Config, args: Sequence[Any], grid: Any, warmup: bool, keywords: dict[str, Any]) -> Any:
-        if config.pre_hook is not None and not warmup:
-            config.pre_hook({**self.named(args, keywords), **config.all_kwargs()})
-        return self.fn.run(*args, grid=grid, warmup=warmup, **{**keywords, **_known(config.all_kwargs())})
+    def _run_with(self, config: Config, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        options = config.all_kwargs()
+        if config.pre_hook is not None:
+            config.pre_hook({**self.named(args, keywords), **options})
+        return self.fn.run(*args, **{**keywords, **options})
 
-    def prune_configs(self, named: dict[str, Any], keywords: dict[str, Any]) -> list[Config]:
+    def prune_configs(self, keywords: dict[str, Any]) -> list[Config]:
         """The configurations that prune_configs_by leaves."""
-        configs = self.configs
-        early, model, top_k = self.prune.get("early_config_prune"), self.prune.get("perf_model"), self.prune.get("top_k")
-        if early is not None:
-            accepts = inspect.signature(early).parameters
-            configs = list(early(configs, named, **(keywords if len(accepts) > 2 else {})))
+        configs, named = self.configs, self.nargs or {}
+        if self.early_config_prune is not None:
+            configs = list(self.early_config_prune(configs, named, **keywords))
             if not configs:
-                raise Refusal("early_config_prune leaves no configuration").at(self.base_fn.source.place(None), [])
-        if model is not None and top_k:
+                raise Refusal("early_config_prune leaves no configuration").at(self.kernel.source.place(None), [])
+        top_k = self.configs_top_k
+        if self.perf_model is not None and top_k:
             count = int(len(self.configs) * top_k) if isinstance(top_k, float) and top_k <= 1.0 else int(top_k)
-            configs = sorted(configs, key=lambda c: model(**{**named, **c.all_kwargs()}))[:count] if len(configs) > count else configs
+            if len(configs) > count:
+                configs = sorted(configs, key=lambda c: self.perf_model(**{**named, **keywords, **c.all_kwargs()}))[:count]
         return configs
 
-    def _fastest(self, configs: list[Config], args: Sequence[Any], grid: Any, keywords: dict[str, Any], named: dict[str, Any]) -> Config:
-        """Measures configurations; the arrays of restore_value are as before afterwards, those of reset_to_zero are 0 before each launch."""
+    def _fastest(self, configs: list[Config], args: Sequence[Any], keywords: dict[str, Any]) -> Config:
+        """Measures configurations."""
         from .testing import do_bench
 
-        saved = {n: named[n].clone() if hasattr(named[n], "clone") else named[n].copy() for n in self.restore_value if named.get(n) is not None}
-
         def once(config: Config) -> None:
-            for n in self.reset_to_zero:
-                if named.get(n) is not None:
-                    named[n][...] = 0
-            for n, value in saved.items():
-                named[n][...] = value
-            self._run_with(config, args, grid, False, keywords)
+            arguments = {**self.named(args, keywords), **config.all_kwargs()}
+            self.pre_hook(arguments)
+            try:
+                self._run_with(config, args, keywords)
+            except Exception as e:
+                self.post_hook(arguments, exception=e)
+                raise
+            self.post_hook(arguments, exception=None)
 
-        times = {config: do_bench(lambda config=config: once(config), warmup=1, rep=5) for config in configs}  # type: ignore[misc]
-        for n in self.reset_to_zero:
-            if named.get(n) is not None:
-                named[n][...] = 0
-        for n, value in saved.items():
-            named[n][...] = value
-        return min(configs, key=lambda c: times[c])
+        measure = self._do_bench or functools.partial(do_bench, warmup=1, rep=5)
+        times = {id(c): measure(functools.partial(once, c)) for c in configs}
+        first = {k: t[0] if isinstance(t, (list, tuple)) else t for k, t in times.items()}
+        return min(configs, key=lambda c: first[id(c)])
 
 
-def _known(options: dict[str, Any]) -> dict[str, Any]:
-    """Options without those of other devices that have no value."""
-    return {k: v for k, v in options.items() if v is not None or k not in OPTIONS}
+def _copy(array: Any) -> Any:
+    return array.clone() if hasattr(array, "clone") else array.copy()
 
 
 def autotune(configs: Sequence[Config], key: Sequence[str], prune_configs_by: Any = None, reset_to_zero: Any = None, restore_value: Any = None, pre_hook: Any = None, post_hook: Any = None, warmup: Any = None, rep: Any = None, use_cuda_graph: Any = False, do_bench: Any = None, cache_results: Any = False) -> Any:
@@ -163,10 +183,9 @@ def autotune(configs: Sequence[Config], key: Sequence[str], prune_configs_by: An
     reset_to_zero: arguments that are filled with 0 before each measured launch; restore_value: arguments that are as before after the
     measurement; prune_configs_by: {"early_config_prune": f(configs, arguments), "perf_model": f(**arguments), "top_k": n}.
     """
-    options = {"prune_configs_by": prune_configs_by, "reset_to_zero": reset_to_zero, "restore_value": restore_value, "pre_hook": pre_hook, "post_hook": post_hook, "do_bench": do_bench}
-    return lambda fn: Autotuner(fn, configs, key, options)
+    return lambda fn: Autotuner(fn, fn.arg_names, configs, key, reset_to_zero, restore_value, pre_hook, post_hook, prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
 
 
 def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Any:
     """Decorates a kernel with constants that functions compute from the arguments by name."""
-    return lambda fn: Heuristics(fn, values)
+    return lambda fn: Heuristics(fn, fn.arg_names, values)

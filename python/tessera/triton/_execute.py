@@ -238,12 +238,22 @@ class Executor(Expressions):
 
         def taken(test: ast.expr) -> bool | None:
             used = pure(test)
-            if used is None or used & names or any(isinstance(self.frame.env.get(n), (tensor, Undefined)) for n in used):
+            if used is None or used & names or any(not self._is_constant(n) for n in used):
                 return None
             value = self.evaluate(test)
             return None if isinstance(value, tensor) else bool(value)
 
         return taken
+
+    def _is_constant(self, name: str) -> bool:
+        """True of a name whose value is known at compile time."""
+        if name in self.frame.env:
+            return not isinstance(self.frame.env[name], (tensor, Undefined))
+        try:
+            self.frame.source.lookup(name)
+        except KeyError:
+            return False
+        return True
 
     def _loop(self, node: ast.For, loop: Loop) -> None:
         if not isinstance(node.target, ast.Name):
@@ -251,7 +261,7 @@ class Executor(Expressions):
         for bound in (loop.start, loop.stop, loop.step):
             if not (isinstance(bound, tensor) and not bound.shape and bound.dtype.is_int()) and not isinstance(bound, int):
                 raise Refusal(f"the bounds of a loop are scalar integers, found {kind_of(bound)}")
-        names = set(assigned(node.body, lambda test: None))
+        names = {node.target.id, *assigned(node.body, lambda test: None)}
         chosen = dict.fromkeys(n for n in assigned(node.body, self._decided(names)) if n != node.target.id and n in self.frame.env)
         full: set[int] = set()
         w = writer()

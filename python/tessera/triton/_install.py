@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
 import sys
 import types
 from typing import Any
+
+from .._errors import UsageError
 
 # Modules of Triton, and the module or object of this package that stands for each.
 MODULES = {
@@ -20,9 +23,14 @@ MODULES = {
 }  # fmt: skip
 
 
-def install() -> None:
-    """Makes `import triton`, and the modules of it that kernels and packages use, this package. Triton must not be imported yet."""
-    import importlib
+def install(device: str = "cuda") -> None:
+    """Makes `import triton`, and the modules of it that kernels and packages use, this package. Triton must not be imported yet.
+
+    device: "cuda" leaves PyTorch as it is; with "cpu", tensors that ask for CUDA lie in the host's memory, and torch.cuda answers as with
+    one GPU; "auto" is "cpu" where PyTorch finds no GPU. Raises ImportError where another Triton is imported already.
+    """
+    if device not in ("cuda", "cpu", "auto"):
+        raise UsageError(f"there is no device '{device}': write 'cuda', 'cpu' or 'auto'")
 
     existing = sys.modules.get("triton")
     if existing is not None and not getattr(existing, "_tessera", False):
@@ -35,6 +43,19 @@ def install() -> None:
         parent, _, last = name.rpartition(".")
         if parent:
             setattr(sys.modules[parent], last, module)
+    if device == "cpu" or (device == "auto" and not _finds_gpu()):
+        from ._stand_in import stand_in
+
+        stand_in()
+
+
+def _finds_gpu() -> bool:
+    """True if PyTorch finds a GPU; False also without PyTorch."""
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
 
 
 def _alias(name: str, path: str) -> types.ModuleType:

@@ -108,10 +108,9 @@ def _compute_permuted(w: Writer, ir: Ir, order: tuple[int, ...], done: dict[str,
     parts = [_permuted(w, o, order, done) for o in definition.operands]
     if None in parts:
         return None
-    texts = [p.text for p in parts if p is not None]
+    moved = {o.text: p for o, p in zip(definition.operands, parts) if p is not None}
     form = definition.attributes["form"]
-    names = {o.text: t for o, t in zip(definition.operands, texts)}
-    operands = [names.get(t, t) for t in definition.attributes["texts"]]
+    operands = [moved.get(t, t) for t in definition.attributes["texts"]]
     return w.value(definition.op, operands, ir.dtype, shape, pure=definition.op != "load", form=form, **bounds)
 
 

@@ -19,6 +19,7 @@ int1, int8, int16, int32, int64 = _t.int1, _t.int8, _t.int16, _t.int32, _t.int64
 uint8, uint16, uint32, uint64 = _t.uint8, _t.uint16, _t.uint32, _t.uint64
 float16, bfloat16, float32, float64 = _t.float16, _t.bfloat16, _t.float32, _t.float64
 tensor_descriptor_base = tensor_descriptor
+CONSTEXPR_0 = constexpr(0)
 builtin = extern = lambda f: f  # noqa: E731  # decorators of Triton's own functions
 
 
@@ -72,6 +73,11 @@ def cast(input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any 
     return _a.cast(input, dtype, bool(unwrapped(bitcast)), unwrapped(fp_downcast_rounding))
 
 
+
+
+def get_int_dtype(bitwidth: Any, signed: Any) -> _t.dtype:
+    """The integer type of a width."""
+    return _t.integer(int(unwrapped(bitwidth)), bool(unwrapped(signed)))
 
 
 # ---- shapes

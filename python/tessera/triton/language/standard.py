@@ -6,7 +6,6 @@ from typing import Any
 
 from .. import _arithmetic as _a
 from .. import _folds, _shapes
-from .. import _types as _t
 from .._values import tensor, to_tensor, unwrapped
 
 
@@ -131,11 +130,6 @@ def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[An
     rows = _a.extreme("min", _a.sub(size_i, off_i), size_g)
     inside = _a.mod(ij, size_gj)
     return _a.add(off_i, _a.mod(inside, rows)), _a.floordiv(inside, rows)
-
-
-def get_int_dtype(bitwidth: Any, signed: Any) -> _t.dtype:
-    """The integer type of a width."""
-    return _t.integer(int(unwrapped(bitwidth)), bool(unwrapped(signed)))
 
 
 _log2 = lambda i: unwrapped(i).bit_length() - 1  # noqa: E731
