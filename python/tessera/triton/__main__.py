@@ -1,6 +1,6 @@
 """python -m tessera.triton [--device auto|cpu|cuda] SCRIPT [ARGUMENTS]: runs a script in which `import triton` is Tessera's.
 
---device cpu: tensors that ask for "cuda" lie in the host's memory, and kernels compute there. auto: where there is no GPU.
+--device cpu: tensors that name "cuda" lie in the host's memory, and kernels compute there. auto: where there is no GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from . import install
 def main() -> None:
     """Runs the script of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tessera.triton", description="Runs a script in which `import triton` is Tessera's.")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="cpu: tensors that ask for cuda lie in the host's memory (auto: where there is no GPU)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="cpu: tensors that name cuda lie in the host's memory (auto: where there is no GPU)")
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)

@@ -84,7 +84,7 @@ def annotated(value: Any, kind: Kind, annotation: Any) -> Kind:
 
 
 def flattened(value: Any, kind: Kind) -> list[Any]:
-    """What a launch passes for an argument: addresses and numbers."""
+    """Addresses and numbers that a launch passes for an argument."""
     if isinstance(kind, Constant):
         return []
     if isinstance(kind, Pointer):

@@ -114,7 +114,7 @@ def _cast_integer(t: tensor, dtype: types.dtype) -> tensor:
     if dtype.bits > t.dtype.bits:
         source = whole(t)
     fits = dtype.low <= source.low and source.high <= dtype.high
-    bounds = {"low": source.low, "high": source.high} if fits else {}
+    bounds: dict[str, Any] = {"low": source.low, "high": source.high} if fits else {}
     return tensor(writer().value("cast", [source], dtype.ir, t.shape, **bounds), dtype)
 
 
@@ -147,7 +147,7 @@ def _bitcast(t: tensor, dtype: types.dtype) -> tensor:
 # ---- operands
 
 
-def pair(a: Any, b: Any, divides: bool = False) -> tuple[tensor | Any, tensor | Any, types.dtype]:
+def pair(a: Any, b: Any, divides: bool = False) -> tuple[Any, Any, types.dtype]:
     """Two operands in their common dtype, and it. A number stays one; at least one is a tensor."""
     a, b = unwrapped(a), unwrapped(b)
     for x in (a, b):
@@ -194,7 +194,7 @@ def shape_of(*values: Any) -> tuple[int, ...]:
     return common_shape(*(v for v in values if isinstance(v, tensor)))
 
 
-def _computed(op: str, x: Any, y: Any, kind: types.dtype, **bounds: int) -> tensor:
+def _computed(op: str, x: Any, y: Any, kind: types.dtype, **bounds: Any) -> tensor:
     """One operation, in f32 for smaller floats, and rounded to its dtype."""
     compute, result = _form(x, y, kind)
     shape = shape_of(x, y)
@@ -234,7 +234,7 @@ def _bounds(a: Any) -> tuple[int, int]:
     return int(a), int(a)
 
 
-def _product_bounds(a: tuple[int, int], b: tuple[int, int]) -> dict[str, int]:
+def _product_bounds(a: tuple[int, int], b: tuple[int, int]) -> dict[str, Any]:
     products = [x * y for x in a for y in b]
     return ranged(min(products), max(products))
 
@@ -353,7 +353,7 @@ def floordiv(a: Any, b: Any) -> tensor:
     return _computed("div", x, y, kind, **_quotient_bounds(x, y, kind))
 
 
-def _quotient_bounds(x: Any, y: Any, kind: types.dtype) -> dict[str, int]:
+def _quotient_bounds(x: Any, y: Any, kind: types.dtype) -> dict[str, Any]:
     if kind.kind != "signed":
         return {}
     (a, b), (c, d) = _observed(x, kind), _observed(y, kind)
@@ -380,7 +380,7 @@ def mod(a: Any, b: Any) -> tensor:
         return _computed("fmod", x, y, kind)
     (low, high), (c, d) = _observed(x, kind), _observed(y, kind)
     most = max(abs(c), abs(d), 1) - 1
-    bounds = {"low": -most if low < 0 else 0, "high": min(most, max(high, 0))}
+    bounds: dict[str, Any] = {"low": -most if low < 0 else 0, "high": min(most, max(high, 0))}
     return _computed("mod" if low >= 0 and c > 0 else "fmod", x, y, kind, **bounds)
 
 
@@ -393,7 +393,7 @@ def bits(op: str, a: Any, b: Any) -> tensor:
     if kind.is_floating():
         raise Refusal(f"bits of {kind} cannot be combined", "bitcast to an integer first, with .to(tl.int32, bitcast=True)")
     (low, high), (c, d) = _observed(x, kind), _observed(y, kind)
-    bounds: dict[str, int] = {}
+    bounds: dict[str, Any] = {}
     if low >= 0 and c >= 0:
         bounds = {"low": 0, "high": min(high, d) if op == "and" else (1 << max(high, d).bit_length()) - 1}
     elif op == "and" and max(low, c) >= 0:
@@ -412,8 +412,8 @@ def shift(op: str, a: Any, b: Any) -> tensor:
         return mul(x, 1 << int(y)) if kind.kind == "signed" and kind.bits >= 32 else _computed(op, x, y, kind)
     if kind != types.int32:
         return _computed(op, x, y, kind)
-    narrow = [tensor(native(v), kind) if isinstance(v, tensor) else v for v in (x, y)]
-    result = _computed(op, *narrow, kind)
+    p, q = (tensor(native(v), kind) if isinstance(v, tensor) else v for v in (x, y))
+    result = _computed(op, p, q, kind)
     low, high = _observed(x, kind)
     if op == "shr" and is_number(y) and 0 <= y < 32:
         return tensor(dataclasses.replace(result.base, low=low >> int(y), high=high >> int(y)), kind)
@@ -492,7 +492,7 @@ def extreme(op: str, a: Any, b: Any, propagate_nan: bool = False) -> tensor:
     if not kind.is_floating():
         pick = max if op == "max" else min
         (low, high), (c, d) = _observed(x, kind), _observed(y, kind)
-        bounds = {"low": pick(low, c), "high": pick(high, d)} if kind.kind == "signed" else {}
+        bounds: dict[str, Any] = {"low": pick(low, c), "high": pick(high, d)} if kind.kind == "signed" else {}
         return _computed(op, x, y, kind, **bounds)
     if propagate_nan:
         return _computed(op, x, y, kind)

@@ -70,7 +70,7 @@ _SUBSTITUTES: dict[Any, Callable[..., Any]] = {
     builtins.print: _print,
     builtins.pow: lambda a, b: _power(a, b),
 }
-_PLAIN = {builtins.tuple, builtins.list, builtins.str, builtins.type, builtins.zip, builtins.enumerate, builtins.getattr, builtins.hasattr, builtins.reversed, builtins.repr}
+_PLAIN: set[Callable[..., Any]] = {builtins.tuple, builtins.list, builtins.str, builtins.type, builtins.zip, builtins.enumerate, builtins.getattr, builtins.hasattr, builtins.reversed, builtins.repr}
 
 
 def _power(a: Any, b: Any) -> Any:
@@ -91,7 +91,7 @@ _SUBSTITUTES.update({f: _plain(f) for f in _PLAIN})
 
 
 def substitute(function: Any) -> Any:
-    """What a kernel calls in the place of a function of Python."""
+    """The function that a kernel calls in the place of a function of Python."""
     try:
         return _SUBSTITUTES.get(function, function)
     except TypeError:  # not hashable

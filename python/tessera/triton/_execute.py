@@ -97,8 +97,8 @@ class Executor(Expressions):
         for i, statement in enumerate(body):
             self.frame.node = statement
             if isinstance(statement, ast.If):
-                result = self._if(statement, body[i + 1 :])
-                if result is not NotImplemented:
+                ends, result = self._if(statement, body[i + 1 :])
+                if ends:
                     return result
                 continue
             of = getattr(self, f"_do_{type(statement).__name__.lower()}", None)
@@ -109,19 +109,19 @@ class Executor(Expressions):
                 return result
         return None
 
-    def _if(self, node: ast.If, rest: list[ast.stmt]) -> Any:
-        """NotImplemented where the statements behind it follow."""
+    def _if(self, node: ast.If, rest: list[ast.stmt]) -> tuple[bool, Returned | None]:
+        """Whether the function ends here, and its result; else the statements behind it follow."""
         test = self.condition(node.test)
         if not isinstance(test, tensor):
             taken = node.body if test else node.orelse
             if returns(taken):
-                return self.block([*taken, *rest])
+                return True, self.block([*taken, *rest])
             self.block(taken)
-            return NotImplemented
+            return False, None
         if returns([node]):
-            return self._returning(test, [*node.body, *rest], [*node.orelse, *rest])
+            return True, self._returning(test, [*node.body, *rest], [*node.orelse, *rest])
         self._branches(test, node.body, node.orelse)
-        return NotImplemented
+        return False, None
 
     def _returning(self, test: tensor, then: list[ast.stmt], otherwise: list[ast.stmt]) -> Returned:
         """Both branches up to the end of the function."""

@@ -37,7 +37,7 @@ def along(t: tensor, axis: Any, keep_dims: Any, fold: Callable[[tensor, int], te
     return t
 
 
-def fold_ir(kind: str, ir: Ir, axis: int, scan: bool = False, **bounds: int) -> Ir:
+def fold_ir(kind: str, ir: Ir, axis: int, scan: bool = False, **bounds: Any) -> Ir:
     """reduce.KIND or scan.KIND, in f32 for smaller floats."""
     w = writer()
     small = ir.dtype in ("f16", "bf16") or ir.dtype.startswith("f8")
@@ -124,7 +124,7 @@ def scan(kind: str, t: tensor, axis: Any, reverse: Any = False, dtype: Any = Non
     if unwrapped(reverse):
         return shapes.flip(scan(kind, shapes.flip(tensor(whole(t), t.dtype), a), a), a)
     ir = whole(t)
-    bounds: dict[str, int] = {}
+    bounds: dict[str, Any] = {}
     if kind == "sum" and ir.dtype == "i64":
         n = t.shape[a]
         bounds = ranged(min(n * ir.low, ir.low), max(n * ir.high, ir.high))

@@ -26,7 +26,7 @@ MODULES = {
 def install(device: str = "cuda") -> None:
     """Makes `import triton`, and the modules of it that kernels and packages use, this package. Triton must not be imported yet.
 
-    device: "cuda" leaves PyTorch as it is; with "cpu", tensors that ask for CUDA lie in the host's memory, and torch.cuda answers as with
+    device: "cuda" leaves PyTorch as it is; with "cpu", tensors that name CUDA lie in the host's memory, and torch.cuda answers as with
     one GPU; "auto" is "cpu" where PyTorch finds no GPU. Raises ImportError where another Triton is imported already.
     """
     if device not in ("cuda", "cpu", "auto"):

@@ -12,7 +12,7 @@ from . import _arguments as arguments
 from . import _launch
 from ._errors import Refusal
 from ._execute import executing
-from ._programs import SMALL_GRID, SMALL_NUMBER, Grid
+from ._programs import NAMES, SMALL_GRID, SMALL_NUMBER, Grid
 from ._source import Source
 from ._specialise import Compiled, Constant, Group, Kind, Scalar, compile_text
 from ._values import constexpr, unwrapped
@@ -26,10 +26,10 @@ OPTIONS: dict[str, Any] = {
 
 
 class CompiledKernel:
-    """A kernel for kinds of arguments. asm: its texts by name ("tile"); name."""
+    """A kernel for kinds of arguments: kernel[grid](*arguments) launches it again. asm: its texts by name ("tile"); name."""
 
-    def __init__(self, compiled: Compiled, options: dict[str, Any]) -> None:
-        self._compiled = compiled
+    def __init__(self, compiled: Compiled, kinds: dict[str, Kind], options: dict[str, Any]) -> None:
+        self._compiled, self._kinds, self._options = compiled, kinds, options
         self._native: dict[str, Any] = {}
         self.asm = {"tile": compiled.text}
         self.name = compiled.name
@@ -42,6 +42,23 @@ class CompiledKernel:
         if device not in self._native:
             self._native[device] = _launch.load(self._compiled.text, device)
         return self._native[device]
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        """A launch with arguments of the same kinds: all of the signature, or those that are not constants."""
+        return functools.partial(self._again, grid_of(grid, {}))
+
+    def _again(self, sizes: tuple[int, int, int], *args: Any) -> None:
+        names = list(self._kinds)
+        if len(args) < len(names):
+            names = [n for n in names if not isinstance(self._kinds[n], Constant)]
+        self.launch(dict(zip(names, args)), sizes)
+
+    def launch(self, values: dict[str, Any], sizes: tuple[int, int, int]) -> None:
+        """Runs the programs of a grid with arguments by name."""
+        flat = [x for name, value in values.items() for x in arguments.flattened(value, self._kinds[name])]
+        flat += [sizes[NAMES.index(h)] for h in self.hidden]
+        device = launch_device(arguments.arrays_in(values.values()))
+        _launch.launch(self.on(device), math.prod(sizes), tuple(flat), stream_of(device, self._options))
 
 
 class Launcher:
@@ -75,7 +92,7 @@ class JITFunction(Launcher):
         self._unspecialised = {self._name(n) for n in do_not_specialize}
         self._unaligned = {self._name(n) for n in do_not_specialize_on_alignment}
         self._kernels: dict[Any, CompiledKernel] = {}
-        self.params = [Parameter(i, n, p, n in self.source.constants) for i, (n, p) in enumerate(self.signature.parameters.items())]
+        self.params = [Parameter(i, p, n in self.source.constants, n in self._unspecialised) for i, (n, p) in enumerate(self.signature.parameters.items())]
 
     def _name(self, parameter: Any) -> str:
         return self.arg_names[parameter] if isinstance(parameter, int) else str(parameter)
@@ -115,7 +132,7 @@ class JITFunction(Launcher):
         kind = arguments.kind_of(value, name not in self._unspecialised, name not in self._unaligned)
         return arguments.annotated(value, kind, self.signature.parameters[name].annotation)
 
-    def specialise(self, values: dict[str, Any], grid: tuple[int, int, int], options: dict[str, Any]) -> tuple[CompiledKernel, dict[str, Kind]]:
+    def specialise(self, values: dict[str, Any], grid: tuple[int, int, int], options: dict[str, Any]) -> CompiledKernel:
         """The kernel for arguments and a grid, compiled at its first use."""
         try:
             kinds = {name: self._kind(name, value) for name, value in values.items()}
@@ -128,27 +145,24 @@ class JITFunction(Launcher):
         kernel = self._kernels.get(key)
         if kernel is None:
             compiled = compile_text(self.source, kinds, Grid(ones, small_grid), small, options)
-            kernel = self._kernels[key] = CompiledKernel(compiled, options)
-        return kernel, kinds
+            kernel = self._kernels[key] = CompiledKernel(compiled, kinds, options)
+        return kernel
 
     def run(self, *args: Any, grid: Any, warmup: bool, **keywords: Any) -> CompiledKernel:
         """Launches programs: one for each point of the grid. Returns the compiled kernel."""
         values, options = self.bind(args, keywords)
         sizes = grid_of(grid, {**values, **options})
-        kernel, kinds = self.specialise(values, sizes, options)
+        kernel = self.specialise(values, sizes, options)
         if not warmup and math.prod(sizes) > 0:
-            flat = [x for name, kind in kinds.items() for x in arguments.flattened(values[name], kind)]
-            flat += [sizes[("grid_x", "grid_y", "grid_z").index(h)] for h in kernel.hidden]
-            device = launch_device(arguments.arrays_in(values.values()))
-            _launch.launch(kernel.on(device), math.prod(sizes), tuple(flat), stream_of(device, options))
+            kernel.launch(values, sizes)
         return kernel
 
 
 class Parameter:
     """A parameter of a kernel, as Triton shows it."""
 
-    def __init__(self, num: int, name: str, parameter: inspect.Parameter, constant: bool) -> None:
-        self.num, self.name, self.is_constexpr = num, name, constant
+    def __init__(self, num: int, parameter: inspect.Parameter, constant: bool, unspecialised: bool) -> None:
+        self.num, self.name, self.is_constexpr, self.do_not_specialize = num, parameter.name, constant, unspecialised
         self.default, self.annotation = parameter.default, parameter.annotation
         self.has_default = parameter.default is not inspect.Parameter.empty
 

@@ -17,7 +17,7 @@ def load(text: str, device: str) -> Any:
     """A kernel of the tile IR, compiled for "cpu" or "cuda". Raises an error of the package where the text or the device is refused."""
     if not available():
         raise UnsupportedError("this build of Tessera does not launch kernels of the tile IR", notes=["compile the text of kernel.warmup(...) with the command `tessera kernel`"])
-    return _native.TileKernel(text, device)
+    return getattr(_native, "TileKernel")(text, device)  # noqa: B009  # absent from builds without it
 
 
 def launch(kernel: Any, programs: int, arguments: tuple[Any, ...], stream: int) -> None:

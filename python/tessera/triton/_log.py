@@ -1,4 +1,4 @@
-"""What kernels print while they are compiled."""
+"""Printing of kernels, while they are compiled."""
 
 from __future__ import annotations
 

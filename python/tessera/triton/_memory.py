@@ -47,7 +47,8 @@ class block_pointer:
 
     def access(self, dimensions: Sequence[int]) -> tuple[pointer, tensor | None]:
         """Pointers to the elements, and where they are inside in the checked dimensions."""
-        p, inside = self.base, None
+        p: tensor = self.base
+        inside: tensor | None = None
         for d, size in enumerate(self.block):
             index = _index(self.offsets[d], size, d, len(self.block))
             p = add(p, mul(index, as_offset_or_number(self.strides[d])))
@@ -58,15 +59,15 @@ class block_pointer:
         return p, inside
 
     def load(self, offsets: Any) -> tensor:
-        """Of a descriptor: the block at offsets; 0 outside."""
+        """The block of a descriptor at offsets; 0 outside."""
         return load(self.at(_list(offsets)))
 
     def store(self, offsets: Any, value: Any) -> None:
-        """Of a descriptor: writes the part of a block that is inside."""
+        """Writes the part of a block of a descriptor that is inside."""
         store(self.at(_list(offsets)), value)
 
     def atomic_add(self, offsets: Any, value: Any) -> Any:
-        """Of a descriptor: adds the part of a block that is inside."""
+        """Adds the part of a block of a descriptor that is inside."""
         p, inside = self.at(_list(offsets)).access(range(len(self.block)))
         return atomic("atomic_add", p, value, inside)
 

@@ -69,7 +69,7 @@ class Yields:
 
 
 def merge(a: Any, b: Any, name: str) -> tuple[list[Yields], Callable[[Iterator[Ir]], Any]]:
-    """What two branches yield for a value, and the value of the results."""
+    """The yields of two branches for a value, and the value of the results."""
     first, second = list(leaves(a)), list(leaves(b))
     if len(first) != len(second) or _form(a) != _form(b):
         raise Refusal(f"'{name}' is {a!r} in one branch and {b!r} in the other", "assign values of one type in both")
@@ -137,8 +137,8 @@ def _merged_integers(x: tensor, y: tensor, name: str) -> Yields:
         base = x.base
         return Yields((lambda: _named(x.plus), lambda: _named(y.plus)), lambda ir: tensor(base, kind, ir.within(low, high)))
     if x.base.dtype == y.base.dtype == "i64":
-        low, high = _observed(x), _observed(y)
-        bounds = min(low[0], high[0]), max(low[1], high[1])
+        a, b = _observed(x), _observed(y)
+        bounds = min(a[0], b[0]), max(a[1], b[1])
         return Yields((lambda: whole(x), lambda: whole(y)), lambda ir: tensor(ir.within(*bounds), kind))
     return Yields((lambda: native(x), lambda: native(y)), lambda ir: tensor(full_bounds(ir), kind))
 

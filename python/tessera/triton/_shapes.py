@@ -89,7 +89,7 @@ def _compute_permuted(w: Writer, ir: Ir, order: tuple[int, ...], done: dict[str,
     if definition is None:
         return None
     shape = tuple(ir.shape[o] for o in order)
-    bounds = {"low": ir.low, "high": ir.high}
+    bounds: dict[str, Any] = {"low": ir.low, "high": ir.high}
     if definition.op == "const":
         return w.value("const", [], ir.dtype, shape, form=definition.attributes["form"], **bounds)
     if definition.op == "broadcast":

@@ -1,4 +1,4 @@
-"""What a kernel is compiled for: the kinds of its arguments, and the values of those that are constants."""
+"""Specialisations of kernels: the kinds of its arguments, and the values of those that are constants."""
 
 from __future__ import annotations
 

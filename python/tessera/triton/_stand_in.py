@@ -68,7 +68,7 @@ def host(device: Any) -> Any:
 
 
 def _mode() -> Any:
-    """What every function of PyTorch passes: devices in its arguments become the host's."""
+    """The mode that every function of PyTorch passes: devices in its arguments become the host's."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -101,7 +101,7 @@ def stand_in() -> None:
         """A generator of the host's random numbers."""
 
         def __new__(cls, device: Any = "cpu") -> Any:
-            return super().__new__(cls, device=host(device))
+            return super().__new__(cls, device=host(device))  # type: ignore[call-arg]
 
         def __init__(self, device: Any = "cpu") -> None:
             super().__init__()
@@ -124,7 +124,7 @@ class _Guard:
 
 
 def _answer(cuda: Any) -> None:
-    """What torch.cuda answers with the stand-in."""
+    """Gives torch.cuda the answers of the stand-in."""
     known = Utils.get_device_properties()
     properties = SimpleNamespace(
         name="CPU in the place of a GPU", major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=known["multiprocessor_count"], total_memory=1 << 36,

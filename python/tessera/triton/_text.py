@@ -45,7 +45,7 @@ def bounds_of(dtype: str) -> tuple[int, int]:
     return _INTEGERS.get(dtype, (0, 0))
 
 
-def ranged(low: int, high: int, dtype: str = "i64") -> dict[str, int]:
+def ranged(low: int, high: int, dtype: str = "i64") -> dict[str, Any]:
     """Bounds as arguments of Writer.value(): those of the dtype where the result may have wrapped."""
     least, most = bounds_of(dtype)
     return {"low": low, "high": high} if least <= low and high <= most else {"low": least, "high": most}
@@ -88,7 +88,7 @@ class Region:
     def __init__(self, number: int, depth: int) -> None:
         self.number, self.depth = number, depth
         self.lines: list[str] = []
-        self.shared: dict[Any, Ir] = {}
+        self.shared: dict[tuple[str, str, tuple[int, ...]], Ir] = {}
 
 
 @dataclasses.dataclass
@@ -112,7 +112,7 @@ class Writer:
         self._lines: list[str] = []
         self._prologue: list[str] = []
         self._count = 0
-        self._scopes: list[dict[Any, Ir]] = [{}]
+        self._scopes: list[dict[tuple[str, str, tuple[int, ...]], Ir]] = [{}]
         self._path: list[int] = []  # numbers of the open regions
         self._regions = 0
         self.definitions: dict[str, Definition] = {}

@@ -50,7 +50,8 @@ class dtype:
     @property
     def fp_mantissa_width(self) -> int:
         """Explicit bits of the mantissa of a float."""
-        return {"fp32": 23, "fp64": 52, "fp16": 10, "bf16": 7, "fp8e4nv": 3, "fp8e5": 2, "fp8e4b8": 3, "fp8e5b16": 2}[self.name]
+        widths: dict[str, int] = {"fp32": 23, "fp64": 52, "fp16": 10, "bf16": 7, "fp8e4nv": 3, "fp8e5": 2, "fp8e4b8": 3, "fp8e5b16": 2}
+        return widths[self.name]
 
     @property
     def int_bitwidth(self) -> int:
@@ -119,7 +120,7 @@ class block_type:
 
     def __init__(self, element_ty: dtype, shape: Any) -> None:
         self.element_ty = self.scalar = element_ty
-        self.shape = tuple(shape)
+        self.shape: tuple[int, ...] = tuple(shape)
 
     def __repr__(self) -> str:
         return f"<{list(self.shape)}, {self.element_ty}>"
@@ -141,7 +142,7 @@ class block_type:
 
     @property
     def numel(self) -> int:
-        n = 1
+        n: int = 1
         for d in self.shape:
             n *= d
         return n

@@ -19,7 +19,7 @@ class constexpr:
     """A constant of a kernel, as annotation or as value; operators compute on the value."""
 
     def __init__(self, value: Any) -> None:
-        self.value = value.value if isinstance(value, constexpr) else value
+        self.value: Any = value.value if isinstance(value, constexpr) else value
 
     def __repr__(self) -> str:
         return f"constexpr[{self.value}]"

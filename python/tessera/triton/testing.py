@@ -40,7 +40,8 @@ def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, grad_t
         return found[0] if len(found) == 1 else found
     if return_mode == "all":
         return times
-    return {"mean": statistics.mean, "median": statistics.median, "min": min, "max": max}[return_mode](times)
+    folds: dict[str, Callable[[list[float]], float]] = {"mean": statistics.mean, "median": statistics.median, "min": min, "max": max}
+    return folds[return_mode](times)
 
 
 do_bench_cudagraph = do_bench
@@ -55,7 +56,7 @@ def assert_close(x: Any, y: Any, atol: float | None = None, rtol: float | None =
 
 
 class Benchmark:
-    """What perf_report measures: a line for each of line_vals, over x_vals of the arguments x_names."""
+    """The cases of perf_report: a line for each of line_vals, over x_vals of the arguments x_names."""
 
     def __init__(self, x_names: list[str], x_vals: list[Any], line_arg: str, line_vals: list[Any], line_names: list[str], plot_name: str, args: dict[str, Any], xlabel: str = "", ylabel: str = "", x_log: bool = False, y_log: bool = False, styles: Any = None) -> None:
         self.x_names, self.x_vals, self.line_arg, self.line_vals, self.line_names = x_names, x_vals, line_arg, line_vals, line_names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math as _math
 from typing import Any
 
 from .. import _arithmetic as _a
@@ -20,6 +21,7 @@ uint8, uint16, uint32, uint64 = _t.uint8, _t.uint16, _t.uint32, _t.uint64
 float16, bfloat16, float32, float64 = _t.float16, _t.bfloat16, _t.float32, _t.float64
 tensor_descriptor_base = tensor_descriptor
 CONSTEXPR_0 = constexpr(0)
+_unwrap_if_constexpr = unwrapped
 builtin = extern = lambda f: f  # noqa: E731  # decorators of Triton's own functions
 
 
@@ -99,7 +101,7 @@ def view(input: Any, *shape: Any) -> tensor:
 
 def ravel(x: Any, can_reorder: Any = False) -> tensor:
     """The elements in one dimension."""
-    return _shapes.reshape(to_tensor(x), (_shapes.math.prod(to_tensor(x).shape),))
+    return _shapes.reshape(to_tensor(x), (_math.prod(to_tensor(x).shape),))
 
 
 def expand_dims(input: Any, axis: Any) -> tensor:
@@ -384,7 +386,7 @@ def _install_methods() -> None:
     tensor.to = lambda self, dtype, fp_downcast_rounding=None, bitcast=False: cast(self, dtype, fp_downcast_rounding, bitcast)  # type: ignore[attr-defined]
     tensor.cast = tensor.to  # type: ignore[attr-defined]
     tensor.T = property(trans)  # type: ignore[attr-defined]
-    tensor.numel = property(lambda self: _shapes.math.prod(self.shape))  # type: ignore[attr-defined]
+    tensor.numel = property(lambda self: _math.prod(self.shape))  # type: ignore[attr-defined]
     tensor.logical_and = lambda self, other: _a.logical("and", self, other)  # type: ignore[attr-defined]
     tensor.logical_or = lambda self, other: _a.logical("or", self, other)  # type: ignore[attr-defined]
     tensor.item = lambda self: _shapes.reshape(self, (1,)) if not self.shape else _only(self)  # type: ignore[attr-defined]
@@ -392,7 +394,7 @@ def _install_methods() -> None:
 
 def _only(t: tensor) -> tensor:
     """The one element of a tile, as a scalar."""
-    if _shapes.math.prod(t.shape) != 1:
+    if _math.prod(t.shape) != 1:
         raise Refusal(f"item() is of one element, not of {list(t.shape)}")
     while t.shape:
         t = _shapes.squeeze(t, 0)

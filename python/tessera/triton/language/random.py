@@ -40,7 +40,7 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = 10) ->
     wide = _a.cast(seed if isinstance(seed, tensor) else int(seed) & (2**64 - 1), _t.uint64)
     low = _a.cast(_a.bits("and", wide, 0xFFFFFFFF), _t.uint32)
     high = _a.cast(_a.bits("and", _a.shift("shr", wide, 32), 0xFFFFFFFF), _t.uint32)
-    return philox_impl(*(_word(c) for c in (c0, c1, c2, c3)), low, high, n_rounds)
+    return philox_impl(_word(c0), _word(c1), _word(c2), _word(c3), low, high, n_rounds)
 
 
 def randint4x(seed: Any, offset: Any, n_rounds: Any = 10) -> tuple[tensor, ...]:

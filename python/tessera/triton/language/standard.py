@@ -7,6 +7,7 @@ from typing import Any
 from .. import _arithmetic as _a
 from .. import _folds, _shapes
 from .._values import tensor, to_tensor, unwrapped
+from . import core
 
 
 def cdiv(x: Any, div: Any) -> Any:
@@ -132,6 +133,7 @@ def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[An
     return _a.add(off_i, _a.mod(inside, rows)), _a.floordiv(inside, rows)
 
 
+zeros, zeros_like = core.zeros, core.zeros_like
 _log2 = lambda i: unwrapped(i).bit_length() - 1  # noqa: E731
 
 
@@ -142,4 +144,4 @@ def _install_methods() -> None:
 
 
 _install_methods()
-__all__ = [n for n in dir() if (not n.startswith("_") or n == "_log2") and n not in ("Any", "annotations", "tensor", "to_tensor", "unwrapped")]
+__all__ = [n for n in dir() if (not n.startswith("_") or n == "_log2") and n not in ("Any", "annotations", "tensor", "to_tensor", "unwrapped", "core")]

@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import _arithmetic as _a
 from ... import _types as _t
+from ..._errors import Refusal
 from ..._values import tensor, to_tensor
 from .. import math as _math
 
@@ -59,6 +60,9 @@ def isnan(x: Any) -> tensor:
     return _a.is_nan(x)
 
 
+is_nan = isnan
+
+
 def isinf(x: Any) -> tensor:
     """Whether each element is infinite; int1."""
     return _a.compare("eq", _a.absolute(x), float("inf"))
@@ -108,6 +112,40 @@ def fmod(x: Any, y: Any) -> tensor:
     return _a.mod(x, y)
 
 
+def div_rz(x: Any, y: Any) -> tensor:
+    """x / y rounded to zero: the quotient rounded to nearest, one step nearer to zero where the remainder has the other sign."""
+    a, b, kind = _a.pair(_float(x), y)
+    if kind != _t.float32:
+        raise Refusal(f"div_rz is of fp32, not of {kind}", "cast with .to(tl.float32)")
+    q = _a.truediv(a, b)
+    rest = _a.fused(_a.negative(q), b, a)  # exact
+    lower = _a.bits("xor", _a.compare("lt", rest, 0.0), _a.compare("lt", b, 0.0))  # the quotient lies below q
+    over = _a.bits("xor", lower, _a.compare("lt", q, 0.0))
+    over = _a.logical("and", over, _a.logical("and", _a.compare("ne", rest, 0.0), _a.logical("and", finitef(rest), finitef(q))))
+    return _a.where(over, int_as_float(_a.sub(float_as_int(q), 1)), q)
+
+
+def atan2(x: Any, y: Any) -> tensor:
+    """The angle of the point (y, x), in (-pi, pi]."""
+    a, b = (_float(v) for v in (x, y))
+    pi = 3.141592653589793
+    half = _a.where(signbit_of(a), -pi / 2, pi / 2)
+    ratio = _math._one("atan", _a.truediv(a, b))
+    turned = _a.add(ratio, _a.where(signbit_of(a), -pi, pi))
+    both_infinite = _a.logical("and", isinf(a), isinf(b))
+    angle = _a.where(_a.compare("eq", b, 0.0), half, _a.where(_a.compare("lt", b, 0.0), turned, ratio))
+    diagonal = _a.where(_a.compare("gt", b, 0.0), pi / 4, 3 * pi / 4)
+    angle = _a.where(both_infinite, copysign(diagonal, a), angle)
+    on_axis = _a.where(signbit_of(b), pi, 0.0)
+    return _a.where(_a.compare("eq", a, 0.0), _a.where(_a.logical("or", is_nan(b), is_nan(a)), angle, copysign(on_axis, a)), angle)
+
+
+def signbit_of(x: Any) -> tensor:
+    """Whether the sign is negative; int1."""
+    t = to_tensor(x)
+    return _a.compare("lt", _a.cast(t, _t.integer(t.dtype.bits, True), bitcast=True), 0)
+
+
 def log10(x: Any) -> tensor:
     """The logarithm to base 10."""
     return _a.mul(_math._one("log", _float(x)), 0.4342944819032518)
@@ -138,7 +176,7 @@ def copysign(x: Any, y: Any) -> tensor:
 def signbit(x: Any) -> tensor:
     """1 where the sign is negative, else 0; int32."""
     t = to_tensor(x)
-    return _a.cast(_a.compare("lt", _a.cast(t, _t.integer(t.dtype.bits, True), bitcast=True), 0), _t.int32)
+    return _a.cast(signbit_of(t), _t.int32)
 
 
 def fmax(x: Any, y: Any) -> tensor:
