@@ -296,9 +296,12 @@ class Executor(Expressions):
                 yields = self._yielded(before, plans, old, frame.env)
                 if yields:
                     w.line(f"yield {', '.join(y.text for y in yields)}")
+        except Changed:
+            frame.node = node
+            raise
         finally:
             frame.loops -= 1
-            frame.env, frame.node = env, node
+            frame.env = env
         results = w.results([(a.dtype, a.shape) for a in arguments])
         carry = ", ".join(f"{a.text} = {p.initial.text}" for a, p in zip(arguments, [p for p in plans if p]))
         stages = f" num_stages={min(loop.num_stages, MAX_STAGES)}" if loop.num_stages > 0 else ""

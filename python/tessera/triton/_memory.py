@@ -8,7 +8,7 @@ from typing import Any
 from . import _types as types
 from ._arithmetic import add, broadcast_shape, broadcast_to, cast, compare, expand_dims, logical, mul, truth
 from ._errors import Refusal, lacking
-from ._text import Ir, writer
+from ._text import Ir, literal, writer
 from ._values import Pointee, is_number, kind_of, native, pointer, summed, tensor, unwrapped
 
 _CACHING = {".cg": "no_allocate", ".cs": "evict_first", ".wt": "", ".wb": "", ".ca": "", ".cv": "", "": ""}
@@ -123,6 +123,8 @@ def _shaped(p: pointer, mask: Any) -> tuple[pointer, tensor | None]:
 
 def _place(p: pointer) -> tuple[Ir, bool]:
     """The offset, and whether consecutive elements of the tile are consecutive in memory."""
+    if not p.shape and p.offset.low == p.offset.high:
+        return literal(p.offset.low), False
     definition = writer().definitions.get(p.offset.base.text)
     return summed(p.offset), bool(definition and definition.op == "range")
 

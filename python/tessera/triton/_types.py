@@ -65,7 +65,7 @@ class dtype:
     @property
     def high(self) -> int:
         """The greatest value of an integer type."""
-        return 2 ** (self.bits - 1) - 1 if self.kind == "signed" and self.bits > 1 else 2**self.bits - 1
+        return (1 << (self.bits - 1)) - 1 if self.kind == "signed" and self.bits > 1 else (1 << self.bits) - 1
 
     def is_floating(self) -> bool:
         return self.kind == "float"

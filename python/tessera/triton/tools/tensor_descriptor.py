@@ -1,4 +1,4 @@
-"""Names of triton.tools: tensor descriptors of the host."""
+"""triton.tools.tensor_descriptor: tensor descriptors of the host."""
 
 from __future__ import annotations
 
@@ -29,10 +29,4 @@ class TensorDescriptor:
         return TensorDescriptor(tensor, list(tensor.shape), list(strides), list(block_shape), padding)
 
 
-class tensor_descriptor:  # noqa: N801  # a module of Triton
-    """triton.tools.tensor_descriptor."""
-
-    TensorDescriptor = TensorDescriptor
-
-
-__all__ = ["TensorDescriptor", "tensor_descriptor"]
+__all__ = ["TensorDescriptor"]
