@@ -110,6 +110,22 @@ def pointers(x, y, out, flag, N: tl.constexpr):
 
 
 @triton.jit
+def choices(a, b, c, out, n, N: tl.constexpr):
+    i = tl.program_id(0)
+    if i == 0:
+        p = a
+    elif i == 1:
+        p = b + 1
+    else:
+        p = c
+    at = tl.arange(0, N)
+    q = tl.where(i == 2, p, tl.where(i == 0, b, a))
+    tl.store(out + i * N + at, tl.load(p + at, mask=at < n, other=9.0) + tl.load(q + at))
+    if c:
+        tl.atomic_add(q + at, 1.0)
+
+
+@triton.jit
 def grid(out, W: tl.constexpr, H: tl.constexpr):
     x, y, z = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     at = (z * tl.num_programs(1) + y) * tl.num_programs(0) + x
@@ -228,6 +244,17 @@ class Control(KernelTest):
             run(pointers, x, y, out, flag, 8)
             at = numpy.arange(8)
             self.close(out, x[at + 8 * flag] + y[numpy.where(at < 4, at, 2 * at)], 0)
+
+    def test_choices(self) -> None:
+        """Pointers into one of several parameters, by a scalar condition."""
+        a, b, c, out = floats(9), floats(9) + 1, floats(9) + 2, numpy.zeros(24, numpy.float32)
+        expected, sums = numpy.zeros((3, 8), numpy.float32), [a.copy(), b.copy(), c.copy()]
+        for i, (p, q) in enumerate(((0, 1), (1, 0), (2, 2))):
+            expected[i] = numpy.where(numpy.arange(8) < 5, sums[p][(i == 1) :][:8], 9) + sums[q][:8]
+            sums[q][:8] += 1
+        run(choices, a, b, c, out, 5, 8, grid=(3,))
+        self.close(out, expected.reshape(-1), 1e-6)
+        self.close(numpy.concatenate([a, b, c]), numpy.concatenate(sums), 1e-6)
 
     def test_grids(self) -> None:
         for sizes in ((1,), (3,), (3, 2), (1, 4), (2, 1, 3), (3, 4, 2), lambda meta: (meta["W"], meta["H"])):

@@ -175,7 +175,7 @@ class Errors(KernelTest):
     def test_lacking(self) -> None:
         """Constructs of Triton that the tile IR does not have are of a kind of their own, with advice."""
         for kernel, arguments, says, at in (
-            (two_parameters, (X, H.view(numpy.float16).astype(numpy.float32), 5, 8), "one of two parameters", "if n > 3"),
+            (two_parameters, (X, I, 5, 8), "one of two parameters", "if n > 3"),
             (atomic_result, (X, 8), "without its result", "old"),
             (exchange, (I, 8), "atomic", "tl.atomic_cas"),
             (endless, (I, 5), "write it as 'for i in range", "while"),

@@ -9,7 +9,7 @@ from typing import Any
 from . import _types as types
 from ._errors import Refusal, lacking
 from ._text import Ir, is_integer, literal, number_text, ranged, writer
-from ._values import as_offset, constant, is_number, kind_of, merged_parameter, native, pointer, summed, tensor, to_tensor, unwrapped, whole, widened
+from ._values import Pointee, as_offset, chosen, constant, is_number, kind_of, native, number_of, options_of, pointer, summed, tensor, to_tensor, unwrapped, whole, widened
 
 Part = Ir | int  # of an integer: a scalar that all elements have
 
@@ -467,8 +467,7 @@ def where(condition: Any, a: Any, b: Any) -> tensor:
     """Elements of a where the condition is true, of b elsewhere."""
     c, a, b = truth(condition), unwrapped(a), unwrapped(b)
     if isinstance(a, pointer) and isinstance(b, pointer):
-        pointee = merged_parameter(a, b)
-        return pointer(pointee, where(c, a.offset, b.offset))
+        return pointer(_chosen_pointee(c, a.pointee, b.pointee), where(c, a.offset, b.offset))
     if not isinstance(a, tensor) and not isinstance(b, tensor):
         b = to_tensor(b, types.promote(types.of_number(a), types.of_number(b)))
     x, y, kind = pair(a, b)
@@ -482,6 +481,17 @@ def where(condition: Any, a: Any, b: Any) -> tensor:
         q = Ir(q.text, form, (), q.low, q.high)
     ir = writer().value("select", [c.base, p, q], form, common_shape(*(v for v in (c, x, y) if isinstance(v, tensor))), low=min(p.low, q.low), high=max(p.high, q.high))
     return tensor(ir, kind)
+
+
+def _chosen_pointee(c: tensor, a: Pointee, b: Pointee) -> Pointee:
+    """The pointee of one of two pointers."""
+    if a == b:
+        return a
+    if c.shape:
+        raise lacking("two parameters")
+    options = options_of(a, b)
+    which = writer().value("select", [c.base, number_of(a, options), number_of(b, options)], "i64", (), low=0, high=len(options) - 1)
+    return chosen(options, which)
 
 
 def extreme(op: str, a: Any, b: Any, propagate_nan: bool = False) -> tensor:

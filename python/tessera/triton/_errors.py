@@ -38,7 +38,7 @@ LACKING: dict[str, tuple[str, str]] = {
     "batched dot": ("a dot of tiles with three dimensions", "loop over the first dimension, or give it an axis of the grid"),
     "dot_scaled": ("dot_scaled", "scale the operands after loading them, and use tl.dot"),
     "bitcast": ("a bitcast of this width", "bitcast between types of 32 or 64 bits, or from bfloat16 and 16-bit integers"),
-    "two parameters": ("a pointer that is one of two parameters, by a run-time condition", "load from both under masks, and select between the values"),
+    "two parameters": ("a pointer that is one of two parameters, where the condition is a tile, a loop changes it, or their dtypes differ", "load from both under masks, and select between the values"),
     "pointer value": ("a pointer that is loaded from memory or made from an integer", "pass each tensor as a parameter of its own"),
     "pointer type": ("a pointer cast to another element type", "pass a view of the tensor with that dtype, such as tensor.view(torch.uint8)"),
     "inline_asm_elementwise": ("inline assembly", "write the operation with functions of tl"),

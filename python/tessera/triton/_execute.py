@@ -10,8 +10,8 @@ from . import _arithmetic as arithmetic
 from . import _types as types
 from ._errors import Refusal, lacking
 from ._expressions import Expressions, Frame
-from ._merge import Carried, Changed, Undefined, carried, leaves, merge, named, rebuilt, same
-from ._source import Source, assigned, is_constexpr, pure, returns
+from ._merge import Carried, Changed, Undefined, carried, joined, leaves, merge, named, rebuilt, same
+from ._source import Source, assigned, pure, returns
 from ._text import Ir, literal, writer
 from ._values import is_number, kind_of, summed, tensor, unwrapped, whole, widened
 
@@ -133,7 +133,7 @@ class Executor(Expressions):
                 result = self.block(body)
             values.append(result.value if result else None)
         frame.env = env
-        return Returned(self.joined(test, regions, values, "the result of the function"))
+        return Returned(joined(test, regions, values, "the result of the function"))
 
     def _branches(self, test: tensor, then: list[ast.stmt], otherwise: list[ast.stmt]) -> None:
         """Both branches, and the names that they assign."""
@@ -160,7 +160,7 @@ class Executor(Expressions):
                 env[name] = Undefined(f"has different types in two branches: {refusal.message}")
                 continue
             both.append(name)
-        values = self.joined(test, regions, [tuple(e[n] for n in both) for e in after], ", ".join(both))
+        values = joined(test, regions, [tuple(e[n] for n in both) for e in after], ", ".join(both))
         env.update(zip(both, values))
 
     def _do_pass(self, node: ast.Pass) -> None:
@@ -197,9 +197,6 @@ class Executor(Expressions):
         if node.value is None:
             return
         value = self.evaluate(node.value)
-        annotation = self.evaluate(node.annotation) if not isinstance(node.annotation, ast.Constant) else node.annotation.value
-        if is_constexpr(annotation) and isinstance(value, tensor):
-            raise Refusal(f"a tl.constexpr is known at compile time, and the value is a tensor {value!r}", "remove the annotation")
         self._bind(node.target, value)
 
     def _do_augassign(self, node: ast.AugAssign) -> None:

@@ -12,9 +12,9 @@ from . import _arithmetic as arithmetic
 from . import _types as types
 from ._errors import Refusal
 from ._memory import Unavailable
-from ._merge import Undefined, merge
-from ._text import Ir, writer
-from ._values import is_number, kind_of, tensor, to_tensor, unwrapped
+from ._merge import Undefined, joined
+from ._text import writer
+from ._values import is_number, kind_of, pointer, tensor, to_tensor, unwrapped
 
 if TYPE_CHECKING:
     from ._source import Source
@@ -176,7 +176,7 @@ class Expressions:
     def _unaryop(self, node: ast.UnaryOp) -> Any:
         value = self.evaluate(node.operand)
         if isinstance(node.op, ast.Not):
-            return arithmetic.logical_not(value) if isinstance(value, tensor) else not value
+            return not self._is_true(value) if not isinstance(value, tensor) or isinstance(value, pointer) else arithmetic.logical_not(value)
         if isinstance(node.op, ast.USub):
             return arithmetic.negative(value) if isinstance(value, tensor) else -value
         if isinstance(node.op, ast.Invert):
@@ -211,10 +211,14 @@ class Expressions:
         except TypeError as e:
             raise Refusal(str(e)) from None
 
+    @staticmethod
+    def _is_true(value: Any) -> bool:
+        return isinstance(value, pointer) or bool(value)
+
     def _boolop(self, node: ast.BoolOp) -> Any:
         value = self.evaluate(node.values[0])
         for other in node.values[1:]:
-            if not isinstance(value, tensor) and bool(value) == isinstance(node.op, ast.Or):
+            if (not isinstance(value, tensor) or isinstance(value, pointer)) and self._is_true(value) == isinstance(node.op, ast.Or):
                 return value
             value = self._both(node.op, value, self.evaluate(other))
         return value
@@ -222,7 +226,7 @@ class Expressions:
     @staticmethod
     def _both(op: ast.boolop, a: Any, b: Any) -> Any:
         """'a and b', 'a or b' where a does not decide alone."""
-        if not isinstance(a, tensor):
+        if not isinstance(a, tensor) or isinstance(a, pointer):
             return b
         if not isinstance(b, tensor):
             decides = bool(b) == isinstance(op, ast.Or)
@@ -234,6 +238,8 @@ class Expressions:
         value = self.evaluate(node)
         if not isinstance(value, tensor):
             return bool(value)
+        if isinstance(value, pointer):
+            return True  # None is a constant
         if value.shape:
             raise Refusal(f"a condition is a scalar, not {value!r}", "use tl.where, or reduce the tile to a scalar with tl.max")
         return arithmetic.truth(value)
@@ -247,24 +253,7 @@ class Expressions:
         for region, branch in zip(regions, (node.body, node.orelse)):
             with w.inside(region):
                 values.append(self.evaluate(branch))
-        return self.joined(test, regions, values, "the result of 'if' and 'else'")
-
-    @staticmethod
-    def joined(test: tensor, regions: list[Any], values: list[Any], name: str) -> Any:
-        """Closes both branches of a run-time condition; the value of those of the branches."""
-        yields, result = merge(values[0], values[1], name)
-        w = writer()
-        irs: list[list[Ir]] = []
-        for side, region in enumerate(regions):
-            with w.inside(region):
-                irs.append([y.sides[side]() for y in yields])
-                if yields:
-                    w.line(f"yield {', '.join(ir.text for ir in irs[-1])}")
-        results = w.results([(ir.dtype, ir.shape) for ir in irs[0]])
-        head = f"{', '.join(r.text for r in results)} = " if results else ""
-        if results or any(r.lines for r in regions):
-            w.close(f"{head}if {test.base.text}", *regions)
-        return result(iter(results))
+        return joined(test, regions, values, "the result of 'if' and 'else'")
 
     def _joinedstr(self, node: ast.JoinedStr) -> str:
         return "".join(str(self.evaluate(v)) for v in node.values)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,8 +30,8 @@ OPTIONS: dict[str, Any] = {
 class CompiledKernel:
     """A kernel for kinds of arguments: kernel[grid](*arguments) launches it again. asm: its texts by name ("tile"); name."""
 
-    def __init__(self, compiled: Compiled, kinds: dict[str, Kind], options: dict[str, Any]) -> None:
-        self._compiled, self._kinds, self._options = compiled, kinds, options
+    def __init__(self, compiled: Compiled, kinds: dict[str, Kind], constants: Sequence[str], options: dict[str, Any]) -> None:
+        self._compiled, self._kinds, self._constants, self._options = compiled, kinds, constants, options
         self._native: dict[str, Any] = {}
         self.asm = {"tile": compiled.text}
         self.name = compiled.name
@@ -50,7 +52,7 @@ class CompiledKernel:
     def _again(self, sizes: tuple[int, int, int], *args: Any) -> None:
         names = list(self._kinds)
         if len(args) < len(names):
-            names = [n for n in names if not isinstance(self._kinds[n], Constant)]
+            names = [n for n in names if n not in self._constants]
         self.launch(dict(zip(names, args)), sizes)
 
     def launch(self, values: dict[str, Any], sizes: tuple[int, int, int]) -> None:
@@ -88,7 +90,7 @@ class JITFunction(Launcher):
         self.signature = self.source.signature
         self.arg_names = list(self.signature.parameters)
         self.constexprs = [self.arg_names.index(n) for n in self.source.constants]
-        self.src = self.source.text
+        self.src = re.sub(r"\A.*?^(?=def )", "", self.source.text, flags=re.M | re.S)
         self._unspecialised = {self._name(n) for n in do_not_specialize}
         self._unaligned = {self._name(n) for n in do_not_specialize_on_alignment}
         self._kernels: dict[Any, CompiledKernel] = {}
@@ -102,8 +104,8 @@ class JITFunction(Launcher):
 
     @property
     def cache_key(self) -> str:
-        """A text that changes with the source."""
-        return self.src
+        """A hash of the source."""
+        return hashlib.sha256(self.src.encode()).hexdigest()
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """In a kernel: the function is inlined. Elsewhere an error."""
@@ -145,7 +147,7 @@ class JITFunction(Launcher):
         kernel = self._kernels.get(key)
         if kernel is None:
             compiled = compile_text(self.source, kinds, Grid(ones, small_grid), small, options)
-            kernel = self._kernels[key] = CompiledKernel(compiled, kinds, options)
+            kernel = self._kernels[key] = CompiledKernel(compiled, kinds, self.source.constants, options)
         return kernel
 
     def run(self, *args: Any, grid: Any, warmup: bool, **keywords: Any) -> CompiledKernel:

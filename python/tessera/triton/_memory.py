@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _types as types
@@ -129,6 +129,23 @@ def _place(p: pointer) -> tuple[Ir, bool]:
     return summed(p.offset), bool(definition and definition.op == "range")
 
 
+def for_parameter(p: pointer, do: Callable[[pointer], Any], first: int = 0) -> Any:
+    """An access through a pointer into one of several parameters: a branch for each."""
+    from ._merge import joined
+
+    options, which = p.pointee.options, p.pointee.which
+    here = pointer(options[first], p.offset)
+    if first + 1 == len(options) or which is None:
+        return do(here)
+    w = writer()
+    test = tensor(w.value("eq", [which, literal(first)], "bool", ()), types.int1)
+    regions, values = [w.region(), w.region()], []
+    for i, region in enumerate(regions):
+        with w.inside(region):
+            values.append(for_parameter(p, do, first + 1) if i else do(here))
+    return joined(test, regions, values, "the loaded value")
+
+
 def load(p: Any, mask: Any = None, other: Any = None, boundary_check: Any = (), padding_option: Any = "", cache_modifier: Any = "", eviction_policy: Any = "") -> tensor:
     """tl.load. Masked elements are `other`, or 0."""
     p = unwrapped(p)
@@ -136,7 +153,10 @@ def load(p: Any, mask: Any = None, other: Any = None, boundary_check: Any = (), 
         q, inside = p.access(_checked_dimensions(p, boundary_check))
         nan = unwrapped(padding_option) == "nan"
         return load(q, inside, float("nan") if nan and inside is not None else None, cache_modifier=cache_modifier, eviction_policy=eviction_policy)
-    p, m = _shaped(_target(p, "tl.load"), mask)
+    p = _target(p, "tl.load")
+    if p.pointee.options:
+        return for_parameter(p, lambda q: load(q, mask, other, cache_modifier=cache_modifier, eviction_policy=eviction_policy))  # type: ignore[no-any-return]
+    p, m = _shaped(p, mask)
     offset, contiguous = _place(p)
     other = unwrapped(other)
     operands: list[Ir] = [p.pointee.ir, offset]
@@ -182,8 +202,13 @@ def store(p: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Non
     p = unwrapped(p)
     if isinstance(p, block_pointer):
         q, inside = p.access(_checked_dimensions(p, boundary_check))
-        return store(q, value, inside)
-    q, offset, ir, masked = _written(_target(p, "tl.store"), value, mask, "tl.store")
+        store(q, value, inside)
+        return
+    p = _target(p, "tl.store")
+    if p.pointee.options:
+        for_parameter(p, lambda q: store(q, value, mask))
+        return
+    q, offset, ir, masked = _written(p, value, mask, "tl.store")
     writer().line(f"store {q.pointee.ir.text}[{offset.text}] = {ir.text}{masked}")
     writer().wrote()
 
@@ -193,6 +218,9 @@ def atomic(word: str, p: Any, value: Any, mask: Any = None) -> Any:
     target = _target(p, f"tl.{word}")
     if word != "atomic_add" and target.pointee.dtype.is_floating():
         raise lacking("atomic kind")
+    if target.pointee.options:
+        for_parameter(target, lambda q: atomic(word, q, value, mask) and None)
+        return Unavailable(lacking("atomic result"))
     q, offset, ir, masked = _written(target, value, mask, f"tl.{word}")
     writer().line(f"{word} {q.pointee.ir.text}[{offset.text}] = {ir.text}{masked}")
     writer().wrote()

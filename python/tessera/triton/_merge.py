@@ -9,8 +9,8 @@ from typing import Any
 from . import _types as types
 from ._errors import Refusal, lacking
 from ._memory import block_pointer
-from ._text import Ir, literal, writer
-from ._values import full_bounds, is_number, native, pointer, tensor, to_tensor, whole
+from ._text import Ir, Region, literal, writer
+from ._values import chosen, full_bounds, is_number, native, number_of, options_of, pointer, tensor, to_tensor, whole
 
 
 class Undefined:
@@ -74,18 +74,43 @@ def merge(a: Any, b: Any, name: str) -> tuple[list[Yields], Callable[[Iterator[I
     if len(first) != len(second) or _form(a) != _form(b):
         raise Refusal(f"'{name}' is {a!r} in one branch and {b!r} in the other", "assign values of one type in both")
     yields: list[Yields] = []
-    parts: list[Any] = []
+    parts: list[Callable[[Iterator[Ir]], Any]] = []
     for x, y in zip(first, second):
-        if same(x, y):
-            parts.append(x)
-        else:
-            yields.append(_merged(x, y, name))
-            parts.append(yields[-1])
+        yielded, part = _merged_leaf(x, y, name)
+        yields += yielded
+        parts.append(part)
+    return yields, lambda results: rebuilt(a, iter([p(results) for p in parts]))
 
-    def result(results: Iterator[Ir]) -> Any:
-        return rebuilt(a, iter([p.result(next(results)) if isinstance(p, Yields) else p for p in parts]))
 
-    return yields, result
+def _merged_leaf(x: Any, y: Any, name: str) -> tuple[list[Yields], Callable[[Iterator[Ir]], Any]]:
+    """The yields of two leaves, and the leaf of the results."""
+    if same(x, y):
+        return [], lambda results: x
+    if isinstance(x, pointer) and isinstance(y, pointer) and x.pointee != y.pointee:
+        options = options_of(x.pointee, y.pointee)
+        a, b = x.pointee, y.pointee
+        which = Yields((lambda: number_of(a, options), lambda: number_of(b, options)), lambda ir: chosen(options, ir.within(0, len(options) - 1)))
+        moved, offset = _merged_leaf(x.offset, y.offset, name)
+        return [which, *moved], lambda results: pointer(which.result(next(results)), offset(results))
+    one = _merged(x, y, name)
+    return [one], lambda results: one.result(next(results))
+
+
+def joined(test: tensor, regions: list[Region], values: list[Any], name: str) -> Any:
+    """Closes both branches of a run-time condition; the value of those of the branches."""
+    yields, result = merge(values[0], values[1], name)
+    w = writer()
+    irs: list[list[Ir]] = []
+    for side, region in enumerate(regions):
+        with w.inside(region):
+            irs.append([y.sides[side]() for y in yields])
+            if yields:
+                w.line(f"yield {', '.join(ir.text for ir in irs[-1])}")
+    results = w.results([(ir.dtype, ir.shape) for ir in irs[0]])
+    head = f"{', '.join(r.text for r in results)} = " if results else ""
+    if results or any(r.lines for r in regions):
+        w.close(f"{head}if {test.base.text}", *regions)
+    return result(iter(results))
 
 
 def _form(value: Any) -> Any:
@@ -101,8 +126,6 @@ def _merged(x: Any, y: Any, name: str) -> Yields:
     if isinstance(x, pointer) or isinstance(y, pointer):
         if not isinstance(x, pointer) or not isinstance(y, pointer):
             raise Refusal(f"'{name}' is a pointer in one branch only")
-        if x.pointee != y.pointee:
-            raise lacking("two parameters")
         inner = _merged_integers(x.offset, y.offset, name)
         pointee = x.pointee
         return Yields(inner.sides, lambda ir: pointer(pointee, inner.result(ir)))

@@ -104,11 +104,16 @@ class tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Pointee:
-    """The parameter that pointers point into. index: in Writer.parameters; -1: memory of the program."""
+    """The parameter that pointers point into. index: in Writer.parameters.
+
+    options, which: of a pointer into one of several parameters, the parameters, and the number of the one in a scalar.
+    """
 
     ir: Ir
     dtype: types.dtype
     index: int
+    options: tuple[Pointee, ...] = ()
+    which: Ir | None = None
 
 
 class pointer(tensor):
@@ -200,11 +205,33 @@ def as_offset(t: tensor) -> tensor:
     return tensor(writer().value("cast", [t.base], "i64", t.shape, low=t.base.low, high=min(t.base.high, 2**63 - 1)), types.int64)
 
 
-def merged_parameter(a: pointer, b: pointer) -> Pointee:
-    """The parameter of two pointers, of which one is chosen at run time."""
-    if a.pointee != b.pointee:
+def options_of(a: Pointee, b: Pointee) -> tuple[Pointee, ...]:
+    """The parameters of two pointers, of which one is chosen at run time."""
+    if a.dtype != b.dtype:
         raise lacking("two parameters")
-    return a.pointee
+    first, second = a.options or (a,), b.options or (b,)
+    return (*first, *(o for o in second if o not in first))
+
+
+def number_of(p: Pointee, options: tuple[Pointee, ...]) -> Ir:
+    """The number of a pointer's parameter among options."""
+    w = writer()
+    if p.which is None:
+        n = options.index(p)
+        return w.value("const", [], "i64", (), low=n, high=n, form=f"const {n}")
+    numbers = [options.index(o) for o in p.options]
+    result = p.which
+    if numbers != list(range(len(numbers))):
+        result = number_of(p.options[0], options)
+        for i, n in list(enumerate(numbers))[1:]:
+            here = w.value("eq", [p.which, literal(i)], "bool", ())
+            result = w.value("select", [here, number_of(options[n], options), result], "i64", ())
+    return result.within(0, len(options) - 1)
+
+
+def chosen(options: tuple[Pointee, ...], which: Ir) -> Pointee:
+    """A pointee that is one of several."""
+    return Pointee(which, options[0].dtype, -1, options, which)
 
 
 def full_bounds(ir: Ir) -> Ir:
