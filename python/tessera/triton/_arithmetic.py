@@ -477,6 +477,8 @@ def where(condition: Any, a: Any, b: Any) -> tensor:
     x, y = (aligned.pop(0) if isinstance(v, tensor) else v for v in (x, y))
     form = x.base.dtype if isinstance(x, tensor) else y.base.dtype
     p, q = operands(x, y, form)
+    if not p.text.startswith("%") and not q.text.startswith("%"):  # the dtype of a literal is that of a value next to it
+        q = constant(q.low, kind).base
     if not isinstance(y, tensor) and isinstance(x, tensor):  # a literal takes the dtype of the value before it
         q = Ir(q.text, form, (), q.low, q.high)
     ir = writer().value("select", [c.base, p, q], form, common_shape(*(v for v in (c, x, y) if isinstance(v, tensor))), low=min(p.low, q.low), high=max(p.high, q.high))

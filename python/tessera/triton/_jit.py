@@ -86,6 +86,7 @@ class JITFunction(Launcher):
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Sequence[Any] = (), do_not_specialize_on_alignment: Sequence[Any] = ()) -> None:
         self.fn = fn
         functools.update_wrapper(self, fn)
+        self.__globals__ = fn.__globals__
         self.source = Source(fn)
         self.signature = self.source.signature
         self.arg_names = list(self.signature.parameters)

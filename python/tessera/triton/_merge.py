@@ -103,7 +103,7 @@ def joined(test: tensor, regions: list[Region], values: list[Any], name: str) ->
     irs: list[list[Ir]] = []
     for side, region in enumerate(regions):
         with w.inside(region):
-            irs.append([y.sides[side]() for y in yields])
+            irs.append([named(y.sides[side]()) for y in yields])
             if yields:
                 w.line(f"yield {', '.join(ir.text for ir in irs[-1])}")
     results = w.results([(ir.dtype, ir.shape) for ir in irs[0]])
