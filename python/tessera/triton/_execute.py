@@ -55,19 +55,17 @@ class Executor(Expressions):
         except TypeError as e:
             raise Refusal(f"{source.tree.name}(): {e}") from None
         bound.apply_defaults()
-        env = {name: self._argument(source, name, value) for name, value in bound.arguments.items()}
+        env = {name: self._argument(value) for name, value in bound.arguments.items()}
         self.frames.append(Frame(source, env))
         result = self.block(source.tree.body)
         self.frames.pop()
         return result.value if isinstance(result, Returned) else None
 
     @staticmethod
-    def _argument(source: Source, name: str, value: Any) -> Any:
+    def _argument(value: Any) -> Any:
         value = unwrapped(value)
         if isinstance(value, list):
             value = tuple(value)
-        if name in source.constants and isinstance(value, tensor):
-            raise Refusal(f"{source.tree.name}(): '{name}' is a tl.constexpr, and the argument is a tensor {value!r}", "pass a constant, or remove the annotation")
         return value
 
     def apply(self, function: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
