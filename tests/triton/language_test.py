@@ -181,6 +181,12 @@ def bits(x, out, N: tl.constexpr, to: tl.constexpr):
 
 
 @triton.jit
+def batched(a, b, c, B: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, B)[:, None, None] * N * N + tl.arange(0, N)[None, :, None] * N + tl.arange(0, N)[None, None, :]
+    tl.store(c + at, tl.dot(tl.load(a + at), tl.load(b + at), tl.load(c + at)))
+
+
+@triton.jit
 def counts(x, out, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(out + tl.load(x + at, mask=at < n, other=0), 1, mask=at < n)
@@ -333,6 +339,25 @@ class Language(KernelTest):
         short = numpy.zeros(16, numpy.int16)
         run(bits, halves, short, 16, tl.int16)
         self.close(short, (x.view(numpy.uint32) >> 16).astype(numpy.uint16).view(numpy.int16), 0)
+
+    def test_bits_of_halves(self) -> None:
+        """All float16 numbers, NaN apart: their bits and back."""
+        every = numpy.arange(2**16, dtype=numpy.uint16)
+        numbers = every[~numpy.isnan(every.view(numpy.float16))]
+        for start in range(0, len(numbers), 16384):
+            part = numbers[start : start + 16384]
+            part = part[: 1 << (len(part).bit_length() - 1)]
+            halves, codes = numpy.zeros(len(part), numpy.float16), numpy.zeros(len(part), numpy.uint16)
+            run(bits, part.view(numpy.float16), codes, len(part), tl.uint16)
+            run(bits, part, halves, len(part), tl.float16)
+            self.close(codes, part, 0)
+            self.close(halves.view(numpy.uint16), part, 0)
+
+    def test_batches(self) -> None:
+        a, b, c = random((2, 16, 16), numpy.float32), random((2, 16, 16), numpy.float32), random((2, 16, 16), numpy.float32)
+        expected = a @ b + c
+        run(batched, a, b, c, 2, 16)
+        self.close(c, expected, 1e-6)
 
     def test_atomics(self) -> None:
         x, out = RANDOM.integers(0, 10, 100).astype(numpy.int32), numpy.zeros(10, numpy.int32)

@@ -141,7 +141,45 @@ def _bitcast(t: tensor, dtype: types.dtype) -> tensor:
         wide = w.value("cast", [w.value("cast", [t.base], "u16", t.shape)], "u32", t.shape)
         real = w.value("bitcast", [w.value("shl", [wide, literal(16, "u32")], "u32", t.shape)], "f32", t.shape)
         return tensor(w.value("cast", [real], "bf16", t.shape), dtype)
+    if t.dtype == types.float16:
+        return _cast_integer(tensor(_bits_of_half(t.base), types.uint32), dtype)
+    if dtype == types.float16:
+        return tensor(_half_of_bits(w.value("cast", [w.value("cast", [t.base], "u16", t.shape)], "u32", t.shape)), dtype)
     raise lacking("bitcast")
+
+
+def _on_bits(op: str, a: Ir, b: Ir | int, dtype: str = "u32") -> Ir:
+    return writer().value(op, [a, literal(b, "u32") if isinstance(b, int) else b], dtype, a.shape)
+
+
+def _bits_of_half(x: Ir) -> Ir:
+    """The bits of float16 elements in u32: from those of float32, which has each of their values; subnormals are counted."""
+    w = writer()
+    real = w.value("cast", [x], "f32", x.shape)
+    wide = w.value("bitcast", [real], "u32", x.shape)
+    size = _on_bits("and", wide, 0x7FFFFFFF)
+    normal = _on_bits("shr", _on_bits("sub", size, 0x38000000), 13)
+    special = _on_bits("or", _on_bits("and", _on_bits("shr", size, 13), 0x3FF), 0x7C00)
+    magnitude = w.value("abs", [real], "f32", x.shape)
+    counted = w.value("mul", [magnitude, Ir(number_text(2.0**24, "f32"), "f32")], "f32", x.shape)
+    small = w.value("cast", [counted], "u32", x.shape)
+    result = w.value("select", [_on_bits("ge", size, 0x38800000, "bool"), normal, small], "u32", x.shape)
+    result = w.value("select", [_on_bits("ge", size, 0x47800000, "bool"), special, result], "u32", x.shape)
+    return _on_bits("or", result, _on_bits("and", _on_bits("shr", wide, 16), 0x8000))
+
+
+def _half_of_bits(bits: Ir) -> Ir:
+    """float16 elements of bits in u32: by way of float32."""
+    w = writer()
+    size = _on_bits("and", bits, 0x7FFF)
+    shifted = _on_bits("shl", size, 13)
+    normal = w.value("bitcast", [_on_bits("add", shifted, 0x38000000)], "f32", bits.shape)
+    special = w.value("bitcast", [_on_bits("or", shifted, 0x7F800000)], "f32", bits.shape)
+    small = w.value("mul", [w.value("cast", [size], "f32", bits.shape), Ir(number_text(2.0**-24, "f32"), "f32")], "f32", bits.shape)
+    result = w.value("select", [_on_bits("ge", size, 0x400, "bool"), normal, small], "f32", bits.shape)
+    result = w.value("select", [_on_bits("ge", size, 0x7C00, "bool"), special, result], "f32", bits.shape)
+    signed = _on_bits("or", w.value("bitcast", [result], "u32", bits.shape), _on_bits("shl", _on_bits("and", bits, 0x8000), 16))
+    return w.value("cast", [w.value("bitcast", [signed], "f32", bits.shape)], "f16", bits.shape)
 
 
 # ---- operands

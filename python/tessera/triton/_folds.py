@@ -217,14 +217,22 @@ def histogram(t: tensor, bins: int, mask: Any = None) -> tensor:
 # ---- products
 
 
+def _batched(a: tensor, b: tensor, acc: Any, out_dtype: Any) -> tensor:
+    """A product of tiles with three dimensions: one of each slice."""
+    if a.shape[0] != b.shape[0]:
+        raise Refusal(f"tl.dot of shapes {list(a.shape)} and {list(b.shape)}: {a.shape[0]} and {b.shape[0]} differ")
+    sums = [None] * a.shape[0] if acc is None else shapes.slices(broadcast_to(acc, (a.shape[0], a.shape[1], b.shape[2])))
+    return shapes.stacked([dot(x, y, z, out_dtype) for x, y, z in zip(shapes.slices(a), shapes.slices(b), sums)])
+
+
 def dot(a: Any, b: Any, acc: Any = None, out_dtype: Any = None) -> tensor:
     """acc + a b, summed in float32 for small floats, in int32 for int8."""
     a, b, acc, out_dtype = (unwrapped(v) for v in (a, b, acc, out_dtype))
     for t in (a, b):
         if not isinstance(t, tensor) or len(t.shape) not in (2, 3):
             raise Refusal(f"tl.dot multiplies tiles of two dimensions, found {kind_of(t)}")
-    if len(a.shape) == 3:
-        raise lacking("batched dot")
+    if len(a.shape) == len(b.shape) == 3:
+        return _batched(a, b, acc, out_dtype)
     if a.shape[1] != b.shape[0]:
         raise Refusal(f"tl.dot of shapes {list(a.shape)} and {list(b.shape)}: {a.shape[1]} and {b.shape[0]} differ")
     if a.dtype != b.dtype and not (a.dtype.is_fp8() and b.dtype.is_fp8() or a.dtype.bits == b.dtype.bits == 8 and a.dtype.is_int() and b.dtype.is_int()):

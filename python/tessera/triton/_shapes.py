@@ -247,6 +247,20 @@ def _parts(t: tensor, axis: int, size: int) -> list[tensor]:
     return out
 
 
+def slices(t: tensor) -> list[tensor]:
+    """The tensors of the first dimension."""
+    return [squeeze(p, 0) for p in _parts(t, 0, 1)]
+
+
+def stacked(tensors: Sequence[tensor]) -> tensor:
+    """Tensors of one shape along a new first dimension."""
+    shape, n = tensors[0].shape, math.prod(tensors[0].shape)
+    first = row_major(shape)
+    parts = [(native(t), writer().value("add", [first, literal(i * n)], "i64", shape, low=0, high=n * len(tensors)) if i else first) for i, t in enumerate(tensors)]
+    whole_shape = (len(tensors), *shape)
+    return tensor(_loaded(_stored(parts, n * len(tensors)), row_major(whole_shape), whole_shape), tensors[0].dtype)
+
+
 def pairs(t: tensor, axis: int) -> tuple[tensor, tensor]:
     """The elements with even and with odd index along an axis."""
     ir = native(t)

@@ -73,12 +73,15 @@ def _mode() -> Any:
     from torch.overrides import TorchFunctionMode
 
     here = (torch.Tensor.cuda, torch.Tensor.pin_memory)
+    is_cuda = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 
     class OnHost(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             keywords = dict(kwargs or {})
             if func in here:
                 return args[0]
+            if func == is_cuda:
+                return True
             arguments = tuple(host(a) if isinstance(a, (str, torch.device)) else a for a in args)
             if keywords.get("device") is not None:
                 keywords["device"] = host("cuda" if type(keywords["device"]) is int else keywords["device"])
