@@ -15,8 +15,9 @@ from . import _launch
 from ._errors import Refusal
 from ._execute import executing
 from ._programs import NAMES, SMALL_GRID, SMALL_NUMBER, Grid
+from ._quick import Quick, picker, supports
 from ._source import Source
-from ._specialise import Compiled, Constant, Group, Kind, Scalar, compile_text
+from ._specialise import Compiled, Constant, Descriptor, Group, Kind, Scalar, compile_text
 from ._values import constexpr, unwrapped
 
 # Keywords of launches that are options of the compiler; the value is what a kernel has without them, None for none.
@@ -28,10 +29,12 @@ OPTIONS: dict[str, Any] = {
 
 
 class CompiledKernel:
-    """A kernel for kinds of arguments: kernel[grid](*arguments) launches it again. asm: its texts by name ("tile"); name."""
+    """A kernel for kinds of arguments: kernel[grid](*arguments) launches it again. asm: its texts by name ("tile");
+    name; kinds: of the arguments by name.
+    """
 
     def __init__(self, compiled: Compiled, kinds: dict[str, Kind], constants: Sequence[str], options: dict[str, Any]) -> None:
-        self._compiled, self._kinds, self._constants, self._options = compiled, kinds, constants, options
+        self._compiled, self.kinds, self._constants, self._options = compiled, kinds, constants, options
         self._native: dict[str, Any] = {}
         self.asm = {"tile": compiled.text}
         self.name = compiled.name
@@ -50,14 +53,14 @@ class CompiledKernel:
         return functools.partial(self._again, grid_of(grid, {}))
 
     def _again(self, sizes: tuple[int, int, int], *args: Any) -> None:
-        names = list(self._kinds)
+        names = list(self.kinds)
         if len(args) < len(names):
             names = [n for n in names if n not in self._constants]
         self.launch(dict(zip(names, args)), sizes)
 
     def launch(self, values: dict[str, Any], sizes: tuple[int, int, int]) -> None:
         """Runs the programs of a grid with arguments by name."""
-        flat = [x for name, value in values.items() for x in arguments.flattened(value, self._kinds[name])]
+        flat = [x for name, value in values.items() for x in arguments.flattened(value, self.kinds[name])]
         flat += [sizes[NAMES.index(h)] for h in self.hidden]
         device = launch_device(arguments.arrays_in(values.values()))
         _launch.launch(self.on(device), math.prod(sizes), tuple(flat), stream_of(device, self._options))
@@ -95,6 +98,8 @@ class JITFunction(Launcher):
         self._unspecialised = {self._name(n) for n in do_not_specialize}
         self._unaligned = {self._name(n) for n in do_not_specialize_on_alignment}
         self._kernels: dict[Any, CompiledKernel] = {}
+        self._launches: dict[Any, tuple[CompiledKernel, Callable[..., tuple[Any, ...]], list[int], Any, str]] = {}
+        self._quick = Quick(self.signature, self.source.constants, self._unspecialised, self._unaligned) if supports(self.signature) else None
         self.params = [Parameter(i, p, n in self.source.constants, n in self._unspecialised) for i, (n, p) in enumerate(self.signature.parameters.items())]
 
     def _name(self, parameter: Any) -> str:
@@ -153,6 +158,36 @@ class JITFunction(Launcher):
 
     def run(self, *args: Any, grid: Any, warmup: bool, **keywords: Any) -> CompiledKernel:
         """Launches programs: one for each point of the grid. Returns the compiled kernel."""
+        if self._quick is None or warmup:
+            return self._run(args, keywords, grid, warmup)
+        try:
+            values, options = self._quick.bind(*args, **keywords)
+            tokens, passed = self._quick.key(values)
+            if callable(grid):
+                grid = grid({**dict(zip(self.arg_names, values)), **OPTIONS, **options})
+            x, y, z = sizes = (*grid, 1, 1)[:3] if type(grid) is tuple and 0 < len(grid) < 4 else grid_of(grid, {})
+            known = self._launches.get((tokens, x == 1, y == 1, z == 1, max(sizes) <= SMALL_GRID, *options.items()))
+        except (KeyError, TypeError):  # a class without a reader, or arguments that the signature refuses
+            return self._run(args, keywords, grid, warmup)
+        if known is None:
+            kernel = self._run(args, keywords, grid, warmup)
+            self._remember(kernel, (tokens, x == 1, y == 1, z == 1, max(sizes) <= SMALL_GRID, *options.items()), values)
+            return kernel
+        kernel, pick, hidden, native, device = known
+        if min(sizes) > 0:
+            _launch.launch(native, x * y * z, (*pick(passed), *[sizes[h] for h in hidden]), stream_of(device, options))
+        return kernel
+
+    def _remember(self, kernel: CompiledKernel, key: tuple[Any, ...], values: tuple[Any, ...]) -> None:
+        """Keeps what later launches with a key need."""
+        if any(isinstance(k, (Group, Descriptor)) for k in kernel.kinds.values()):
+            return
+        device = launch_device(arguments.arrays_in(values))
+        pick = picker([i for i, k in enumerate(kernel.kinds.values()) if not isinstance(k, Constant)])
+        self._launches[key] = kernel, pick, [NAMES.index(h) for h in kernel.hidden], kernel.on(device), device
+
+    def _run(self, args: Sequence[Any], keywords: dict[str, Any], grid: Any, warmup: bool) -> CompiledKernel:
+        """A launch with arguments of any kind."""
         values, options = self.bind(args, keywords)
         sizes = grid_of(grid, {**values, **options})
         kernel = self.specialise(values, sizes, options)
@@ -208,7 +243,10 @@ def stream_of(device: str, options: dict[str, Any]) -> int:
     import sys
 
     torch = sys.modules.get("torch")
-    return int(torch.cuda.current_stream().cuda_stream) if torch is not None else 0
+    if torch is None:
+        return 0
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return int(raw(torch.cuda.current_device()) if raw else torch.cuda.current_stream().cuda_stream)
 
 
 def jit(fn: Any = None, *, version: Any = None, repr: Any = None, launch_metadata: Any = None, do_not_specialize: Any = (), do_not_specialize_on_alignment: Any = (), debug: Any = None, noinline: Any = None) -> Any:
