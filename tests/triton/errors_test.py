@@ -122,7 +122,7 @@ def calls(x, N: tl.constexpr):
 @triton.jit
 def assembly(x, N: tl.constexpr):
     t = tl.load(x + tl.arange(0, N))
-    tl.store(x, tl.inline_asm_elementwise("", "=r,r", [t], dtype=tl.float32, is_pure=True, pack=1))
+    tl.store(x, tl.inline_asm_elementwise("bar.sync 0;", "=r,r", [t], dtype=tl.float32, is_pure=True, pack=1))
 
 
 @triton.jit

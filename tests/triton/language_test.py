@@ -186,6 +186,24 @@ def batched(a, b, c, B: tl.constexpr, N: tl.constexpr):
     tl.store(c + at, tl.dot(tl.load(a + at), tl.load(b + at), tl.load(c + at)))
 
 
+SOFTPLUS = tl.constexpr("""{
+    .reg .pred p;
+    setp.gt.f32 p, $1, 20.;   // large ones as they are
+    @p mov.f32 $0, $1;
+    @!p mul.f32 $0, $1, 0f3FB8AA3B;
+    @!p ex2.approx.ftz.f32 $0, $0;
+    @!p add.f32 $0, $0, 1.0;
+    @!p lg2.approx.ftz.f32 $0, $0;
+    @!p mul.f32 $0, $0, 0.6931471805599453;
+}""")
+
+
+@triton.jit
+def assembly(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.inline_asm_elementwise(SOFTPLUS, "=r,r", [tl.load(x + at)], dtype=tl.float32, is_pure=True, pack=1))
+
+
 @triton.jit
 def counts(x, out, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -358,6 +376,11 @@ class Language(KernelTest):
         expected = a @ b + c
         run(batched, a, b, c, 2, 16)
         self.close(c, expected, 1e-6)
+
+    def test_assembly(self) -> None:
+        x, out = random(64, numpy.float32) * 12, numpy.zeros(64, numpy.float32)
+        run(assembly, x, out, 64)
+        self.close(out, numpy.where(x > 20, x, numpy.log1p(numpy.exp(numpy.minimum(x, 20).astype(numpy.float64)))), 1e-5)
 
     def test_atomics(self) -> None:
         x, out = RANDOM.integers(0, 10, 100).astype(numpy.int32), numpy.zeros(10, numpy.int32)

@@ -189,7 +189,12 @@ class Tutorials(KernelTest):
     def test_ptx(self) -> None:
         """The product and attention compile for sm_90a."""
         h = numpy.zeros((256, 256), numpy.float16)
-        verify(text_of(matmul, h, h, h, 256, 256, 256, 256, 1, 256, 1, 256, 1, BM=64, BN=64, BK=32, GROUP=8, ACTIVATION="", grid=(16,)), ptx=True)
+        constants = {"BM": 64, "BN": 64, "BK": 32, "GROUP": 8, "ACTIVATION": ""}
+        verify(text_of(matmul, h, h, h, 256, 256, 256, 256, 1, 256, 1, 256, 1, **constants, grid=(16,)), ptx=True)
+        staged = text_of(matmul, h, h, h, 256, 256, 256, 256, 1, 256, 1, 256, 1, **constants, grid=(16,), num_stages=4, num_warps=8)
+        self.assertIn("num_stages=4 carry", staged)
+        self.assertIn("config(warps: 8)", staged)
+        verify(staged, ptx=True)
         verify(text_of(attention, h, h, h, h, 0.1, 64, D=64, BM=64, BN=64, CAUSAL=True, grid=(4, 2)), ptx=True)
 
 

@@ -40,7 +40,7 @@ LACKING: dict[str, tuple[str, str]] = {
     "two parameters": ("a pointer that is one of two parameters, where the condition is a tile, a loop changes it, or their dtypes differ", "load from both under masks, and select between the values"),
     "pointer value": ("a pointer that is loaded from memory or made from an integer", "pass each tensor as a parameter of its own"),
     "pointer type": ("a pointer cast to another element type", "pass a view of the tensor with that dtype, such as tensor.view(torch.uint8)"),
-    "inline_asm_elementwise": ("inline assembly", "write the operation with functions of tl"),
+    "inline_asm_elementwise": ("inline assembly other than arithmetic on 32-bit registers with pack=1", "write the operation with functions of tl"),
     "rounding": ("this rounding mode", "use the default, round to nearest even"),
     "return in loop": ("a return inside a loop", "keep the result in a variable, and use a mask for the iterations behind it"),
     "special register": ("a special register of a GPU", "use tl.program_id and tl.num_programs"),

@@ -299,7 +299,8 @@ class Executor(Expressions):
             frame.env = env
         results = w.results([(a.dtype, a.shape) for a in arguments])
         carry = ", ".join(f"{a.text} = {p.initial.text}" for a, p in zip(arguments, [p for p in plans if p]))
-        stages = f" num_stages={min(loop.num_stages, MAX_STAGES)}" if loop.num_stages > 0 else ""
+        wanted = loop.num_stages or (w.num_stages if any(" = dot(" in line for line in region.lines) else 0)
+        stages = f" num_stages={min(wanted, MAX_STAGES)}" if wanted > 0 else ""
         head = f"{', '.join(r.text for r in results)} = " if results else ""
         w.close(f"{head}for {bounds}{stages}{f' carry({carry})' if carry else ''}", region)
         outer = iter(results)

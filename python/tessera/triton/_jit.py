@@ -22,7 +22,7 @@ from ._values import constexpr, unwrapped
 
 # Keywords of launches that are options of the compiler; the value is what a kernel has without them, None for none.
 OPTIONS: dict[str, Any] = {
-    "num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "launch_pdl": False, "enable_fp_fusion": True, "launch_cooperative_grid": False,
+    "num_warps": 4, "num_stages": 0, "num_ctas": 1, "maxnreg": None, "launch_pdl": False, "enable_fp_fusion": True, "launch_cooperative_grid": False,
     "debug": False, "sanitize_overflow": False, "warp_size": 32, "waves_per_eu": None, "matrix_instr_nonkdim": None, "kpack": None, "ir_override": None,
     "allow_fp8e4nv": True, "extern_libs": None, "cluster_dims": None, "minRegAutoWS": None, "maxRegAutoWS": None, "arch": None, "stream": None, "pre_hook": None,
 }  # fmt: skip

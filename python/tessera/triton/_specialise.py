@@ -82,9 +82,9 @@ def kernel_name(source: Source) -> str:
     return re.sub(r"\W", "_", source.tree.name)
 
 
-def compile_text(source: Source, kinds: dict[str, Kind], grid: Grid, small: bool, options: dict[str, int]) -> Compiled:
+def compile_text(source: Source, kinds: dict[str, Kind], grid: Grid, small: bool, options: dict[str, Any]) -> Compiled:
     """A kernel for kinds of arguments. small: 32-bit arguments are within SMALL_NUMBER. options: num_warps and num_stages."""
-    w = Writer()
+    w = Writer(options.get("num_stages") or 0)
     set_grid(w, grid)
     try:
         with writing(w):

@@ -106,7 +106,8 @@ class Parameter:
 class Writer:
     """Collects the text of one kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_stages: int = 0) -> None:
+        self.num_stages = num_stages  # of loops with products that do not say; 0: the compiler decides
         self.parameters: list[Parameter] = []
         self.hidden: dict[str, Ir] = {}  # scalar parameters that the launch adds, by what they are
         self._lines: list[str] = []

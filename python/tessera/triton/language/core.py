@@ -7,7 +7,7 @@ import math as _math
 from typing import Any
 
 from .. import _arithmetic as _a
-from .. import _folds, _memory, _programs, _shapes
+from .. import _assembly, _folds, _memory, _programs, _shapes
 from .. import _types as _t
 from .._errors import Refusal, lacking
 from .._execute import Loop
@@ -367,8 +367,8 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
 
 
 def inline_asm_elementwise(asm: Any, constraints: Any = "", args: Any = (), dtype: Any = None, is_pure: Any = True, pack: Any = 1) -> Any:
-    """Refused: assembly belongs to one device."""
-    raise lacking("inline_asm_elementwise")
+    """Straight-line PTX on 32-bit registers, for each element. Other assembly is refused."""
+    return _assembly.inline(asm, constraints, args, dtype, pack)
 
 
 def constexpr_function(f: Any) -> Any:
