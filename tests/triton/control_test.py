@@ -188,6 +188,14 @@ def tuned(x, out, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
         tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(out + at, mask=at < n), mask=at < n)
 
 
+@triton.autotune(configs=[triton.Config({"BLOCK": b}) for b in (8, 16, 32)], key=["n"])
+@triton.jit
+def asserted(out, n, LEAST: tl.constexpr, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK >= LEAST)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, at, mask=at < n)
+
+
 def floats(*shape):  # type: ignore[no-untyped-def]
     return numpy.random.default_rng(1).standard_normal(shape).astype(numpy.float32)
 
@@ -306,6 +314,14 @@ class Control(KernelTest):
             run(tuned, x, out, n, grid=lambda meta: (triton.cdiv(n, meta["BLOCK"]),))
             self.close(out, x + 1, 0)
             self.assertIn(tuned.best_config.kwargs["BLOCK"], (32, 64))
+
+    def test_configurations_that_do_not_compile(self) -> None:
+        out = numpy.zeros(40, numpy.int32)
+        run(asserted, out, 40, 16, grid=lambda meta: (triton.cdiv(40, meta["BLOCK"]),))
+        self.close(out, numpy.arange(40), 0)
+        self.assertIn(asserted.best_config.kwargs["BLOCK"], (16, 32))
+        with self.assertRaises(triton.CompilationError):
+            run(asserted, out, 41, 64)
 
     def test_launch_errors(self) -> None:
         x = numpy.zeros(8, numpy.float32)

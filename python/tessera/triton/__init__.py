@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from . import language, runtime, testing, tools
 from ._autotune import Config, autotune, heuristics
-from ._errors import CompilationError, UnsupportedKernelError
+from ._errors import CompilationError, CompileTimeAssertionFailure, UnsupportedKernelError
 from ._install import install
 from ._jit import JITFunction, jit
 from ._values import constexpr
@@ -45,6 +45,6 @@ KernelInterface = runtime.KernelInterface
 TritonError = CompilationError
 
 __all__ = [
-    "CompilationError", "Config", "JITFunction", "KernelInterface", "OutOfResources", "TritonError", "UnsupportedKernelError", "autotune", "cdiv", "constexpr",
+    "CompilationError", "CompileTimeAssertionFailure", "Config", "JITFunction", "KernelInterface", "OutOfResources", "TritonError", "UnsupportedKernelError", "autotune", "cdiv", "constexpr",
     "constexpr_function", "heuristics", "install", "jit", "language", "next_power_of_2", "reinterpret", "runtime", "set_allocator", "testing", "tools",
 ]  # fmt: skip

@@ -6,9 +6,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._errors import OutOfMemoryError
+from .._log import log
 from . import _launch
-from ._errors import Refusal
+from ._errors import CompileTimeAssertionFailure, Refusal, UnsupportedKernelError
 from ._jit import JITFunction, Launcher
+
+
+LEFT_OUT = (CompileTimeAssertionFailure, UnsupportedKernelError, OutOfMemoryError)  # errors of a configuration that is not measured
 
 
 class Config:
@@ -121,7 +126,7 @@ class Autotuner(Wrapper):
             if key not in self.cache:
                 candidates = self.prune_configs(keywords)
                 measured = not keywords.get("warmup") and len(candidates) > 1 and _launch.available()
-                self.cache[key] = self._fastest(candidates, args, keywords) if measured else candidates[0]
+                self.cache[key] = self._fastest(candidates, args, keywords) if measured else self._first(candidates, args, keywords)
                 if measured:
                     self.pre_hook({**self.nargs, **keywords}, reset_only=True)
             config = self.cache[key]
@@ -168,13 +173,30 @@ class Autotuner(Wrapper):
             self.post_hook(arguments, exception=None)
 
         measure = self._do_bench or functools.partial(do_bench, warmup=1, rep=5)
-        return measure(once, quantiles=(0.5, 0.2, 0.8))
+        try:
+            return measure(once, quantiles=(0.5, 0.2, 0.8))
+        except LEFT_OUT as e:
+            log.info("%s leaves out %s: %s", self.base_fn.__name__, config, e)
+            return [float("inf")] * 3
+
+    def _first(self, configs: list[Config], args: Sequence[Any], keywords: dict[str, Any]) -> Config:
+        """The first configuration that compiles."""
+        for config in configs[:-1]:
+            try:
+                self.fn.run(*args, **{**keywords, **config.all_kwargs(), "warmup": True})
+                return config
+            except LEFT_OUT as e:
+                log.info("%s leaves out %s: %s", self.base_fn.__name__, config, e)
+        return configs[-1]
 
     def _fastest(self, configs: list[Config], args: Sequence[Any], keywords: dict[str, Any]) -> Config:
         """Measures configurations."""
         times = {id(c): self._bench(*args, config=c, **keywords) for c in configs}
         first = {k: t[0] if isinstance(t, (list, tuple)) else t for k, t in times.items()}
-        return min(configs, key=lambda c: first[id(c)])
+        best = min(configs, key=lambda c: first[id(c)])
+        if first[id(best)] == float("inf"):
+            raise Refusal(f"none of {len(configs)} configurations compiles", "the log 'tessera' has the reason of each").at(self.kernel.source.place(None), [])
+        return best
 
 
 def _copy(array: Any) -> Any:

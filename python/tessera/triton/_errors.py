@@ -12,22 +12,25 @@ class CompilationError(ModelError):
     name = "malformed-model"
 
 
+class CompileTimeAssertionFailure(CompilationError):
+    """A false tl.static_assert, or assert of constants: an autotuner leaves out the configuration."""
+
+
 class UnsupportedKernelError(UnsupportedError):
     """A kernel that Triton takes and that Tessera cannot compile yet. location: "file:line:column"; notes: what to do instead."""
 
 
 class Refusal(Exception):
-    """An error of a construct before its place is known: the executor adds it. `lacking`: Triton has the construct, Tessera does not."""
+    """An error of a construct before its place is known: the executor adds it. kind: of the error that users see."""
 
-    def __init__(self, message: str, advice: str = "", lacking: bool = False) -> None:
+    def __init__(self, message: str, advice: str = "", kind: type[Error] = CompilationError) -> None:
         super().__init__(message)
-        self.message, self.advice, self.lacking = message, advice, lacking
+        self.message, self.advice, self.kind = message, advice, kind
 
     def at(self, location: str, frames: list[str]) -> Error:
         """The error that users see. frames: places of the calls that lead there, the innermost first."""
         notes = ([self.advice] if self.advice else []) + [f"called at {frame}" for frame in frames]
-        kind = UnsupportedKernelError if self.lacking else CompilationError
-        return kind(self.message, location=location, notes=notes)
+        return self.kind(self.message, location=location, notes=notes)
 
 
 # Constructs of Triton that the tile IR cannot express, and what a user may write instead: the one list of them.
@@ -51,4 +54,4 @@ LACKING: dict[str, tuple[str, str]] = {
 def lacking(what: str) -> Refusal:
     """The refusal of a construct of the list."""
     message, advice = LACKING[what]
-    return Refusal(f"Tessera does not compile {message} yet", advice, lacking=True)
+    return Refusal(f"Tessera does not compile {message} yet", advice, UnsupportedKernelError)

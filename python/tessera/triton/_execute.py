@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _arithmetic as arithmetic
 from . import _types as types
-from ._errors import Refusal, lacking
+from ._errors import CompileTimeAssertionFailure, Refusal, lacking
 from ._expressions import Expressions, Frame
 from ._merge import Carried, Changed, Undefined, carried, joined, leaves, merge, named, rebuilt, same
 from ._source import Source, assigned, pure, returns
@@ -208,7 +208,7 @@ class Executor(Expressions):
     def _do_assert(self, node: ast.Assert) -> None:
         test = self.evaluate(node.test)
         if not isinstance(test, tensor) and not test:  # one of a tensor is for debug builds of a kernel
-            raise Refusal(f"assertion failed: {self.evaluate(node.msg) if node.msg else ast.unparse(node.test)}")
+            raise Refusal(f"assertion failed: {self.evaluate(node.msg) if node.msg else ast.unparse(node.test)}", kind=CompileTimeAssertionFailure)
 
     # ---- loops
 

@@ -9,7 +9,7 @@ from typing import Any
 from .. import _arithmetic as _a
 from .. import _assembly, _folds, _memory, _programs, _shapes
 from .. import _types as _t
-from .._errors import Refusal, lacking
+from .._errors import CompileTimeAssertionFailure, Refusal, lacking
 from .._execute import Loop
 from .._log import device_print, static_print
 from .._memory import block_pointer as tensor_descriptor
@@ -359,7 +359,7 @@ def static_assert(cond: Any, msg: Any = "") -> None:
     if isinstance(cond, tensor):
         raise Refusal("the condition of tl.static_assert is a constant", "use tl.device_assert")
     if not cond:
-        raise Refusal(f"static assertion failed{': ' + str(unwrapped(msg)) if unwrapped(msg) else ''}")
+        raise Refusal(f"static assertion failed{': ' + str(unwrapped(msg)) if unwrapped(msg) else ''}", kind=CompileTimeAssertionFailure)
 
 
 def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
@@ -402,4 +402,4 @@ def _only(t: tensor) -> tensor:
 
 
 _install_methods()
-__all__ = [n for n in dir() if not n.startswith("_") and n not in ("Any", "Loop", "builtins", "Refusal", "annotations", "is_number", "kind_of", "lacking", "normal", "whole", "unwrapped")]
+__all__ = [n for n in dir() if not n.startswith("_") and n not in ("Any", "Loop", "builtins", "CompileTimeAssertionFailure", "Refusal", "annotations", "is_number", "kind_of", "lacking", "normal", "whole", "unwrapped")]
