@@ -63,7 +63,7 @@ class CompiledKernel:
         flat = [x for name, value in values.items() for x in arguments.flattened(value, self.kinds[name])]
         flat += [sizes[NAMES.index(h)] for h in self.hidden]
         device = launch_device(arguments.arrays_in(values.values()))
-        _launch.launch(self.on(device), math.prod(sizes), tuple(flat), stream_of(device, self._options))
+        _launch.launch(self.on(device), sizes, tuple(flat), stream_of(device, self._options))
 
 
 class Launcher:
@@ -175,7 +175,7 @@ class JITFunction(Launcher):
             return kernel
         kernel, pick, hidden, native, device = known
         if min(sizes) > 0:
-            _launch.launch(native, x * y * z, (*pick(passed), *[sizes[h] for h in hidden]), stream_of(device, options))
+            _launch.launch(native, sizes, (*pick(passed), *[sizes[h] for h in hidden]), stream_of(device, options))
         return kernel
 
     def _remember(self, kernel: CompiledKernel, key: tuple[Any, ...], values: tuple[Any, ...]) -> None:

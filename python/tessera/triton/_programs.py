@@ -1,9 +1,10 @@
-"""The grid of a launch: the tile IR's has one axis, Triton's up to three, of which the first runs fastest."""
+"""The grid of a launch: up to three axes, of which the first runs fastest, also where the tile IR's grid has one axis."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from . import _launch
 from . import _types as types
 from ._arithmetic import floordiv, mod
 from ._errors import Refusal
@@ -51,6 +52,8 @@ def num_programs(axis: Any) -> tensor:
     grid = _grids[id(w)]
     if grid.ones[a]:
         return constant(1, types.int32)
+    if _launch.grid_axes() == 3:
+        return tensor(w.value("num_programs", [], "i64", (), low=1, high=grid.most, form=f"num_programs {a}"), types.int32)
     if NAMES[a] not in w.hidden:
         w.hidden[NAMES[a]] = Ir(f"%{NAMES[a]}", "i64", (), 1, grid.most)
         w.parameters.append(Parameter(NAMES[a], "i64"))
@@ -63,6 +66,8 @@ def program_id(axis: Any) -> tensor:
     grid = _grids[id(w)]
     if grid.ones[a]:
         return constant(0, types.int32)
+    if _launch.grid_axes() == 3:
+        return tensor(w.value("program_id", [], "i64", (), low=0, high=grid.most - 1, form=f"program_id {a}"), types.int32)
     others = [i for i in range(3) if i != a and not grid.ones[i]]
     most = grid.most ** (1 + len(others))
     linear = tensor(w.value("program_id", [], "i64", (), low=0, high=min(most, 2**63) - 1, form="program_id 0"), types.int64)
