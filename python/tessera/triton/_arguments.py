@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _types as types
 from ._errors import Refusal
-from ._specialise import Constant, Descriptor, Group, Kind, Pointer, Scalar, kind_of_number
+from ._specialise import Constant, Descriptor, Group, Kind, Pointer, Scalar, kind_of_number, range_of
 from ._values import constexpr, unwrapped
 
 
@@ -79,7 +79,7 @@ def annotated(value: Any, kind: Kind, annotation: Any) -> Kind:
     """The kind of a number whose parameter is annotated with a dtype, such as tl.int64."""
     annotation = getattr(annotation, "value", annotation)
     if isinstance(annotation, types.dtype) and isinstance(value, (int, float)) and isinstance(kind, Scalar):
-        return Scalar(annotation, kind.divisible)
+        return Scalar(annotation, kind.divisible, *(range_of(value, annotation) if isinstance(value, int) and annotation.is_int() else (None, None)))
     return kind
 
 

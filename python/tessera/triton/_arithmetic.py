@@ -396,10 +396,10 @@ def _quotient_bounds(x: Any, y: Any, kind: types.dtype) -> dict[str, Any]:
         return {}
     (a, b), (c, d) = _observed(x, kind), _observed(y, kind)
     most = max(abs(a), abs(b))
-    if c <= 0:
+    if c < 0:
         return ranged(-most, most, "i64") if kind.bits >= 32 else {}
-    ends = [_truncated(p, q) for p in (a, b) for q in (c, d)]
-    return {"low": min(ends), "high": max(ends)}
+    ends = [_truncated(p, max(q, 1)) for p in (a, b) for q in (c, d)]
+    return {"low": min(0, *ends) if c == 0 else min(ends), "high": max(0, *ends) if c == 0 else max(ends)}
 
 
 def _truncated(a: int, b: int) -> int:
@@ -419,7 +419,7 @@ def mod(a: Any, b: Any) -> tensor:
     (low, high), (c, d) = _observed(x, kind), _observed(y, kind)
     most = max(abs(c), abs(d), 1) - 1
     bounds: dict[str, Any] = {"low": -most if low < 0 else 0, "high": min(most, max(high, 0))}
-    return _computed("mod" if low >= 0 and c > 0 else "fmod", x, y, kind, **bounds)
+    return _computed("mod" if low >= 0 and c >= 0 else "fmod", x, y, kind, **bounds)
 
 
 # ---- bits

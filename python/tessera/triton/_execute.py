@@ -13,7 +13,7 @@ from ._expressions import Expressions, Frame
 from ._merge import Carried, Changed, Undefined, carried, joined, leaves, merge, named, rebuilt, same
 from ._source import Source, assigned, pure, returns
 from ._text import Ir, literal, writer
-from ._values import is_number, kind_of, summed, tensor, unwrapped, whole, widened
+from ._values import is_number, kind_of, pointer, summed, tensor, unwrapped, whole, widened
 
 MAX_STAGES = 8  # of a loop of the tile IR
 MAX_INLINED = 64  # calls within calls
@@ -169,6 +169,23 @@ class Executor(Expressions):
 
     def _do_expr(self, node: ast.Expr) -> None:
         self.evaluate(node.value, result_used=False)
+        call = node.value
+        if isinstance(call, ast.Call) and len(call.args) == 1 and isinstance(call.args[0], ast.Compare):
+            from .language.core import assume
+
+            if self.evaluate(call.func) is assume:
+                self._bounded(call.args[0])
+
+    def _bounded(self, test: ast.Compare) -> None:
+        """Bounds a scalar by a comparison with a constant that the caller promises."""
+        if not isinstance(test.left, ast.Name) or len(test.ops) != 1:
+            return
+        t, bound = self.frame.env.get(test.left.id), self.evaluate(test.comparators[0])
+        if not isinstance(t, tensor) or t.shape or not isinstance(bound, int) or t.base.dtype != "i64" or isinstance(t, pointer):
+            return
+        low, high = {ast.GtE: (bound, None), ast.Gt: (bound + 1, None), ast.Lt: (None, bound - 1), ast.LtE: (None, bound), ast.Eq: (bound, bound)}.get(type(test.ops[0]), (None, None))
+        ir = whole(t)
+        self.frame.env[test.left.id] = tensor(ir.within(ir.low if low is None else max(ir.low, low), ir.high if high is None else min(ir.high, high)), t.dtype)
 
     def _do_return(self, node: ast.Return) -> Returned:
         if self.frame.loops:

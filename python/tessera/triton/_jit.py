@@ -14,10 +14,10 @@ from . import _arguments as arguments
 from . import _launch
 from ._errors import Refusal
 from ._execute import executing
-from ._programs import NAMES, SMALL_GRID, SMALL_NUMBER, Grid
+from ._programs import NAMES, SMALL_GRID, Grid
 from ._quick import Quick, picker, supports
 from ._source import Source
-from ._specialise import Compiled, Constant, Descriptor, Group, Kind, Scalar, compile_text
+from ._specialise import Compiled, Constant, Descriptor, Group, Kind, compile_text
 from ._values import constexpr, unwrapped
 
 # Keywords of launches that are options of the compiler; the value is what a kernel has without them, None for none.
@@ -148,11 +148,10 @@ class JITFunction(Launcher):
             raise refusal.at(self.source.place(None), []) from None
         ones = (grid[0] == 1, grid[1] == 1, grid[2] == 1)
         small_grid = max(grid) <= SMALL_GRID
-        small = all(_is_small(values[n], k) for n, k in kinds.items())
-        key = (tuple(kinds.values()), ones, small_grid, small, options["num_warps"], options["num_stages"])
+        key = (tuple(kinds.values()), ones, small_grid, options["num_warps"], options["num_stages"])
         kernel = self._kernels.get(key)
         if kernel is None:
-            compiled = compile_text(self.source, kinds, Grid(ones, small_grid), small, options)
+            compiled = compile_text(self.source, kinds, Grid(ones, small_grid), options)
             kernel = self._kernels[key] = CompiledKernel(compiled, kinds, self.source.constants, options)
         return kernel
 
@@ -203,12 +202,6 @@ class Parameter:
         self.num, self.name, self.is_constexpr, self.do_not_specialize = num, parameter.name, constant, unspecialised
         self.default, self.annotation = parameter.default, parameter.annotation
         self.has_default = parameter.default is not inspect.Parameter.empty
-
-
-def _is_small(value: Any, kind: Kind) -> bool:
-    if isinstance(kind, Group):
-        return all(_is_small(v, k) for v, k in zip(value, kind.items))
-    return not isinstance(kind, Scalar) or kind.dtype.name != "int32" or abs(int(value)) <= SMALL_NUMBER
 
 
 def grid_of(grid: Any, meta: dict[str, Any]) -> tuple[int, int, int]:

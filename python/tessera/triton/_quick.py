@@ -19,18 +19,19 @@ Reader = Callable[[Any], tuple[Any, Any]]
 def _read_int(value: int) -> tuple[Any, Any]:
     if value == 1:
         return 1, 1
-    if -SMALL_NUMBER <= value <= SMALL_NUMBER:
+    if 0 <= value <= SMALL_NUMBER:
         return (16 if not value & 15 else 2), value
     return _large(value, not value & 15), value
 
 
 def _read_plain_int(value: int) -> tuple[Any, Any]:
     """The token of a number whose value is not specialised."""
-    return (2 if -SMALL_NUMBER <= value <= SMALL_NUMBER else _large(value, False)), value
+    return (2 if 0 <= value <= SMALL_NUMBER else _large(value, False)), value
 
 
 def _large(value: int, divisible: bool) -> tuple[Any, ...]:
-    return (value.bit_length() + (value < 0 and -value & (-value - 1) != 0) > 31, value > 2**63 - 1, divisible)
+    """The token of a number that is negative or large: its dtype, its range and divisibility."""
+    return (-(2**31) <= value < 2**31, value > 2**63 - 1, value < 0, -SMALL_NUMBER <= value <= SMALL_NUMBER, divisible)
 
 
 def _read_tensor(value: Any) -> tuple[Any, Any]:

@@ -26,10 +26,12 @@ class Pointer:
 
 @dataclasses.dataclass(frozen=True)
 class Scalar:
-    """An argument that is a number. divisible: by 16."""
+    """An argument that is a number. divisible: by 16; low, high: a range that it is in, of integers; None for all of the dtype."""
 
     dtype: types.dtype
     divisible: bool = False
+    low: int | None = None
+    high: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,13 +84,13 @@ def kernel_name(source: Source) -> str:
     return re.sub(r"\W", "_", source.tree.name)
 
 
-def compile_text(source: Source, kinds: dict[str, Kind], grid: Grid, small: bool, options: dict[str, Any]) -> Compiled:
-    """A kernel for kinds of arguments. small: 32-bit arguments are within SMALL_NUMBER. options: num_warps and num_stages."""
+def compile_text(source: Source, kinds: dict[str, Kind], grid: Grid, options: dict[str, Any]) -> Compiled:
+    """A kernel for kinds of arguments. options: num_warps and num_stages."""
     w = Writer(options.get("num_stages") or 0)
     set_grid(w, grid)
     try:
         with writing(w):
-            env = {name: _value(w, source, name, kind, small) for name, kind in kinds.items()}
+            env = {name: _value(w, name, kind) for name, kind in kinds.items()}
             run(source, env)
     finally:
         forget_grid(w)
@@ -96,18 +98,18 @@ def compile_text(source: Source, kinds: dict[str, Kind], grid: Grid, small: bool
     return Compiled(w.text(kernel_name(source), config), kernel_name(source), w.parameters, list(w.hidden))
 
 
-def _value(w: Writer, source: Source, name: str, kind: Kind, small: bool) -> Any:
+def _value(w: Writer, name: str, kind: Kind) -> Any:
     if isinstance(kind, Constant):
         return kind.value
     if isinstance(kind, Group):
-        return tuple(_value(w, source, f"{name}_{i}", k, small) for i, k in enumerate(kind.items))
+        return tuple(_value(w, f"{name}_{i}", k) for i, k in enumerate(kind.items))
     if isinstance(kind, Pointer):
         return _pointer(w, name, kind)
     if isinstance(kind, Scalar):
-        return _scalar(w, name, kind, small)
+        return _scalar(w, name, kind)
     base = _pointer(w, name, kind.pointer)
-    sizes = [_scalar(w, f"{name}_size_{d}", Scalar(types.int64), False) for d in range(kind.rank)]
-    strides: list[Any] = [_scalar(w, f"{name}_stride_{d}", Scalar(types.int64), False) for d in range(kind.rank - 1)]
+    sizes = [_scalar(w, f"{name}_size_{d}", Scalar(types.int64, low=0)) for d in range(kind.rank)]
+    strides: list[Any] = [_scalar(w, f"{name}_stride_{d}", Scalar(types.int64, low=0)) for d in range(kind.rank - 1)]
     return block_pointer(base, sizes, [*strides, 1], [0] * kind.rank, kind.block, checked=True)
 
 
@@ -116,19 +118,27 @@ def _pointer(w: Writer, name: str, kind: Pointer) -> Any:
     return parameter_pointer(len(w.parameters) - 1, _safe(name), kind.dtype)
 
 
-def _scalar(w: Writer, name: str, kind: Scalar, small: bool) -> tensor:
+def _scalar(w: Writer, name: str, kind: Scalar) -> tensor:
     dtype = kind.dtype
     wide = dtype in (types.int32, types.int64)
     w.parameters.append(Parameter(_safe(name), "i64" if wide else dtype.ir, kind.divisible and wide))
     if not wide:
         return tensor(Ir(f"%{_safe(name)}", dtype.ir, (), *((dtype.low, dtype.high) if dtype.is_int() else (0, 0))), dtype)
-    low, high = (-SMALL_NUMBER, SMALL_NUMBER) if small and dtype == types.int32 else (dtype.low, dtype.high)
+    low, high = dtype.low if kind.low is None else kind.low, dtype.high if kind.high is None else kind.high
     return tensor(Ir(f"%{_safe(name)}", "i64", (), low, high), dtype)
 
 
 def _safe(name: str) -> str:
     """A parameter's name in the text: not all of digits, and not one that the launch adds."""
     return f"p_{name}" if name in ("grid_x", "grid_y", "grid_z") else name
+
+
+def range_of(value: int, dtype: types.dtype) -> tuple[int | None, int | None]:
+    """The range that a kernel is compiled for: by sign, and of 32 bits by magnitude."""
+    near = dtype == types.int32 and -SMALL_NUMBER <= value <= SMALL_NUMBER
+    if dtype not in (types.int32, types.int64):
+        return None, None
+    return (0 if value >= 0 else -SMALL_NUMBER if near else None), (SMALL_NUMBER if near else None)
 
 
 def kind_of_number(value: Any, specialised: bool = True, aligned: bool = True) -> Kind:
@@ -141,5 +151,5 @@ def kind_of_number(value: Any, specialised: bool = True, aligned: bool = True) -
         return Constant(1)
     for dtype in (types.int32, types.int64, types.uint64):
         if dtype.low <= value <= dtype.high:
-            return Scalar(dtype, aligned and specialised and value % 16 == 0)
+            return Scalar(dtype, aligned and specialised and value % 16 == 0, *range_of(value, dtype))
     raise Refusal(f"{value} does not fit 64 bits")

@@ -346,7 +346,7 @@ multiple_of = max_contiguous = max_constancy = _hint
 
 
 def assume(cond: Any) -> None:
-    """A promise of the caller that changes no result."""
+    """A promise of the caller. One of the form `name >= constant`, or with another order, bounds the name from there on."""
 
 
 def debug_barrier() -> None:
