@@ -243,7 +243,8 @@ def _computed(op: str, x: Any, y: Any, kind: types.dtype, **bounds: Any) -> tens
 # ---- sums and products: integers in two parts
 
 
-def _part_add(a: Part, b: Part, op: str = "add") -> Part:
+def part_add(a: Part, b: Part, op: str = "add") -> Part:
+    """a + b, or a - b for op "sub", of scalar parts."""
     low_b, high_b = _bounds(b)
     low_a, high_a = _bounds(a)
     if isinstance(a, int) and isinstance(b, int):
@@ -254,11 +255,14 @@ def _part_add(a: Part, b: Part, op: str = "add") -> Part:
     return writer().value(op, [_part(a), _part(b)], "i64", (), **bounds)
 
 
-def _part_mul(a: Part, b: Part) -> Part:
+def part_mul(a: Part, b: Part) -> Part:
+    """a * b of scalar parts."""
     if isinstance(a, int) and isinstance(b, int):
         return a * b
     if 0 in (a, b):
         return 0
+    if 1 in (a, b):
+        return b if a == 1 else a
     return writer().value("mul", [_part(a), _part(b)], "i64", (), **_product_bounds(_bounds(a), _bounds(b)))
 
 
@@ -303,12 +307,12 @@ def add(a: Any, b: Any) -> tensor:
         return _computed("add", x, y, kind)
     if isinstance(x, tensor) and x.shape:
         if (scalar := _scalar_part(y)) is not None:
-            return tensor(x.base, kind, _part_add(x.plus, scalar))
+            return tensor(x.base, kind, part_add(x.plus, scalar))
         base = writer().value("add", [x.base, y.base], "i64", x.shape, **ranged(x.base.low + y.base.low, x.base.high + y.base.high))
-        return tensor(base, kind, _part_add(x.plus, y.plus))
+        return tensor(base, kind, part_add(x.plus, y.plus))
     if isinstance(y, tensor) and y.shape:
-        return tensor(y.base, kind, _part_add(y.plus, _scalar_part(x) or 0))
-    total = _part_add(_scalar_part(x) or 0, _scalar_part(y) or 0)
+        return tensor(y.base, kind, part_add(y.plus, _scalar_part(x) or 0))
+    total = part_add(_scalar_part(x) or 0, _scalar_part(y) or 0)
     return tensor(_part(total), kind) if isinstance(total, Ir) else constant(total, kind)
 
 
@@ -324,15 +328,15 @@ def sub(a: Any, b: Any) -> tensor:
         return _computed("sub", x, y, kind)
     if isinstance(x, tensor) and x.shape:
         if (scalar := _scalar_part(y)) is not None:
-            return tensor(x.base, kind, _part_add(x.plus, scalar, "sub"))
+            return tensor(x.base, kind, part_add(x.plus, scalar, "sub"))
         base = writer().value("sub", [x.base, y.base], "i64", x.shape, **ranged(x.base.low - y.base.high, x.base.high - y.base.low))
-        return tensor(base, kind, _part_add(x.plus, y.plus, "sub"))
+        return tensor(base, kind, part_add(x.plus, y.plus, "sub"))
     scalar = _scalar_part(x)
     if isinstance(y, tensor) and y.shape and scalar is not None:
         low, high = _bounds(scalar)
         base = writer().value("sub", [_part(scalar), y.base], "i64", y.shape, **ranged(low - y.base.high, high - y.base.low))
-        return tensor(base, kind, _part_add(0, y.plus, "sub"))
-    total = _part_add(scalar or 0, _scalar_part(y) or 0, "sub")
+        return tensor(base, kind, part_add(0, y.plus, "sub"))
+    total = part_add(scalar or 0, _scalar_part(y) or 0, "sub")
     return tensor(total, kind) if isinstance(total, Ir) else constant(total, kind)
 
 
@@ -355,11 +359,11 @@ def mul(a: Any, b: Any) -> tensor:
         scalar = _scalar_part(other)
         if isinstance(tile, tensor) and tile.shape and scalar is not None:
             base = writer().value("mul", [tile.base, _part(scalar)], "i64", tile.shape, **_product_bounds(_bounds(tile.base), _bounds(scalar)))
-            return tensor(base, kind, _part_mul(tile.plus, scalar))
+            return tensor(base, kind, part_mul(tile.plus, scalar))
     if shape_of(x, y):
         p, q = summed(x), summed(y)
         return tensor(writer().value("mul", [p, q], "i64", x.shape, **_product_bounds(_bounds(p), _bounds(q))), kind)
-    total = _part_mul(_scalar_part(x) or 0, _scalar_part(y) or 0)
+    total = part_mul(_scalar_part(x) or 0, _scalar_part(y) or 0)
     return tensor(total, kind) if isinstance(total, Ir) else constant(total, kind)
 
 

@@ -10,7 +10,7 @@ from . import _arithmetic as arithmetic
 from . import _types as types
 from ._errors import CompileTimeAssertionFailure, Refusal, lacking
 from ._expressions import Expressions, Frame
-from ._merge import Carried, Changed, Undefined, carried, joined, leaves, merge, named, rebuilt, same
+from ._merge import Carried, Changed, Iterations, Leaf, Undefined, carried, joined, leaves, merge, named, rebuilt, same
 from ._source import Source, assigned, pure, returns
 from ._text import Ir, literal, writer
 from ._values import is_number, kind_of, pointer, summed, tensor, unwrapped, whole, widened
@@ -275,32 +275,33 @@ class Executor(Expressions):
                 raise Refusal(f"the bounds of a loop are scalar integers, found {kind_of(bound)}")
         names = {node.target.id, *assigned(node.body, lambda test: None)}
         chosen = dict.fromkeys(n for n in assigned(node.body, self._decided(names)) if n != node.target.id and n in self.frame.env)
-        full: set[int] = set()
+        how: dict[int, Leaf] = {}
         w = writer()
         while True:
             mark = w.prologue_mark()
             try:
-                self._run_loop(node, loop, list(chosen), full)
+                self._run_loop(node, loop, list(chosen), how)
                 return
             except Changed as changed:
-                full.add(changed.leaf)
+                how.update(changed.how)
                 w.forget_prologue(mark)
 
-    def _run_loop(self, node: ast.For, loop: Loop, names: list[str], full: set[int]) -> None:
-        """One attempt to write a loop that carries the names. full: leaves of which also the tile part is carried."""
+    def _run_loop(self, node: ast.For, loop: Loop, names: list[str], how: dict[int, Leaf]) -> None:
+        """One attempt to write a loop that carries the names. how: what earlier attempts have shown, by leaf."""
         w, frame = writer(), self.frame
         before = {n: frame.env[n] for n in names if not isinstance(frame.env[n], Undefined)}
         old = [(name, leaf) for name, value in before.items() for leaf in leaves(value)]
-        plans = [carried(leaf, name, i, full) for i, (name, leaf) in enumerate(old)]
-        arguments = w.results([(p.initial.dtype, p.initial.shape) for p in plans if p])
-        bounds, induction = self._bounds(loop, Ir(w.name(), "i64"))
+        bounds, induction, iterations = self._bounds(loop, w.results([("i64", ())], inner=1)[0])
+        plans = [carried(leaf, name, i, how.get(i, Leaf()), iterations) for i, (name, leaf) in enumerate(old)]
+        initial = [p.initial for p in plans if p and p.initial]
+        arguments = w.results([(p.dtype, p.shape) for p in initial], inner=1)
         env, frame.env, region = frame.env, dict(frame.env), w.region()
         inner = iter(arguments)
-        values = iter([p.result(next(inner)) if p else leaf for p, (_, leaf) in zip(plans, old)])
-        frame.env.update({name: rebuilt(value, values) for name, value in before.items()})
         frame.loops += 1
         try:
             with w.inside(region):
+                values = iter([p.result(next(inner) if p.initial else iterations.index()) if p else leaf for p, (_, leaf) in zip(plans, old)])
+                frame.env.update({name: rebuilt(value, values) for name, value in before.items()})
                 assert isinstance(node.target, ast.Name)
                 frame.env[node.target.id] = induction(region)
                 self.block(node.body)
@@ -315,18 +316,19 @@ class Executor(Expressions):
             frame.loops -= 1
             frame.env = env
         results = w.results([(a.dtype, a.shape) for a in arguments])
-        carry = ", ".join(f"{a.text} = {p.initial.text}" for a, p in zip(arguments, [p for p in plans if p]))
+        carry = ", ".join(f"{a.text} = {p.text}" for a, p in zip(arguments, initial))
         wanted = loop.num_stages or (w.num_stages if any(" = dot(" in line for line in region.lines) else 0)
         stages = f" num_stages={min(wanted, MAX_STAGES)}" if wanted > 0 else ""
         head = f"{', '.join(r.text for r in results)} = " if results else ""
         w.close(f"{head}for {bounds}{stages}{f' carry({carry})' if carry else ''}", region)
         outer = iter(results)
-        values = iter([p.result(next(outer)) if p else leaf for p, (_, leaf) in zip(plans, old)])
+        values = iter([p.result(next(outer) if p.initial else iterations.count()) if p else leaf for p, (_, leaf) in zip(plans, old)])
         env.update({name: rebuilt(value, values) for name, value in before.items()})
 
     @staticmethod
     def _yielded(before: dict[str, Any], plans: list[Carried | None], old: list[tuple[str, Any]], env: dict[str, Any]) -> list[Ir]:
         out: list[Ir] = []
+        changes: dict[int, Leaf] = {}
         i = 0
         for name, value in before.items():
             now = env[name]
@@ -339,14 +341,20 @@ class Executor(Expressions):
             for leaf in new:
                 plan = plans[i]
                 if plan is not None:
-                    out.append(plan.next(leaf))
+                    try:
+                        following = plan.next(leaf)
+                        out += [following] if plan.initial else []
+                    except Changed as changed:
+                        changes.update(changed.how)
                 elif not same(leaf, old[i][1]):
                     raise Refusal(f"'{name}' is {old[i][1]!r} before the loop and {leaf!r} after an iteration", "give it a tensor before the loop, or unroll it with tl.static_range")
                 i += 1
+        if changes:
+            raise Changed(changes)
         return out
 
-    def _bounds(self, loop: Loop, name: Ir) -> tuple[str, Callable[[Any], tensor]]:
-        """The text of a loop's bounds, and its induction value."""
+    def _bounds(self, loop: Loop, name: Ir) -> tuple[str, Callable[[Any], tensor], Iterations]:
+        """The text of a loop's bounds, its induction value, and its numbers."""
         tensors = [b for b in (loop.start, loop.stop, loop.step) if isinstance(b, tensor)]
         kind = types.int32
         for t in tensors:
@@ -361,9 +369,10 @@ class Executor(Expressions):
             raise Refusal("a loop's step is 0")
         low, high = start.low, max(stop.high - 1, start.low)
         text = f"{name.text} = {start.text} to {stop.text} step {step.text}"
-        return text, lambda region: self._induction(name.within(low, high), kind)
+        index = name.within(low, high)
+        return text, lambda region: self._induction(index, kind), _iterations(index, start, stop, step)
 
-    def _backwards(self, loop: Loop, name: Ir, kind: types.dtype, start: Ir, step: int) -> tuple[str, Callable[[Any], tensor]]:
+    def _backwards(self, loop: Loop, name: Ir, kind: types.dtype, start: Ir, step: int) -> tuple[str, Callable[[Any], tensor], Iterations]:
         """A loop that counts down, as one that counts its iterations."""
         distance = arithmetic.sub(loop.start, loop.stop) if isinstance(loop.start, tensor) or isinstance(loop.stop, tensor) else loop.start - loop.stop
         if isinstance(distance, tensor):
@@ -377,7 +386,7 @@ class Executor(Expressions):
             at = arithmetic.add(arithmetic.mul(i, step), first if start.text.startswith("%") else start.low)
             return self._induction(summed(at).within(-(2**63), start.high), kind)
 
-        return f"{name.text} = 0 to {count.text} step 1", induction
+        return f"{name.text} = 0 to {count.text} step 1", induction, _iterations(name.within(0, max(count.high - 1, 0)), literal(0), count, literal(1))
 
     @staticmethod
     def _induction(ir: Ir, kind: types.dtype) -> tensor:
@@ -425,6 +434,32 @@ class Executor(Expressions):
         positive = step > 0 if is_number(step) else isinstance(step, tensor) and step.low > 0
         integers = all(isinstance(v, int) or (isinstance(v, tensor) and not v.shape and v.dtype.is_int()) for v in (self.frame.env[name], stop, step))
         return (name, stop, step, body) if positive and integers else None
+
+
+def _iterations(index: Ir, start: Ir, stop: Ir, step: Ir) -> Iterations:
+    """The numbers of a loop from start to stop, whose induction value is index."""
+
+    def part(ir: Ir) -> Ir | int:
+        return ir if ir.text.startswith("%") and ir.low != ir.high else ir.low
+
+    def quotient(a: Ir | int, b: Ir | int) -> Ir | int:
+        if isinstance(a, int) and isinstance(b, int):
+            return a // b
+        if b == 1:
+            return a
+        x, y = (v if isinstance(v, Ir) else literal(v) for v in (a, b))
+        low, high = min(x.low, 0), max(x.high, 0)
+        return writer().value("div", [x, y], "i64", (), low=low, high=high)
+
+    def count() -> Ir | int:
+        ahead = arithmetic.part_add(arithmetic.part_add(part(stop), part(start), "sub"), arithmetic.part_add(part(step), 1, "sub"))
+        if isinstance(ahead, int):
+            ahead = max(ahead, 0)
+        else:
+            ahead = writer().value("max", [ahead, literal(0)], "i64", (), low=max(ahead.low, 0), high=max(ahead.high, 0))
+        return quotient(ahead, part(step))
+
+    return Iterations(lambda: quotient(arithmetic.part_add(part(index), part(start), "sub"), part(step)), count)
 
 
 def first_tensor(values: list[Any]) -> tensor | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _types as types
+from ._arithmetic import part_add, part_mul
 from ._errors import Refusal, lacking
 from ._memory import block_pointer
 from ._text import Ir, Region, literal, writer
@@ -194,37 +195,57 @@ def named(ir: Ir) -> Ir:
 # ---- loops
 
 
-class Changed(Exception):
-    """The tile part of a carried integer changed in the loop: the loop carries all of it."""
+@dataclasses.dataclass
+class Leaf:
+    """How a loop carries a leaf, as far as attempts have shown. full: also its tile part; step: what each iteration adds, of a sum that is not carried."""
 
-    def __init__(self, leaf: int) -> None:
+    full: bool = False
+    linear: bool = True  # the scalar part may be a sum
+    step: Ir | int | None = None
+
+
+class Changed(Exception):
+    """Leaves that a loop carries in another way than assumed: the loop is written again."""
+
+    def __init__(self, how: dict[int, Leaf]) -> None:
         super().__init__()
-        self.leaf = leaf
+        self.how = how
+
+
+@dataclasses.dataclass
+class Iterations:
+    """Numbers of a loop, as i64 scalars. index(): of the current iteration; count(): of all."""
+
+    index: Callable[[], Ir | int]
+    count: Callable[[], Ir | int]
 
 
 @dataclasses.dataclass
 class Carried:
-    """A leaf that a loop carries. initial: before the loop; argument: inside; result(ir): the leaf of a value of the tile IR; next(v): what is yielded."""
+    """A leaf that a loop carries. initial: before the loop; result(ir): the leaf of a value of the tile IR; next(v): what is yielded.
 
-    initial: Ir
-    result: Callable[[Ir], Any]
+    A sum is not carried: initial is None, result(number of iterations) is its value after them, and next(v) checks that v is the next sum.
+    """
+
+    initial: Ir | None
+    result: Callable[[Any], Any]
     next: Callable[[Any], Ir]
 
 
-def carried(value: Any, name: str, index: int, full: set[int]) -> Carried | None:
-    """How a loop carries a leaf; None for constants, which it may not change. full: leaves whose tile part changes."""
+def carried(value: Any, name: str, index: int, how: Leaf, iterations: Iterations) -> Carried | None:
+    """How a loop carries a leaf; None for constants, which it may not change."""
     if is_number(value):
         value = to_tensor(value)
     if not isinstance(value, tensor):
         return None
     if isinstance(value, pointer):
         pointee = value.pointee
-        inner = _carried_integer(value.offset, name, index, index in full or not value.shape)
+        inner = _carried_integer(value.offset, name, index, how, how.full, iterations)
         return Carried(inner.initial, lambda ir: pointer(pointee, inner.result(ir)), lambda v: inner.next(_offset(v, pointee, name)))
     if value.base.dtype == "i64" and value.dtype in (types.int32, types.int64):
         definition = writer().definitions.get(value.base.text)
         constant = definition is not None and definition.op == "const"
-        return _carried_integer(value, name, index, index in full or not value.shape or constant)
+        return _carried_integer(value, name, index, how, how.full or not value.shape or constant, iterations)
     kind, shape = value.dtype, value.shape
     return Carried(named(native(value)), lambda ir: tensor(full_bounds(ir), kind), lambda v: named(native(_fitting(v, kind, shape, name))))
 
@@ -248,7 +269,7 @@ def _fitting(v: Any, kind: types.dtype, shape: tuple[int, ...], name: str) -> te
     return v
 
 
-def _carried_integer(value: tensor, name: str, index: int, full: bool) -> Carried:
+def _carried_integer(value: tensor, name: str, index: int, how: Leaf, full: bool, iterations: Iterations) -> Carried:
     kind, shape, base = value.dtype, value.shape, value.base
     low, high = (kind.low, kind.high) if kind == types.int32 else (-(2**63), 2**63 - 1)
     if full:
@@ -259,13 +280,52 @@ def _carried_integer(value: tensor, name: str, index: int, full: bool) -> Carrie
 
         return Carried(named(whole(value)), lambda ir: tensor(ir.within(low, high), kind), next_whole)
 
-    def next_part(v: Any) -> Ir:
+    inside: list[Ir | int] = []  # the scalar part in the loop
+
+    def checked(v: Any) -> tensor:
         t = _fitting(v, kind, shape, name)
         if t.base.text != base.text:
-            raise Changed(index)
+            raise Changed({index: Leaf(full=True)})
+        return t
+
+    if how.step is not None:
+        step, first = how.step, value.plus
+
+        def sum_after(number: Ir | int) -> tensor:
+            inside.append(part_add(first, part_mul(number, step)))
+            return tensor(base, kind, inside[-1])
+
+        def next_sum(v: Any) -> Ir:
+            if _text(checked(v).plus) != _text(part_add(inside[0], step)):
+                raise Changed({index: Leaf(linear=False)})
+            return base
+
+        return Carried(None, sum_after, next_sum)
+
+    def next_part(v: Any) -> Ir:
+        t = checked(v)
+        step = _step(t.plus, inside[0]) if how.linear else None
+        if step is not None:
+            raise Changed({index: Leaf(step=step)})
         return _named(_wrapped_part(t.plus, kind))
 
-    return Carried(_named(_wrapped_part(value.plus, kind)), lambda ir: tensor(base, kind, ir.within(low, high)), next_part)
+    def part(ir: Ir) -> tensor:
+        inside.append(ir.within(low, high))
+        return tensor(base, kind, inside[-1])
+
+    return Carried(_named(_wrapped_part(value.plus, kind)), part, next_part)
+
+
+def _step(after: Ir | int, before: Ir | int) -> Ir | int | None:
+    """What an iteration adds to a scalar, where that is the same in each."""
+    w = writer()
+    definition = w.definitions.get(_text(after))
+    if definition is None or definition.op != "add" or len(definition.operands) != 2:
+        return None
+    others = [o for o in definition.operands if o.text != _text(before)]
+    if len(others) != 1 or w.level(others[0]) >= len(w.path):
+        return None
+    return others[0] if others[0].text.startswith("%") else others[0].low
 
 
 def _wrapped_part(plus: Ir | int, kind: types.dtype) -> Ir | int:

@@ -56,7 +56,7 @@ def num_programs(axis: Any) -> tensor:
         return tensor(w.value("num_programs", [], "i64", (), low=1, high=grid.most, form=f"num_programs {a}"), types.int32)
     if NAMES[a] not in w.hidden:
         w.hidden[NAMES[a]] = Ir(f"%{NAMES[a]}", "i64", (), 1, grid.most)
-        w.parameters.append(Parameter(NAMES[a], "i64"))
+        w.parameter(Parameter(NAMES[a], "i64"))
     return tensor(w.hidden[NAMES[a]], types.int32)
 
 

@@ -114,14 +114,14 @@ def _value(w: Writer, name: str, kind: Kind) -> Any:
 
 
 def _pointer(w: Writer, name: str, kind: Pointer) -> Any:
-    w.parameters.append(Parameter(_safe(name), f"ptr<{kind.dtype.ir}>", kind.divisible, item_bytes=kind.dtype.itemsize))
+    w.parameter(Parameter(_safe(name), f"ptr<{kind.dtype.ir}>", kind.divisible, item_bytes=kind.dtype.itemsize))
     return parameter_pointer(len(w.parameters) - 1, _safe(name), kind.dtype)
 
 
 def _scalar(w: Writer, name: str, kind: Scalar) -> tensor:
     dtype = kind.dtype
     wide = dtype in (types.int32, types.int64)
-    w.parameters.append(Parameter(_safe(name), "i64" if wide else dtype.ir, kind.divisible and wide))
+    w.parameter(Parameter(_safe(name), "i64" if wide else dtype.ir, kind.divisible and wide))
     if not wide:
         return tensor(Ir(f"%{_safe(name)}", dtype.ir, (), *((dtype.low, dtype.high) if dtype.is_int() else (0, 0))), dtype)
     low, high = dtype.low if kind.low is None else kind.low, dtype.high if kind.high is None else kind.high

@@ -110,7 +110,8 @@ class Writer:
         self.num_stages = num_stages  # of loops with products that do not say; 0: the compiler decides
         self.parameters: list[Parameter] = []
         self.hidden: dict[str, Ir] = {}  # scalar parameters that the launch adds, by what they are
-        self._lines: list[str] = []
+        self._blocks: list[list[str]] = [[]]  # lines of the body and of the open regions
+        self._levels: dict[str, int] = {}  # how many regions were open where a value was defined
         self._prologue: list[str] = []
         self._count = 0
         self._scopes: list[dict[tuple[str, str, tuple[int, ...]], Ir]] = [{}]
@@ -137,20 +138,35 @@ class Writer:
             for scope in reversed(self._scopes):
                 if key in scope:
                     return scope[key]
+        level = self.level(*operands) if pure and not shape else len(self._path)
         least, most = bounds_of(dtype)
         result = Ir(self.name(), dtype, shape, least if low is None else max(low, least), most if high is None else min(high, most))
-        self.line(f"{result.text} = {text} : {result.type}")
+        self._blocks[level].append("  " * (level + 1) + f"{result.text} = {text} : {result.type}")
+        self._levels[result.text] = level
         if pure:
-            self._scopes[-1][key] = result
-        self.definitions[result.text] = Definition(op, tuple(o for o in operands if isinstance(o, Ir)), {"form": form, "texts": texts, **attributes}, result, tuple(self._path), self.epoch)
+            self._scopes[level][key] = result
+        self.definitions[result.text] = Definition(op, tuple(o for o in operands if isinstance(o, Ir)), {"form": form, "texts": texts, **attributes}, result, tuple(self._path[:level]), self.epoch)
         return result
 
-    def results(self, dtype_shapes: Sequence[tuple[str, tuple[int, ...]]]) -> list[Ir]:
-        """New names for the results of an operation that the caller writes."""
-        return [Ir(self.name(), d, s, *bounds_of(d)) for d, s in dtype_shapes]
+    def level(self, *operands: Ir | str) -> int:
+        """The least number of open regions in which operands are visible: there, a pure scalar operation is computed, once for all iterations."""
+        inside = len(self._path)
+        names = [o if isinstance(o, str) else o.text for o in operands]
+        return max((self._levels.get(n, inside) for n in names if n.startswith("%")), default=0)
+
+    def parameter(self, parameter: Parameter) -> None:
+        """Adds a parameter of the kernel."""
+        self.parameters.append(parameter)
+        self._levels[f"%{parameter.name}"] = 0
+
+    def results(self, dtype_shapes: Sequence[tuple[str, tuple[int, ...]]], inner: int = 0) -> list[Ir]:
+        """New names for the results of an operation that the caller writes, or with inner=1 for the arguments of its region."""
+        names = [Ir(self.name(), d, s, *bounds_of(d)) for d, s in dtype_shapes]
+        self._levels.update({ir.text: len(self._path) + inner for ir in names})
+        return names
 
     def line(self, text: str) -> None:
-        self._lines.append("  " * (len(self._path) + 1) + text)
+        self._blocks[-1].append("  " * (len(self._path) + 1) + text)
 
     def scratch(self, dtype: str, elements: int) -> Ir:
         """Memory of the program, allocated before the first statement."""
@@ -176,13 +192,13 @@ class Writer:
     @contextlib.contextmanager
     def inside(self, region: Region) -> Iterator[None]:
         """Appends to a region. Values that are computed in it are not shared outside of it."""
-        outer, self._lines = self._lines, region.lines
+        self._blocks.append(region.lines)
         self._path.append(region.number)
         self._scopes.append(region.shared)
         try:
             yield
         finally:
-            self._lines = outer
+            self._blocks.pop()
             self._scopes.pop()
             self._path.pop()
 
@@ -192,7 +208,7 @@ class Writer:
         for i, region in enumerate(regions):
             if i and len(region.lines):
                 self.line("} else {")
-            self._lines.extend(region.lines)
+            self._blocks[-1].extend(region.lines)
         self.line("}")
 
     def prologue_mark(self) -> int:
@@ -208,7 +224,7 @@ class Writer:
         """The kernel as text."""
         parameters = ", ".join(_parameter(p) for p in self.parameters)
         options = f" config({', '.join(f'{k}: {v}' for k, v in config.items())})" if config else ""
-        return "\n".join([f"tile.kernel @{name}({parameters}){options} {{", *self._prologue, *self._lines, "}"]) + "\n"
+        return "\n".join([f"tile.kernel @{name}({parameters}){options} {{", *self._prologue, *self._blocks[0], "}"]) + "\n"
 
 
 def _parameter(p: Parameter) -> str:
