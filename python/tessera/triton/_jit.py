@@ -76,7 +76,7 @@ class Launcher:
         raise NotImplementedError
 
     def warmup(self, *args: Any, grid: Any, **keywords: Any) -> Any:
-        """Compiles for arguments without a launch. Arrays may be dtypes of triton.language."""
+        """Compiles for arguments without a launch."""
         return self.run(*args, grid=grid, warmup=True, **keywords)
 
 

@@ -317,7 +317,7 @@ def _carried_integer(value: tensor, name: str, index: int, how: Leaf, full: bool
 
 
 def _step(after: Ir | int, before: Ir | int) -> Ir | int | None:
-    """What an iteration adds to a scalar, where that is the same in each."""
+    """The summand of each iteration, where a scalar is a sum."""
     w = writer()
     definition = w.definitions.get(_text(after))
     if definition is None or definition.op != "add" or len(definition.operands) != 2:

@@ -24,8 +24,11 @@ class dtype:
         return self.name
 
     def __eq__(self, other: object) -> bool:
-        other = getattr(other, "value", other)
-        return isinstance(other, dtype) and type(other) is type(self) and self.name == other.name
+        if other is self:
+            return True
+        if not isinstance(other, dtype):
+            other = getattr(other, "value", None)  # of a constexpr
+        return type(other) is type(self) and self.name == other.name
 
     def __ne__(self, other: object) -> bool:
         return not self == other
