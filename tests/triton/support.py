@@ -32,14 +32,15 @@ def text_of(kernel: Any, *arguments: Any, grid: Any = (1,), **constants: Any) ->
     return str(kernel.warmup(*arguments, grid=grid, **constants).asm["tile"])
 
 
-def verify(text: str, *, ptx: bool = False) -> None:
-    """Parses and verifies a text by the command; with ptx, compiles it for sm_90a."""
+def verify(text: str, *, ptx: bool = False) -> str:
+    """Parses and verifies a text by the command, or with ptx compiles it for sm_90a; what the command prints."""
     with tempfile.NamedTemporaryFile("w", suffix=".tile") as file:
         file.write(text)
         file.flush()
         done = subprocess.run([COMMAND, "kernel", file.name, "--arch", "sm_90a", "--emit", "ptx" if ptx else "tile"], capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise AssertionError(f"{done.stderr}{text}")
+    return done.stdout
 
 
 def run(kernel: Any, *arguments: Any, grid: Any = (1,), **constants: Any) -> None:

@@ -51,6 +51,23 @@ def matmul(a, b, c, M, N, K, am, ak, bk, bn, cm, cn, BM: tl.constexpr, BN: tl.co
 
 
 @triton.jit
+def masked_matmul(a, b, c, M, N, K, am, ak, bk, bn, cm, cn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    p = a + (m[:, None] * am + k[None, :] * ak)
+    q = b + (k[:, None] * bk + n[None, :] * bn)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for step in range(0, tl.cdiv(K, BK)):
+        x = tl.load(p, mask=(k[None, :] < K - step * BK) & (m[:, None] < M), other=0.0)
+        y = tl.load(q, mask=(K - step * BK > k[:, None]) & (n[None, :] < N), other=0.0)
+        total = tl.dot(x, y, total)
+        p += BK * ak
+        q += BK * bk
+    tl.store(c + cm * m[:, None] + cn * n[None, :], total.to(tl.float16), mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+@triton.jit
 def layer_norm(x, y, w, b, mean, rstd, stride, N, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     y += row * stride
@@ -153,6 +170,17 @@ class Tutorials(KernelTest):
                 run(matmul, a, b, c, m, n, k, k, 1, n, 1, n, 1, BM=32, BN=16, BK=32, GROUP=2, ACTIVATION=activation, grid=lambda meta, m=m, n=n: (triton.cdiv(m, meta["BM"]) * triton.cdiv(n, meta["BN"]),))
                 expected = a.astype(numpy.float32) @ b.astype(numpy.float32)
                 self.close(c, numpy.where(expected >= 0, expected, 0.01 * expected) if activation else expected, 1e-3)
+
+    def test_masked_matmul(self) -> None:
+        """Moving pointers and shrinking bounds become offsets and extents, which tensor copies and warpgroups' products need."""
+        for m, n, k in ((32, 32, 32), (50, 40, 70), (1, 17, 33)):
+            a, b, c = floats(m, k, dtype=numpy.float16), floats(k, n, dtype=numpy.float16), numpy.zeros((m, n), numpy.float16)
+            run(masked_matmul, a, b, c, m, n, k, k, 1, n, 1, n, 1, BM=32, BN=16, BK=32, grid=(triton.cdiv(m, 32), triton.cdiv(n, 16)))
+            self.close(c, a.astype(numpy.float32) @ b.astype(numpy.float32), 1e-3)
+        h = numpy.zeros((1024, 1024), numpy.float16)
+        ptx = verify(text_of(masked_matmul, h, h, h, 1024, 1024, 1024, 1024, 1, 1024, 1, 1024, 1, BM=128, BN=128, BK=64, grid=(8, 8), num_warps=8, num_stages=4), ptx=True)
+        self.assertIn("wgmma.mma_async", ptx)
+        self.assertIn("cp.async.bulk.tensor", ptx)
 
     def test_layer_norm(self) -> None:
         rows, columns = 4, 100

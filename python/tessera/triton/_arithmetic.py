@@ -486,8 +486,28 @@ def compare(op: str, a: Any, b: Any) -> tensor:
     if kind.is_bool():
         x, y = (cast(v, types.int32) if isinstance(v, tensor) else int(v) for v in (x, y))
         kind = types.int32
+    if isinstance(x, tensor) and isinstance(y, tensor) and y.shape and not x.shape:
+        x, y, op = y, x, _MIRRORED[op]
+    x, y = _difference_moved(x, y, kind)
     compute, _ = _form(x, y, kind)
     return tensor(writer().value(op, operands(x, y, compute), "bool", shape_of(x, y)), types.int1)
+
+
+_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def _difference_moved(x: Any, y: Any, kind: types.dtype) -> tuple[Any, Any]:
+    """A tile against a - b as the tile + b against a, where nothing overflows: the mask is then of an index and an extent, as layouts understand."""
+    if not (isinstance(x, tensor) and isinstance(y, tensor) and x.shape and not y.shape and x.base.dtype == y.base.dtype == "i64"):
+        return x, y
+    definition = writer().definitions.get(y.base.text)
+    if definition is None or definition.op != "sub" or y.plus != 0:
+        return x, y
+    a, b = definition.operands
+    within = all(kind.low <= v.low and v.high <= kind.high for v in (x, y)) and max(map(abs, (x.low, x.high, a.low, a.high, b.low, b.high))) < 2**62
+    if not within or not a.text.startswith("%"):
+        return x, y
+    return tensor(x.base, types.int64, part_add(x.plus, b)), tensor(a, types.int64)
 
 
 def truth(a: Any) -> tensor:
