@@ -282,7 +282,7 @@ class Language(KernelTest):
             self.close(out, expected(x), 1e-6, str(op))
 
     def test_shapes(self) -> None:
-        for m, n in ((4, 8), (16, 16), (2, 64)):
+        for m, n in ((4, 8), (16, 16), (2, 64), (2, 128)):
             x = random((m, n), numpy.float32)
             pairs = x.reshape(m, n // 2, 2)
             expected = {"trans": x.T, "sum then trans": x.T, "reshape": x, "flip": x[:, ::-1], "sort": numpy.sort(x, 1), "descending": -numpy.sort(-x, 1), "cumsum": numpy.cumsum(x, 0),

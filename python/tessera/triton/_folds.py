@@ -8,10 +8,10 @@ from typing import Any
 
 from . import _shapes as shapes
 from . import _types as types
-from ._arithmetic import add, broadcast_to, cast, compare, expand_dims, is_nan, logical, sub, where
+from ._arithmetic import add, bits, broadcast_to, cast, compare, expand_dims, is_nan, logical, sub, where
 from ._errors import Refusal, lacking
 from ._text import Ir, ranged, writer
-from ._values import constant, kind_of, tensor, to_tensor, unwrapped, whole
+from ._values import constant, kind_of, native, tensor, to_tensor, unwrapped, whole
 
 
 def axis_of(t: tensor, axis: Any) -> int:
@@ -183,12 +183,39 @@ def associative_scan(values: Any, axis: Any, combine: Callable[..., Any], revers
 # ---- orders
 
 
+MAX_RANKED = 64  # elements that are sorted by comparing each with each
+
+
+def _bitonic(t: tensor, descending: bool) -> tensor:
+    """Sorted along the last dimension, whose size is a power of two, by a bitonic network (Batcher, 1968)."""
+    n, axis = t.shape[-1], len(t.shape) - 1
+    t = tensor(native(t), t.dtype)
+    exchange = shapes.Exchange(t)
+    index = shapes.index_along(t.shape, axis)
+    row = sub(tensor(exchange.positions, types.int64), cast(index, types.int64))
+    size = 2
+    while size <= n:
+        distance = size // 2
+        while distance:
+            other = exchange.read(t, add(row, cast(bits("xor", index, distance), types.int64)))
+            lower = compare("eq", bits("and", index, distance), 0)
+            first, second = where(lower, t, other), where(lower, other, t)
+            rising = compare("ne" if descending else "eq", bits("and", index, size), 0)
+            swaps = where(rising, compare("lt", second, first), compare("lt", first, second))
+            t = where(bits("xor", swaps, lower), first, second)
+            distance //= 2
+        size *= 2
+    return t
+
+
 def sort(t: tensor, axis: Any = None, descending: Any = False) -> tensor:
-    """Sorted along the last dimension, by the rank of each element."""
+    """Sorted along the last dimension: few elements by the rank of each, others by a network."""
     a = axis_of(t, -1 if unwrapped(axis) is None else axis)
     if a != len(t.shape) - 1:
         raise Refusal("tl.sort sorts the last dimension", "transpose the tensor with tl.trans")
     n = t.shape[a]
+    if n > MAX_RANKED and n & (n - 1) == 0:
+        return _bitonic(t, bool(unwrapped(descending)))
     mine, others = expand_dims(t, a + 1), expand_dims(t, a)
     index = shapes.arange(0, n)
     before = compare("gt" if unwrapped(descending) else "lt", others, mine)

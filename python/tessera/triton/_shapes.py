@@ -283,6 +283,21 @@ def shifted(t: tensor, axis: int, distance: int) -> tuple[tensor, tensor]:
     return tensor(_loaded(memory, offsets, t.shape, inside.base), t.dtype), inside
 
 
+class Exchange:
+    """Memory of the program through which tiles of one shape and dtype are read at other positions, several times."""
+
+    def __init__(self, like: tensor) -> None:
+        self.shape, self.dtype = like.shape, like.dtype
+        self.memory = writer().scratch(native(like).dtype, math.prod(like.shape))
+        self.positions = row_major(like.shape)
+
+    def read(self, t: tensor, positions: tensor) -> tensor:
+        """The elements of a tile at row-major positions."""
+        writer().line(f"store {self.memory.text}[{self.positions.text}] = {native(t).text}")
+        writer().wrote()
+        return tensor(_loaded(self.memory, whole(cast(positions, types.int64)), self.shape), self.dtype)
+
+
 def cat(a: Any, b: Any, axis: int = 0) -> tensor:
     """Both tensors one behind the other along an axis."""
     x, y = aligned(a, b)
