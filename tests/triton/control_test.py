@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from support import KernelTest, numpy, run, text_of, tl, triton, verify
+from support import LAUNCHES, KernelTest, numpy, run, text_of, tl, triton, verify
 
 SCALE = tl.constexpr(2)
 
@@ -323,6 +323,16 @@ class Control(KernelTest):
         self.assertIn(asserted.best_config.kwargs["BLOCK"], (16, 32))
         with self.assertRaises(triton.CompilationError):
             run(asserted, out, 41, 64)
+
+    def test_launch_again(self) -> None:
+        """A compiled kernel with other grids and arguments of other kinds than it was compiled for."""
+        x = floats(101)
+        for given in (lambda n: (x, out, n, 32), lambda n: (x[1:], out, n)):
+            out = numpy.zeros(100, numpy.float32)
+            kernel = guarded.warmup(x, out, 32, BLOCK=32, grid=(1,))
+            if LAUNCHES:
+                kernel[(4,)](*given(100))
+            self.close(out, 2 * given(100)[0][:100], 0)
 
     def test_launch_errors(self) -> None:
         x = numpy.zeros(8, numpy.float32)

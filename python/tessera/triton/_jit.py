@@ -33,8 +33,8 @@ class CompiledKernel:
     name; kinds: of the arguments by name.
     """
 
-    def __init__(self, compiled: Compiled, kinds: dict[str, Kind], constants: Sequence[str], options: dict[str, Any]) -> None:
-        self._compiled, self.kinds, self._constants, self._options = compiled, kinds, constants, options
+    def __init__(self, compiled: Compiled, kinds: dict[str, Kind], function: JITFunction, options: dict[str, Any]) -> None:
+        self._compiled, self.kinds, self._function, self._options = compiled, kinds, function, options
         self._native: dict[str, Any] = {}
         self.asm = {"tile": compiled.text}
         self.name = compiled.name
@@ -49,14 +49,17 @@ class CompiledKernel:
         return self._native[device]
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        """A launch with arguments of the same kinds: all of the signature, or those that are not constants."""
+        """A launch with the same constants: of all arguments of the signature, or of those that are not constants."""
         return functools.partial(self._again, grid_of(grid, {}))
 
     def _again(self, sizes: tuple[int, int, int], *args: Any) -> None:
         names = list(self.kinds)
         if len(args) < len(names):
-            names = [n for n in names if n not in self._constants]
-        self.launch(dict(zip(names, args)), sizes)
+            names = [n for n in names if n not in self._function.source.constants]
+        constants = {n: k.value for n, k in self.kinds.items() if isinstance(k, Constant)}
+        given = dict(zip(names, args))
+        values = {n: given.get(n, constants.get(n)) for n in self.kinds}
+        self._function.specialise(values, sizes, self._options).launch(values, sizes)  # another grid may need other code
 
     def launch(self, values: dict[str, Any], sizes: tuple[int, int, int]) -> None:
         """Runs the programs of a grid with arguments by name."""
@@ -152,7 +155,7 @@ class JITFunction(Launcher):
         kernel = self._kernels.get(key)
         if kernel is None:
             compiled = compile_text(self.source, kinds, Grid(ones, small_grid), options)
-            kernel = self._kernels[key] = CompiledKernel(compiled, kinds, self.source.constants, options)
+            kernel = self._kernels[key] = CompiledKernel(compiled, kinds, self, options)
         return kernel
 
     def run(self, *args: Any, grid: Any, warmup: bool, **keywords: Any) -> CompiledKernel:
