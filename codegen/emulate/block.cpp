@@ -446,7 +446,11 @@ static Access access_of(int32_t bits) {
 }
 
 int32_t tessera_emu_thread_index(void* thread) { return self(thread).index; }
-int64_t tessera_emu_block_index(void* thread) { return self(thread).block->index(); }
+int64_t tessera_emu_block_index(void* thread, int32_t axis) {
+  const auto place = self(thread).block->place();
+  return place.grid.index(place.number, axis);
+}
+int64_t tessera_emu_block_count(void* thread, int32_t axis) { return self(thread).block->place().grid[axis]; }
 void tessera_emu_barrier(void* thread, int32_t site) {
   self(thread).block->collective(self(thread), Collective::Barrier, site, 0, 0);
 }

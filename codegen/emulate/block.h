@@ -20,6 +20,7 @@ constexpr int kWarp = 32, kWarpgroup = 128;
 struct Launch {
   std::string kernel; // its name, for errors
   EmulatedKernelFn function = nullptr;
+  Grid grid;
   void* const* args = nullptr;
   int threads = 0; // of a block, a multiple of 32, at most 1024
   int64_t shared_bytes = 0;
@@ -53,6 +54,12 @@ enum class Collective : uint8_t {
   WaitForProducts,
 };
 [[nodiscard]] std::string_view name(Collective kind);
+
+// A block's number in the grid.
+struct PlaceInGrid {
+  const Grid& grid;
+  int64_t number = 0;
+};
 
 class Block;
 struct Thread {
@@ -103,7 +110,7 @@ public:
   [[nodiscard]] Packets& packets() { return packets_; }
   [[nodiscard]] Matrices& matrices() { return matrices_; }
   [[nodiscard]] ThreadCopies& copies() { return copies_; }
-  [[nodiscard]] int64_t index() const { return index_; }
+  [[nodiscard]] PlaceInGrid place() const { return {launch_.grid, index_}; }
   // Null unless the kernel is asynchronous.
   [[nodiscard]] Asynchronous* asynchronous() { return async_.get(); }
 

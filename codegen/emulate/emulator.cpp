@@ -17,6 +17,7 @@ static std::vector<HostSymbol> emulator_functions() {
   { #function, reinterpret_cast < const void*>(&(function)) }
   return {TESSERA_EMULATED(tessera_emu_thread_index),
           TESSERA_EMULATED(tessera_emu_block_index),
+          TESSERA_EMULATED(tessera_emu_block_count),
           TESSERA_EMULATED(tessera_emu_barrier),
           TESSERA_EMULATED(tessera_emu_barrier_or),
           TESSERA_EMULATED(tessera_emu_shuffle),
@@ -87,7 +88,7 @@ static int registers_at_launch(int64_t registers, int threads, int64_t blocks) {
 int EmulatedProgram::threads() const { return code_->compiled.threads; }
 int64_t EmulatedProgram::shared_bytes() const { return code_->compiled.shared_bytes; }
 
-Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args, int64_t grid,
+Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args, Grid grid,
                                            const EmulateOptions& options) const {
   TESSERA_ASSIGN(auto memory, emu::GlobalMemory::make(code_->kernel, args));
   IndexReport report;
@@ -102,6 +103,7 @@ Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args,
   emu::Launch launch;
   launch.kernel = code_->kernel.name;
   launch.function = code_->function;
+  launch.grid = grid;
   launch.args = arguments.data();
   launch.threads = code_->compiled.threads;
   launch.shared_bytes = code_->compiled.shared_bytes;
@@ -111,18 +113,19 @@ Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args,
   launch.memory = &memory;
   std::optional<emu::Cooperation> cooperation;
   if (code_->cooperative)
-    launch.cooperation = &cooperation.emplace(grid, memory.written_bytes(), options.detect_races, code_->waits);
+    launch.cooperation =
+        &cooperation.emplace(grid.programs(), memory.written_bytes(), options.detect_races, code_->waits);
   launch.seed = options.seed;
   launch.poison_shared = options.poison_shared;
   launch.detect_races = options.detect_races;
   launch.ignored_barrier = options.ignored_barrier;
-  TESSERA_ASSIGN(auto result, emu::run_grid(launch, grid));
+  TESSERA_ASSIGN(auto result, emu::run_grid(launch));
   memory.copy_back();
   result.report = report;
   return result;
 }
 
-Result<EmulateResult> emulate(const tile::Kernel& kernel, std::span<const tile::Argument> args, int64_t grid,
+Result<EmulateResult> emulate(const tile::Kernel& kernel, std::span<const tile::Argument> args, Grid grid,
                               const GpuTarget& target, const EmulateOptions& options) {
   TESSERA_ASSIGN(auto program, EmulatedProgram::compile(kernel, target));
   return program.run(args, grid, options);

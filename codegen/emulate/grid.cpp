@@ -9,7 +9,8 @@ namespace tessera::emu {
 
 constexpr int64_t kMaxResident = 512; // blocks that run at the same time, each on a system thread
 
-Result<EmulateResult> run_grid(const Launch& launch, int64_t grid) {
+Result<EmulateResult> run_grid(const Launch& launch) {
+  const int64_t grid = launch.grid.programs();
   EmulateResult out;
   out.shared_bytes = launch.shared_bytes;
   if (grid <= 0) return out;

@@ -5,8 +5,8 @@
 
 namespace tessera::emu {
 
-// Runs blocks [0, grid), in descending order with an odd seed; the report stays empty. The error is that of the
+// Runs the blocks of the launch's grid, in descending order with an odd seed; the report stays empty. The error is that of the
 // first failed block in this order.
-[[nodiscard]] Result<EmulateResult> run_grid(const Launch& launch, int64_t grid);
+[[nodiscard]] Result<EmulateResult> run_grid(const Launch& launch);
 
 } // namespace tessera::emu

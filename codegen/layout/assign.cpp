@@ -222,6 +222,7 @@ private:
       return;
     case OpKind::Const:
     case OpKind::ProgramId:
+    case OpKind::NumPrograms:
     case OpKind::Range:
     case OpKind::Scratch:
     case OpKind::Arrive:

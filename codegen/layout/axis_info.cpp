@@ -138,7 +138,8 @@ private:
     case OpKind::Const:
       return set(op.results[0], is_float(k_.type(op.results[0]).dtype) ? splat(unknown(1), op.results[0])
                                                                        : number(op.i, op.results[0]));
-    case OpKind::ProgramId: {
+    case OpKind::ProgramId:
+    case OpKind::NumPrograms: {
       AxisInfo r = unknown(1);
       r.non_negative = true;
       return set(op.results[0], r);

@@ -9,8 +9,6 @@ using tile::Op;
 using tile::OpKind;
 using tile::ValueId;
 
-constexpr int64_t kMaxPrograms = std::numeric_limits<int32_t>::max(); // of a launch
-
 class Analysis {
 public:
   explicit Analysis(const tile::Kernel& kernel)
@@ -52,6 +50,12 @@ private:
     return {};
   }
 
+  // Along an axis, of any launch.
+  [[nodiscard]] int64_t most_programs(int axis) const {
+    const int64_t most = kMaxGrid[static_cast<size_t>(axis)];
+    auto programs = k_.config.find("programs");
+    return programs == k_.config.end() ? most : std::clamp<int64_t>(programs->second, 1, most);
+  }
   void block(const std::vector<tile::OpId>& ops) {
     for (tile::OpId id : ops) visit(k_.op(id));
   }
@@ -60,11 +64,8 @@ private:
     case OpKind::Const:
       if (is_integer(k_.type(op.results[0]).dtype)) set(op, {op.i, op.i});
       return;
-    case OpKind::ProgramId: {
-      auto programs = k_.config.find("programs");
-      int64_t most = programs == k_.config.end() ? kMaxPrograms : std::max<int64_t>(1, programs->second);
-      return set(op, {0, op.axis == 0 ? most - 1 : 0});
-    }
+    case OpKind::ProgramId: return set(op, {0, most_programs(op.axis) - 1});
+    case OpKind::NumPrograms: return set(op, {1, most_programs(op.axis)});
     case OpKind::Range: return set(op, {0, k_.type(op.results[0]).shape[0] - 1});
     case OpKind::ExpandDims:
     case OpKind::Broadcast: return set(op, of(op.operands[0]));

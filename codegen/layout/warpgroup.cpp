@@ -359,8 +359,8 @@ private:
     const OpId id = defined->second;
     const Op& op = k_.op(id);
     if (slice.contains(id)) return "";
-    const bool pure = op.kind == OpKind::Const || op.kind == OpKind::ProgramId || op.kind == OpKind::Scalar ||
-                      (op.kind == OpKind::Load && is_read_only(op.operands[0]));
+    const bool pure = op.kind == OpKind::Const || op.kind == OpKind::ProgramId || op.kind == OpKind::NumPrograms ||
+                      op.kind == OpKind::Scalar || (op.kind == OpKind::Load && is_read_only(op.operands[0]));
     if (!pure) return "its coordinates are not computed from parameters and loops";
     if (k_.type(v).is_tile()) return "its coordinates depend on a tile";
     for (const ValueId o : op.operands)

@@ -33,22 +33,19 @@ Status Emitter::emit(const std::string& symbol) {
   spare->setAlignment(llvm::Align(64));
   b_.CreateStore(llvm::Constant::getNullValue(spare->getAllocatedType()), spare);
   dummy_ = spare;
-  auto* invariant = llvm::MDNode::get(ctx_, {});
-  int buffer = 0, size = 0;
+  uint64_t buffer = 0, size = 0;
   for (const auto& p : kernel_.params) {
     if (p.type.kind == tile::Type::Kind::Pointer) {
-      auto* load =
-          b_.CreateLoad(ptr, b_.CreateConstInBoundsGEP1_64(ptr, buffers, static_cast<uint64_t>(buffer++)), p.name);
-      load->setMetadata(llvm::LLVMContext::MD_invariant_load, invariant);
-      define_scalar(p.value, load);
-    } else {
-      if (p.type.dtype != DType::I64)
-        return error("parameter " + p.name + ": only i64 scalars are passed to host kernels");
-      auto* load = b_.CreateLoad(i64, b_.CreateConstInBoundsGEP1_64(i64, sizes, static_cast<uint64_t>(size++)), p.name);
-      load->setMetadata(llvm::LLVMContext::MD_invariant_load, invariant);
-      define_scalar(p.value, load);
+      define_scalar(p.value, argument(ptr, b_.CreateConstInBoundsGEP1_64(ptr, buffers, buffer++), p.name));
+      continue;
     }
+    auto* memory = memory_type(p.type.dtype);
+    if (!memory) return error("parameter " + p.name + " of type " + p.type.str() + " has no host code");
+    auto* value = argument(memory, b_.CreateConstInBoundsGEP1_64(i64, sizes, size++), p.name);
+    define_scalar(p.value, p.type.dtype == DType::Bool ? b_.CreateICmpNE(value, b_.getInt8(0)) : value);
   }
+  if (tile::uses_grid(kernel_))
+    for (auto& extent : extents_) extent = argument(i64, b_.CreateConstInBoundsGEP1_64(i64, sizes, size++), "extent");
   b_.CreateCondBr(b_.CreateICmpSLT(begin, end), head, done);
   b_.SetInsertPoint(head);
   auto* pid = b_.CreatePHI(i64, 2, "pid");
@@ -62,6 +59,21 @@ Status Emitter::emit(const std::string& symbol) {
   b_.SetInsertPoint(done);
   b_.CreateRetVoid();
   return {};
+}
+
+// A value that stays as it is while the kernel runs.
+llvm::Value* Emitter::argument(llvm::Type* type, Value* at, const std::string& name) {
+  auto* load = b_.CreateLoad(type, at, name);
+  load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(ctx_, {}));
+  return load;
+}
+
+// Grid::index() of the program's number.
+llvm::Value* Emitter::program_index(int axis) {
+  if (!extents_[0]) return program_;
+  auto* number = program_;
+  for (int a = 0; a < axis; ++a) number = b_.CreateUDiv(number, extents_[static_cast<size_t>(a)]);
+  return axis + 1 < kGridAxes ? b_.CreateURem(number, extents_[static_cast<size_t>(axis)]) : number;
 }
 
 Status Emitter::block(const std::vector<tile::OpId>& ops) {
@@ -89,9 +101,8 @@ Status Emitter::operation(const tile::Op& op) {
     }
     return {};
   }
-  case OpKind::ProgramId:
-    define_scalar(op.results[0], op.axis == 0 ? program_ : static_cast<Value*>(b_.getInt64(0)));
-    return {};
+  case OpKind::ProgramId: define_scalar(op.results[0], program_index(op.axis)); return {};
+  case OpKind::NumPrograms: define_scalar(op.results[0], extents_[static_cast<size_t>(op.axis)]); return {};
   case OpKind::Range: {
     auto& v = values_[static_cast<size_t>(op.results[0])];
     v.base = b_.getInt64(0);

@@ -32,6 +32,8 @@ private:
   // emit.cpp: structure
   Status block(const std::vector<tile::OpId>& ops);
   Status operation(const tile::Op& op);
+  Value* argument(llvm::Type* type, Value* at, const std::string& name);
+  Value* program_index(int axis);
   Status loop(const tile::Op& op);
   Status branch(const tile::Op& op);
 
@@ -84,7 +86,8 @@ private:
   int width_; // lanes of a full part
   llvm::Function* fn_ = nullptr;
   std::vector<Val> values_;
-  Value* program_ = nullptr;
+  Value* program_ = nullptr;                // its number in the grid, x first
+  std::array<Value*, kGridAxes> extents_{}; // of the grid, where tile::uses_grid()
   Value* scratch_base_ = nullptr;
   Value* scratch_used_ = nullptr; // scratch bytes allocated in this program
   Value* error_ = nullptr;

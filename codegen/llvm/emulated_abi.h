@@ -32,9 +32,10 @@ extern "C" {
 // Kinds of access, as bits.
 enum TesseraEmuAccess : int32_t { kTesseraEmuRead = 0, kTesseraEmuWrite = 1, kTesseraEmuAtomic = 2 };
 
-// Index of the thread in its block, [0, threads); index of the block in the grid.
+// Index of the thread in its block, [0, threads); index of the block in the grid, and the grid's blocks, along an axis.
 int32_t tessera_emu_thread_index(void* thread);
-int64_t tessera_emu_block_index(void* thread);
+int64_t tessera_emu_block_index(void* thread, int32_t axis);
+int64_t tessera_emu_block_count(void* thread, int32_t axis);
 
 // `site` identifies the instruction: equal for all threads that execute it, different for different instructions of one
 // kernel.

@@ -24,7 +24,7 @@ void begin(Context& c) {
   c.report = k.report;
   c.map_values = k.tensor_maps;
   c.thread = gpu.thread_index();
-  c.program = gpu.block_index();
+  c.program = gpu.of_grid(GridValue::Index, 0);
 }
 
 Value* Part::scalar(tile::ValueId id) const {

@@ -35,7 +35,7 @@ struct Context {
   std::vector<const tile::Op*> definitions; // null of parameters and region arguments
   // Set by begin().
   llvm::Function* function = nullptr;
-  Value *thread = nullptr, *program = nullptr; // i32, i64
+  Value *thread = nullptr, *program = nullptr; // i32; i64, the index along axis 0
   Value* report = nullptr;                     // address of the IndexReport
   // For targets with warpgroups.
   std::unique_ptr<WarpgroupIntrinsics> warpgroups;

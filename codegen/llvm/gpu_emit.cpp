@@ -33,6 +33,7 @@ Status Emitter::operation(tile::OpId id) {
   switch (op.kind) {
   case OpKind::Const: pointwise_.constant(op); return {};
   case OpKind::ProgramId: pointwise_.program_id(op); return {};
+  case OpKind::NumPrograms: pointwise_.num_programs(op); return {};
   case OpKind::Range: indices_.range(op); return {};
   case OpKind::ExpandDims: pointwise_.expand_dims(op); return {};
   case OpKind::Broadcast: return pointwise_.broadcast(op);

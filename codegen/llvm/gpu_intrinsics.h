@@ -74,6 +74,9 @@ protected:
 };
 
 // Collective operations and memory.
+// What a block knows of the grid: its own index, how many blocks there are.
+enum class GridValue : uint8_t { Index, Count };
+
 class Intrinsics {
 public:
   Intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) : module_(module), b_(builder) {}
@@ -89,7 +92,7 @@ public:
   virtual Value* thread_index() = 0; // i32, [0, threads)
   // The same; LLVM does not know it to be equal, so that what depends on it is not what was computed before.
   virtual Value* other_thread_index() = 0;
-  virtual Value* block_index() = 0; // i64
+  virtual Value* of_grid(GridValue what, int axis) = 0; // i64, along the axis
 
   // Barrier of the block; memory written before it is visible after it.
   virtual void barrier() = 0;

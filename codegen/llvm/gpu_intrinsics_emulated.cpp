@@ -113,7 +113,10 @@ public:
 
   Value* thread_index() override { return call("tessera_emu_thread_index", b_.getInt32Ty(), {}); }
   Value* other_thread_index() override { return thread_index(); }
-  Value* block_index() override { return call("tessera_emu_block_index", b_.getInt64Ty(), {}); }
+  Value* of_grid(GridValue what, int axis) override {
+    return call(what == GridValue::Count ? "tessera_emu_block_count" : "tessera_emu_block_index", b_.getInt64Ty(),
+                {b_.getInt32(static_cast<uint32_t>(axis))});
+  }
 
   void barrier() override { call("tessera_emu_barrier", b_.getVoidTy(), {site()}); }
   Value* barrier_any(Value* p) override {

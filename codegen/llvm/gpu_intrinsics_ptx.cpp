@@ -138,9 +138,15 @@ public:
     return v;
   }
   Value* other_thread_index() override { return assembly(b_, "mov.u32 $0, %tid.x;", "=r", b_.getInt32Ty(), {}, true); }
-  Value* block_index() override {
-    auto* v = b_.CreateIntrinsic(ID::nvvm_read_ptx_sreg_ctaid_x, {}, {});
-    v->setMetadata(llvm::LLVMContext::MD_range, range(0x7fffffff));
+  Value* of_grid(GridValue what, int axis) override {
+    constexpr std::array kIndices = {ID::nvvm_read_ptx_sreg_ctaid_x, ID::nvvm_read_ptx_sreg_ctaid_y,
+                                     ID::nvvm_read_ptx_sreg_ctaid_z};
+    constexpr std::array kCounts = {ID::nvvm_read_ptx_sreg_nctaid_x, ID::nvvm_read_ptx_sreg_nctaid_y,
+                                    ID::nvvm_read_ptx_sreg_nctaid_z};
+    const auto at = static_cast<size_t>(axis);
+    const uint32_t least = what == GridValue::Count ? 1 : 0;
+    auto* v = b_.CreateIntrinsic(what == GridValue::Count ? kCounts[at] : kIndices[at], {}, {});
+    v->setMetadata(llvm::LLVMContext::MD_range, range(static_cast<uint32_t>(kMaxGrid[at]) + least, least));
     return b_.CreateZExt(v, b_.getInt64Ty());
   }
 
@@ -432,8 +438,8 @@ private:
     default: return b_.getIntNTy(static_cast<unsigned>(info(t.dtype).bits));
     }
   }
-  llvm::MDNode* range(uint32_t end) {
-    return llvm::MDNode::get(module_.getContext(), {llvm::ConstantAsMetadata::get(b_.getInt32(0)),
+  llvm::MDNode* range(uint32_t end, uint32_t begin = 0) {
+    return llvm::MDNode::get(module_.getContext(), {llvm::ConstantAsMetadata::get(b_.getInt32(begin)),
                                                     llvm::ConstantAsMetadata::get(b_.getInt32(end))});
   }
   Value* policy_of(tile::Caching caching) {

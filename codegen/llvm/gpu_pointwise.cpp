@@ -11,7 +11,10 @@ void Pointwise::constant(const tile::Op& op) {
   define(result, Registers(register_count(result), math_.constant(dtype_of(result), op.f, op.i)));
 }
 
-void Pointwise::program_id(const tile::Op& op) { define(op.results[0], {op.axis == 0 ? c_.program : b_.getInt64(0)}); }
+void Pointwise::program_id(const tile::Op& op) {
+  define(op.results[0], {op.axis == 0 ? c_.program : gpu_.of_grid(GridValue::Index, op.axis)});
+}
+void Pointwise::num_programs(const tile::Op& op) { define(op.results[0], {gpu_.of_grid(GridValue::Count, op.axis)}); }
 
 void Pointwise::expand_dims(const tile::Op& op) {
   define(op.results[0], registers(op.operands[0], register_count(op.results[0])));

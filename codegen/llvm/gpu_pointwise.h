@@ -44,6 +44,7 @@ public:
   Pointwise(Context& context, Words& words, Indices& indices) : Part(context), words_(words), indices_(indices) {}
   void constant(const tile::Op& op);
   void program_id(const tile::Op& op);
+  void num_programs(const tile::Op& op);
   void expand_dims(const tile::Op& op);
   Status broadcast(const tile::Op& op);
   Status scalar_op(const tile::Op& op);

@@ -5,7 +5,9 @@
 
 namespace tessera {
 
-// The machine code of a kernel is called with runtime/executable.h's HostKernelFn.
+// The machine code of a kernel is called with runtime/launch_spec.h's HostKernelFn. `sizes` are the scalar parameters,
+// each in the low bytes of its word as memory has it, so that an i64 is the word; behind them are the three extents of
+// the grid where tile::uses_grid(). Programs [begin, end) are numbers in the grid.
 struct HostTarget {
   std::string cpu;       // LLVM name, "sapphirerapids"
   std::string features;  // "+avx512f,..."

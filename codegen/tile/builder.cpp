@@ -11,6 +11,7 @@ bool is_pure(OpKind kind) {
   switch (kind) {
   case OpKind::Const:
   case OpKind::ProgramId:
+  case OpKind::NumPrograms:
   case OpKind::Range:
   case OpKind::ExpandDims:
   case OpKind::Broadcast:
@@ -122,6 +123,12 @@ ValueId Builder::const_i(DType dtype, int64_t v) {
 ValueId Builder::program_id(int axis) {
   Op op;
   op.kind = OpKind::ProgramId;
+  op.axis = axis;
+  return emit(std::move(op), {Type::Kind::Data, DType::I64, {}});
+}
+ValueId Builder::num_programs(int axis) {
+  Op op;
+  op.kind = OpKind::NumPrograms;
   op.axis = axis;
   return emit(std::move(op), {Type::Kind::Data, DType::I64, {}});
 }

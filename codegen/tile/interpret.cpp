@@ -76,10 +76,14 @@ struct Cell {
 
 class Interpreter {
 public:
-  Interpreter(const Kernel& k, std::span<const Argument> args)
-      : k_(k), args_(args), cells_(static_cast<size_t>(k.value_count())) {}
+  Interpreter(const Kernel& k, std::span<const Argument> args, Grid grid)
+      : k_(k), args_(args), grid_(grid), cells_(static_cast<size_t>(k.value_count())) {}
 
-  Result<InterpretResult> run(int64_t grid) {
+  Result<InterpretResult> run() {
+    for (int axis = 0; axis < kGridAxes; ++axis)
+      if (grid_[axis] > kMaxGrid[static_cast<size_t>(axis)])
+        return error("a grid has at most " + std::to_string(kMaxGrid[static_cast<size_t>(axis)]) +
+                     " programs along axis " + std::to_string(axis) + ", got " + std::to_string(grid_[axis]));
     if (args_.size() != k_.params.size())
       return error("expected " + std::to_string(k_.params.size()) + " arguments, got " + std::to_string(args_.size()));
     for (size_t i = 0; i < args_.size(); ++i) {
@@ -103,7 +107,7 @@ public:
       if (promised > 0 && memory_[static_cast<size_t>(cells_[static_cast<size_t>(p.value)].memory)].count < promised)
         return error("argument '" + p.name + "' has fewer than the " + std::to_string(promised) + " promised elements");
     }
-    TESSERA_TRY(needs_cooperative_launch(k_) ? run_cooperative(grid) : run_independent(grid));
+    TESSERA_TRY(needs_cooperative_launch(k_) ? run_cooperative(grid_.programs()) : run_independent(grid_.programs()));
     return std::move(result_);
   }
 
@@ -455,7 +459,8 @@ private:
     case OpKind::Const:
       for (ScalarValue& v : result(op)) v = {op.f, op.i};
       return {};
-    case OpKind::ProgramId: result(op)[0].i = op.axis == 0 ? program_ : 0; return {};
+    case OpKind::ProgramId: result(op)[0].i = grid_.index(program_, op.axis); return {};
+    case OpKind::NumPrograms: result(op)[0].i = grid_[op.axis]; return {};
     case OpKind::Range: {
       auto& out = result(op);
       for (size_t i = 0; i < out.size(); ++i) out[i].i = static_cast<int64_t>(i);
@@ -516,6 +521,7 @@ private:
 
   const Kernel& k_;
   std::span<const Argument> args_;
+  Grid grid_;
   std::vector<Cell> cells_;
   std::vector<Memory> memory_;
   InterpretResult result_;
@@ -525,8 +531,8 @@ private:
 
 } // namespace
 
-Result<InterpretResult> interpret(const Kernel& kernel, std::span<const Argument> args, int64_t grid) {
-  return Interpreter(kernel, args).run(grid);
+Result<InterpretResult> interpret(const Kernel& kernel, std::span<const Argument> args, Grid grid) {
+  return Interpreter(kernel, args, grid).run();
 }
 
 } // namespace tessera::tile

@@ -5,6 +5,7 @@
 namespace tessera::tile {
 
 Result<Kernel> Parser::run() {
+  const Token first = token_;
   TESSERA_TRY(keyword("tile.kernel"));
   if (token_.kind != Token::Kind::Symbol || token_.text.empty()) return error("expected '@name'");
   k_.name = token_.text;
@@ -13,8 +14,14 @@ Result<Kernel> Parser::run() {
   if (is_ident("config")) TESSERA_TRY(config());
   TESSERA_TRY(block(k_.body, nullptr, 0));
   if (token_.kind != Token::Kind::End) return error("expected the end of the text");
-  if (Status ok = verify(k_); !ok.ok())
-    return Diagnostic(ErrorCode::ParseError, Location{.file = file_}, ok.error().message);
+  FaultyPart part;
+  if (Status ok = verify(k_, part); !ok.ok()) {
+    auto at = param_tokens_.find(part.param), of_op = op_tokens_.find(part.op);
+    return error_at(at != param_tokens_.end()   ? at->second
+                    : of_op != op_tokens_.end() ? of_op->second
+                                                : first,
+                    ok.error().message);
+  }
   return std::move(k_);
 }
 
@@ -157,6 +164,7 @@ Status Parser::params() {
         TESSERA_ASSIGN(p.elements, integer_in(1, int64_t{1} << 62));
       }
     }
+    param_tokens_.emplace(static_cast<int>(k_.params.size()), t);
     k_.params.push_back(std::move(p));
     if (!accept(',')) break;
   }
@@ -237,6 +245,7 @@ Status Parser::statement(std::vector<OpId>& ops, int depth) {
                             std::to_string(results.size()) + " are named");
   for (size_t i = 0; i < results.size(); ++i) TESSERA_TRY(define(results[i], op.results[i]));
   ops.push_back(k_.new_op(std::move(op)));
+  op_tokens_.emplace(ops.back(), at);
   return {};
 }
 

@@ -211,8 +211,9 @@ Status Parser::operation(Op& op, std::vector<OpId>& ops, int depth) {
       return error("expected a number" + found());
     advance();
     return {};
-  case OpKind::ProgramId: {
-    TESSERA_ASSIGN(int64_t axis, integer_in(0, 2));
+  case OpKind::ProgramId:
+  case OpKind::NumPrograms: {
+    TESSERA_ASSIGN(int64_t axis, integer_in(0, kGridAxes - 1));
     op.axis = static_cast<int>(axis);
     return {};
   }

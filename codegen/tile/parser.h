@@ -73,8 +73,10 @@ private:
   Token token_;
   Kernel k_;
   std::map<std::string, ValueId, std::less<>> names_;
-  std::vector<std::string> scope_; // names in order of definition, for leaving a region
-  Token literal_;                  // of the const being read: its dtype comes last
+  std::vector<std::string> scope_;  // names in order of definition, for leaving a region
+  std::map<OpId, Token> op_tokens_; // where operations begin that the text has
+  std::map<int, Token> param_tokens_;
+  Token literal_; // of the const being read: its dtype comes last
   int range_ = 0;
 };
 

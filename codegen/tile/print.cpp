@@ -116,7 +116,8 @@ private:
         out_ += std::to_string(op.i);
       break;
     }
-    case OpKind::ProgramId: out_ += " " + std::to_string(op.axis); break;
+    case OpKind::ProgramId:
+    case OpKind::NumPrograms: out_ += " " + std::to_string(op.axis); break;
     case OpKind::Range: out_ += " " + std::to_string(k_.type(op.results[0]).shape[0]); break;
     case OpKind::Broadcast:
     case OpKind::Scalar:

@@ -7,9 +7,9 @@ namespace tessera::tile {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(OpKind::Count_)> kNames = {
-    "const",  "program_id",   "range",  "expand_dims",  "broadcast", "scalar",   "load",
-    "store",  "reduce",       "scan",   "dot",          "for",       "if",       "scratch",
-    "atomic", "report_index", "arrive", "grid_barrier", "exchange",  "prefetch", "yield"};
+    "const",  "program_id",   "range",    "expand_dims", "broadcast", "scalar",      "load",   "store",
+    "reduce", "scan",         "dot",      "for",         "if",        "scratch",     "atomic", "report_index",
+    "arrive", "grid_barrier", "exchange", "prefetch",    "yield",     "num_programs"};
 
 Diagnostic bad(std::string message) { return {ErrorCode::Internal, std::move(message)}; }
 
@@ -304,9 +304,10 @@ Status check_op(const Kernel& k, const Op& op) {
     if (result().kind != Type::Kind::Data) return bad("a constant is data");
     return {};
   case OpKind::ProgramId:
+  case OpKind::NumPrograms:
     TESSERA_TRY(shape_of(0));
-    if (op.axis < 0 || op.axis > 2) return bad("program_id is of axis 0, 1 or 2");
-    if (!is_i64_scalar(result())) return bad("program_id yields 'i64'");
+    if (op.axis < 0 || op.axis >= kGridAxes) return bad("the axis is 0, 1 or 2");
+    if (!is_i64_scalar(result())) return bad("it yields 'i64'");
     return {};
   case OpKind::Range:
     TESSERA_TRY(shape_of(0));

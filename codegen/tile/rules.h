@@ -23,6 +23,13 @@ struct OpWord {
 // Operand count, attributes, operand and result types of one operation, regions excluded except for the types at their
 // edges (For, If). Error Internal with the reason and no location.
 [[nodiscard]] Status check_op(const Kernel& kernel, const Op& op);
+// The part of a kernel that breaks a rule; -1: none of its kind.
+struct FaultyPart {
+  OpId op = -1;
+  int param = -1;
+};
+// verify() that says where.
+[[nodiscard]] Status verify(const Kernel& kernel, FaultyPart& part);
 // Result dtype and shape of a pointwise operation on these operand types; error if they do not match.
 [[nodiscard]] Result<Type> scalar_result_type(ScalarOp op, std::span<const Type> operands);
 

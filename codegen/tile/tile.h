@@ -21,6 +21,7 @@
 #pragma once
 #include "base/result.h"
 #include "graph/scalar/scalar.h"
+#include "runtime/grid.h"
 #include "runtime/index_check.h"
 #include <map>
 
@@ -46,7 +47,7 @@ using OpId = int32_t;
 
 enum class OpKind : uint8_t {
   Const,      // dtype literal, scalar or splat
-  ProgramId,  // attribute axis (0..2): i64
+  ProgramId,  // attribute axis (0..2): i64, the program's index
   Range,      // 0..n-1 : tile<[n], i64>
   ExpandDims, // attribute axis: inserts a dimension of size 1
   Broadcast,  // to a tile shape (scalar to tile, or dimensions of size 1)
@@ -71,8 +72,9 @@ enum class OpKind : uint8_t {
   // scalar: element i is program i's, elements from `count` on are 0. Waits for all `count` programs; not inside a
   // region. Does not order other memory.
   Exchange,
-  Prefetch, // pointer, offset (scalar or tile): hint that the program soon reads there; may be out of bounds
-  Yield,    // ends every region, also one that yields nothing
+  Prefetch,    // pointer, offset (scalar or tile): hint that the program soon reads there; may be out of bounds
+  Yield,       // ends every region, also one that yields nothing
+  NumPrograms, // attribute axis (0..2): i64, the grid's extent
   Count_,
 };
 
@@ -85,7 +87,7 @@ struct Op {
   ScalarOp scalar = ScalarOp::Add;
   ReduceKind reduce = ReduceKind::Sum;
   bool select_last = false;
-  int axis = 0;                  // ProgramId, Reduce, Scan, ExpandDims
+  int axis = 0;                  // ProgramId, NumPrograms, Reduce, Scan, ExpandDims
   int site = 0;                  // ReportIndex
   int num_stages = 0;            // For: stages of software pipelining, 0: the lowering decides
   double f = 0;                  // Const of float dtype
@@ -164,6 +166,7 @@ public:
   ValueId const_f(DType dtype, double v);
   ValueId const_i(DType dtype, int64_t v);
   ValueId program_id(int axis);
+  ValueId num_programs(int axis);
   ValueId range(int n);
   ValueId expand_dims(ValueId v, int axis);
   ValueId broadcast(ValueId v, std::vector<int> shape);
@@ -211,6 +214,9 @@ private:
 }
 // True if some operation of the kernel does.
 [[nodiscard]] bool needs_cooperative_launch(const Kernel& kernel);
+// True if the kernel's code needs the extents of the grid, not a program's number alone: it takes an index along
+// axis 1 or 2, or an extent.
+[[nodiscard]] bool uses_grid(const Kernel& kernel);
 
 // The reference interpreter. args: pointers as byte spans, scalars as int64 or double, in parameter order.
 struct Argument {
@@ -220,8 +226,8 @@ struct Argument {
 struct InterpretResult {
   IndexReport report;
 };
-// Runs programs [0, grid) one after another; cooperative programs all run up to each barrier before any continues. An
+// Runs the programs of the grid one after another, x first; cooperative programs all run up to each barrier before any continues. An
 // out-of-bounds access of a pointer argument is an error that names the parameter and the offset.
-[[nodiscard]] Result<InterpretResult> interpret(const Kernel& kernel, std::span<const Argument> args, int64_t grid);
+[[nodiscard]] Result<InterpretResult> interpret(const Kernel& kernel, std::span<const Argument> args, Grid grid);
 
 } // namespace tessera::tile

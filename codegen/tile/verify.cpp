@@ -6,12 +6,13 @@ namespace {
 
 class Verifier {
 public:
-  explicit Verifier(const Kernel& k)
-      : k_(k), defined_(static_cast<size_t>(k.value_count())), seen_(static_cast<size_t>(k.op_count())) {}
+  Verifier(const Kernel& k, FaultyPart& at)
+      : k_(k), at_(at), defined_(static_cast<size_t>(k.value_count())), seen_(static_cast<size_t>(k.op_count())) {}
 
   Status run() {
     if (k_.name.empty()) return error("a kernel needs a name");
     for (const Param& p : k_.params) {
+      at_.param = static_cast<int>(&p - k_.params.data());
       if (p.value < 0 || p.value >= k_.value_count()) return error("parameter '" + p.name + "' has no value");
       TESSERA_TRY(check_type(p.type));
       if (p.type.is_tile()) return error("parameter '" + p.name + "' is a tile");
@@ -29,7 +30,10 @@ public:
         return error("parameter '" + p.name + "' has a divisor but is not an i64 scalar");
       TESSERA_TRY(check_elements(p));
     }
-    return block(k_.body, 0);
+    at_.param = -1;
+    TESSERA_TRY(block(k_.body, 0));
+    at_.op = -1;
+    return {};
   }
 
 private:
@@ -71,6 +75,7 @@ private:
       if (id < 0 || id >= k_.op_count()) return error("operation id out of range");
       if (seen_[static_cast<size_t>(id)]) return error("operation " + std::to_string(id) + " is used twice");
       seen_[static_cast<size_t>(id)] = true;
+      at_.op = id;
       const Op& op = k_.op(id);
       for (ValueId v : op.operands)
         if (v < 0 || v >= k_.value_count() || defined_[static_cast<size_t>(v)] != 1)
@@ -87,6 +92,7 @@ private:
         TESSERA_TRY(block(op.regions[r], depth + 1));
         leave(mark);
       }
+      at_.op = id;
       if (Status ok = check_op(k_, op); !ok.ok())
         return error(std::string(op_name(op.kind)) + ": " + ok.error().message);
       TESSERA_TRY(check_written(op));
@@ -101,6 +107,7 @@ private:
   }
 
   const Kernel& k_;
+  FaultyPart& at_;            // the part that is being looked at
   std::vector<char> defined_; // 0 not yet, 1 visible, 2 out of scope
   std::vector<bool> seen_;
   std::vector<ValueId> scope_;
@@ -108,7 +115,18 @@ private:
 
 } // namespace
 
-Status verify(const Kernel& kernel) { return Verifier(kernel).run(); }
+Status verify(const Kernel& kernel, FaultyPart& part) { return Verifier(kernel, part).run(); }
+Status verify(const Kernel& kernel) {
+  FaultyPart part;
+  return verify(kernel, part);
+}
+
+bool uses_grid(const Kernel& kernel) {
+  for (OpId id = 0; id < kernel.op_count(); ++id)
+    if (const Op& op = kernel.op(id); op.kind == OpKind::NumPrograms || (op.kind == OpKind::ProgramId && op.axis > 0))
+      return true;
+  return false;
+}
 
 bool needs_cooperative_launch(const Kernel& kernel) {
   return std::any_of(kernel.body.begin(), kernel.body.end(),

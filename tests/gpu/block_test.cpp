@@ -75,7 +75,7 @@ float shuffle(void* t, float v, int source, int site) {
 // Sum of the block's 64 threads' elements: shuffles within warps, shared memory between them.
 void reduction(void* t, void* const* args) {
   int i = thread_index(t), lane = i % 32, warps = 2;
-  auto block = tessera_emu_block_index(t);
+  auto block = tessera_emu_block_index(t, 0);
   float v = load(t, pointer(args, 0) + block * 64 + i);
   for (int d = 16, site = 1; d >= 1; d /= 2, ++site) v += shuffle(t, v, lane ^ d, site);
   if (lane == 0) store_shared(t, i / 32, v);
@@ -137,7 +137,7 @@ TEST(EmulatedBlocks, SharedMemoryStartsPoisoned) {
     int i = thread_index(t);
     float before = load_shared(t, i);
     store_shared(t, i, 1); // the next block must not see it
-    store(t, pointer(args, 0) + tessera_emu_block_index(t) * 64 + i, std::isnan(before) ? 1.0f : 0.0f);
+    store(t, pointer(args, 0) + tessera_emu_block_index(t, 0) * 64 + i, std::isnan(before) ? 1.0f : 0.0f);
   };
   auto r = s.run(poison);
   ASSERT_TRUE(r.ok()) << r.error().str();
@@ -341,7 +341,7 @@ TEST(EmulatedBlocks, TheFirstBlockThatFailsIsTold) {
   for (uint64_t seed = 0; seed < test::seeds(20); ++seed) {
     auto r = s.run(
         [](void* t, void* const* args) {
-          auto block = tessera_emu_block_index(t);
+          auto block = tessera_emu_block_index(t, 0);
           if (block % 10 == 7) load(t, pointer(args, 0) + 1000);
         },
         seed);

@@ -17,6 +17,24 @@ List tile8(const std::string& body, List x = {3, -1, 4, 1, -5, 9, 2, 6}, List y 
   return r.arrays[1];
 }
 
+TEST(Interpret, ProgramsKnowTheirPlaceInTheGrid) {
+  const Kernel k =
+      read("tile.kernel @g(%y: ptr<i64> written) {\n%x = program_id 0 : i64\n%p = program_id 1 : i64\n%z = "
+           "program_id 2 : i64\n%nx = num_programs 0 : i64\n%ny = num_programs 1 : i64\n%nz = num_programs "
+           "2 : i64\n%a = mul(%z, %ny) : i64\n%b = add(%a, %p) : i64\n%c = mul(%b, %nx) : i64\n%n = add(%c, "
+           "%x) : i64\n%v = mul(%x, 100) : i64\n%w = mul(%p, 10) : i64\n%s = add(%v, %w) : i64\n%t = "
+           "add(%s, %z) : i64\n%u = mul(%t, %nz) : i64\nstore %y[%n] = %u\n}");
+  EXPECT_TRUE(uses_grid(k));
+  std::vector<int64_t> y(24, -1);
+  const Argument argument{std::as_writable_bytes(std::span(y)), {}};
+  ASSERT_TRUE(interpret(k, std::span(&argument, 1), {3, 2, 4}).ok());
+  for (int64_t z = 0; z < 4; ++z)
+    for (int64_t p = 0; p < 2; ++p)
+      for (int64_t x = 0; x < 3; ++x)
+        EXPECT_EQ(y[static_cast<size_t>((z * 2 + p) * 3 + x)], (100 * x + 10 * p + z) * 4);
+  EXPECT_FALSE(interpret(k, std::span(&argument, 1), {1, 70000}).ok());
+  EXPECT_TRUE(interpret(k, std::span(&argument, 1), {0, 70}).ok());
+}
 TEST(Interpret, ScalarsBroadcastToTiles) {
   EXPECT_EQ(tile8("%c = const 10 : f32\n%s = add(%v, %c) : tile<[8], f32>\nstore %y[%r] = %s"),
             (List{13, 9, 14, 11, 5, 19, 12, 16}));

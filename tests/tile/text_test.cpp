@@ -104,6 +104,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"tile.kernel @k() {\n %a = range 4 : tile<[8], i64>\n}", 2, "range 4 yields 'tile<[4], i64>'"},
         BadText{"tile.kernel @k() {\n %a = const 0 : tile<[1048576, 2], f32>\n}", 2, "at most 1048576 elements"},
         BadText{"tile.kernel @k() {\n %a = program_id 3 : i64\n}", 2, "from 0 to 2"},
+        BadText{"tile.kernel @k() {\n %a = num_programs 3 : i64\n}", 2, "from 0 to 2"},
+        BadText{"tile.kernel @k() {\n %a = num_programs 0 : i32\n}", 2, "it yields 'i64'"},
+        BadText{"tile.kernel @k(%c: ptr<i32> written, %n: i64) {\n for %i = 0 to %n step 1 {\n  grid_barrier %c[0] "
+                "rank=%i of=%n\n }\n}",
+                3, "may not be inside a region"},
         BadText{"tile.kernel @k(%n: i64) {\n for %i = 0 to %n step 1 num_stages=9 {\n }\n}", 2, "from 1 to 8"},
         BadText{"tile.kernel @k(%n: i64, %f: f32) {\n %a = add(%n, %f) : i64\n}", 2, "operands of add differ"},
         BadText{"tile.kernel @k(%n: i64) {\n %a = add(%n) : i64\n}", 2, "add takes 2 operands, not 1"},

@@ -100,7 +100,7 @@ public:
     e_.begin(parameters(form_), kThreads, maps);
     steps_ = b_.CreateUDiv(b_.CreateAdd(b_.CreateTrunc(e_.f.params[kK], b_.getInt32Ty()), e_.i(k_of_stage() - 1)),
                            e_.i(k_of_stage()));
-    first_row_ = b_.CreateMul(b_.CreateTrunc(e_.gpu->block_index(), b_.getInt32Ty()), e_.i(kRows));
+    first_row_ = b_.CreateMul(b_.CreateTrunc(e_.gpu->of_grid(gpu::GridValue::Index, 0), b_.getInt32Ty()), e_.i(kRows));
     e_.branch(b_.CreateICmpEQ(e_.thread, e_.i(0)), [&] { init(); });
     if (form_.fault != Fault::NoBarrierAfterInit) e_.gpu->barrier();
     auto* group = b_.CreateLShr(e_.warp_index, 2);
