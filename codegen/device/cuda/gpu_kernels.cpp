@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/stopwatch.h"
 #include "codegen/compilation/contain.h"
-#include "codegen/llvm/host_compiler.h"
+#include "codegen/device/cuda/code_objects.h"
 #include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
@@ -41,156 +41,6 @@ std::string when(const ScheduledKernel& k) {
 
 constexpr size_t kSymbolDigits = 12; // of a kernel's key: enough for the symbols of a file to differ
 constexpr size_t kMaxSchedules = 4;  // of a kernel that are tried where code for them fails
-
-// Compilation of one distinct text.
-struct Made {
-  Hash128 key; // hash of the text and of the compiler's version
-  const tile::Kernel* kernel = nullptr;
-  std::string first_user; // a request's name, for errors and warnings
-  cuda::CodeObject object;
-  std::string llvm_ir;
-  std::optional<Diagnostic> error, not_assembled;
-  bool cached = false;
-  double ms = 0;
-};
-
-struct Compiler {
-  const GpuTarget& target;
-  const GpuKernelOptions& gpu;
-  std::string arch; // architecture of cubins
-  Cache& cache;
-  bool keep_ir;
-  const std::function<bool()>& cancelled;
-  int64_t registers, thread_registers; // of a multiprocessor; that a thread may have
-
-  void make(Made& m) const {
-    const Status done = guarded({"compiling kernel", m.first_user}, [&]() -> Status {
-      make_guarded(m);
-      return {};
-    });
-    if (!done.ok()) m.error = done.error();
-  }
-
-private:
-  void make_guarded(Made& m) const {
-    const Stopwatch watch;
-    if (cancelled && cancelled()) {
-      m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
-      return;
-    }
-    if (!keep_ir && from_cache(m)) {
-      m.cached = true;
-    } else {
-      compile(m);
-      // A failed assembly is not cached.
-      if (!m.error && !m.not_assembled) store(m);
-    }
-    m.ms = watch.ms();
-  }
-
-  void store(const Made& m) const {
-    const std::vector<char> bytes = cuda::encode(m.object);
-    cache.store(EntryKind::Kernel, m.key, kernel_origin(gpu_compiler_version(target), m.first_user),
-                {bytes.data(), bytes.size()});
-  }
-  bool from_cache(Made& m) const {
-    auto bytes = cache.find(EntryKind::Kernel, m.key);
-    if (!bytes) return false;
-    auto object = cuda::decode(*bytes);
-    if (!object || object->symbol != m.kernel->name || object->cubin.empty() != (gpu.assembler_of(*object) == nullptr))
-      return false;
-    m.object = std::move(*object);
-    return true;
-  }
-
-  static int64_t number(const tile::Kernel& k, const char* name) {
-    auto it = k.config.find(name);
-    return it == k.config.end() ? 0 : it->second;
-  }
-
-  // Spills cost time, and so do missing resident blocks: 72 bytes of spills per thread cost as much as all blocks (37
-  // kernels on an H200, docs/ptx.md). The least sum is taken, of few kernels, since assembling one takes long: with
-  // divisions inline, because calls save registers, and with the most blocks that spill nothing, found by bisection.
-  void compile(Made& m) const {
-    constexpr double kBytes = 72;
-    constexpr size_t kMaxAssembled = 256 << 10; // bytes of PTX of all further attempts
-    compile(*m.kernel, m);
-    if (m.object.spill_bytes <= 0) return;
-    const int64_t all = std::max<int64_t>(1, number(*m.kernel, "min_blocks"));
-    double least = m.object.spill_bytes / kBytes;
-    auto gone = [&](int64_t blocks) { return static_cast<double>(all - blocks) / static_cast<double>(all); };
-    // True if it spills nothing. Another text than `m` has is taken where its sum is less.
-    auto attempt = [&](int64_t blocks, bool inlined) {
-      tile::Kernel relaxed = *m.kernel;
-      if (blocks < all) relaxed.config["min_blocks"] = blocks;
-      if (inlined) relaxed.config["inline_division"] = 1;
-      Made other;
-      other.first_user = m.first_user;
-      compile(relaxed, other, &m.object.ptx);
-      if (other.error || other.not_assembled || other.object.spill_bytes < 0) return false;
-      if (const double sum = gone(blocks) + other.object.spill_bytes / kBytes; sum < least) {
-        least = sum;
-        m.object = std::move(other.object);
-        m.llvm_ir = std::move(other.llvm_ir);
-        return m.object.spill_bytes == 0;
-      }
-      return other.object.spill_bytes == 0;
-    };
-    const double with_calls = least;
-    size_t room = kMaxAssembled;
-    auto left = [&] {
-      const size_t bytes = m.object.ptx.size();
-      return std::exchange(room, room - std::min(room, bytes)) >= bytes;
-    };
-    if (!left() || attempt(all, true)) return;
-    const bool inlined = least < with_calls;
-    // Fewer blocks than this leave a thread no more registers: it has all that it may have.
-    const int64_t enough = registers / (int64_t{m.object.threads} * thread_registers);
-    int64_t low = std::max<int64_t>({1, number(*m.kernel, "least_blocks"), enough}), high = all;
-    while (low < high && gone(low) >= least) ++low;
-    while (low < high && left()) {
-      const int64_t blocks = (low + high) / 2;
-      if (attempt(blocks, inlined))
-        low = blocks + 1;
-      else
-        high = blocks;
-    }
-  }
-
-  // Not assembled where the text is `known`.
-  void compile(const tile::Kernel& kernel, Made& m, const std::string* known = nullptr) const {
-    auto code = compile_gpu_kernel(kernel, target, keep_ir);
-    if (!code) {
-      m.error = Diagnostic(code.error()).note("while compiling kernel " + m.first_user);
-      return;
-    }
-    auto& o = m.object;
-    o.symbol = code->symbol;
-    o.ptx_arch = target.arch;
-    o.ptx = std::move(code->ptx);
-    o.threads = code->threads;
-    o.shared_bytes = code->shared_bytes;
-    o.dependent_launch = code->dependent_launch;
-    o.tensor_maps = std::move(code->tensor_maps);
-    m.llvm_ir = std::move(code->llvm_ir);
-    const cuda::Assembler* assembler = gpu.assembler_of(o);
-    if (assembler == nullptr || (known && *known == o.ptx)) return;
-    auto cubin = guarded({"assembling kernel", m.first_user}, [&] {
-      failure_point("assemble");
-      return assembler->assemble(o.ptx, arch);
-    });
-    if (!cubin) {
-      m.not_assembled = cubin.error();
-      return;
-    }
-    o.cubin_arch = arch;
-    o.cubin = std::move(cubin->bytes);
-    o.registers = cubin->registers;
-    o.spill_bytes = cubin->spill_bytes;
-    o.stack_bytes = cubin->stack_bytes;
-    o.assembler = assembler->version();
-  }
-};
 
 // The maps of a kernel's code as those of its launch. A kernel's i64 parameters are its last ones.
 std::vector<TensorMapOf<SymExpr>> launch_maps(const std::vector<KernelTensorMap>& maps, const ScheduledKernel& k) {
@@ -237,18 +87,9 @@ class GpuKernels {
 public:
   GpuKernels(const Graph& graph, std::span<const KernelRequest> requests, const Target& device, const GpuTarget& target,
              Cache& cache, const CompileOptions& options, const GpuKernelOptions& gpu)
-      : graph_(graph), requests_(requests), device_(device),
-        options_(options), compiler_{target,
-                                     gpu,
-                                     gpu.assemble_for.empty() ? target.arch : gpu.assemble_for,
-                                     cache,
-                                     options.keep_texts || dump_enabled(),
-                                     options.cancelled,
-                                     device.registers,
-                                     device.thread_registers},
-        seed_(hash128(gpu_compiler_version(target) + " " + std::string(code_digest()) + "; " +
-                      (gpu.assembler ? gpu.assembler->version() + " for " + compiler_.arch : "PTX alone"))
-                  .lo) {}
+      : graph_(graph), requests_(requests), device_(device), options_(options),
+        compiler_(target, gpu, cache, options.keep_texts || dump_enabled(), options.cancelled, device.registers,
+                  device.thread_registers) {}
 
   Result<DeviceCode> run() {
     const Stopwatch watch;
@@ -258,7 +99,7 @@ public:
       if (out_.failed.empty()) TESSERA_TRY(compile_all());
     } while (again_ && out_.failed.empty());
     if (out_.failed.empty()) {
-      for (const Made& m : made_) take(m);
+      for (const MadeObject& m : made_) take(m);
       for (size_t i = 0; i < requests_.size(); ++i) finish(requests_[i], out_.kernels[i]);
     }
     out_.codegen_ms = watch.ms();
@@ -296,7 +137,7 @@ private:
     }
     for (const GeneratedKernel& k : out_.kernels)
       for (const ScheduledKernel& s : k.scheduled)
-        if (Made& m = made_of(s); !m.kernel) m.kernel = &s.kernel;
+        if (MadeObject& m = made_of(s); !m.kernel) m.kernel = &s.kernel;
     return {};
   }
 
@@ -346,7 +187,7 @@ private:
   // Names the kernel by its text; kernels of one text have one object.
   void give_object(ScheduledKernel& s, const std::string& title, const std::string& user) {
     if (const int64_t least = least_blocks(s, device_); least > 1) s.kernel.config["least_blocks"] = least;
-    const Hash128 key = hash128(title + "\n" + anonymous_text(s.kernel), seed_);
+    const Hash128 key = hash128(title + "\n" + anonymous_text(s.kernel), compiler_.seed());
     s.kernel.name = s.symbol = "tessera_" + title + "_" + key.hex().substr(0, kSymbolDigits);
     auto [it, fresh] = by_text_.try_emplace(key, static_cast<int>(made_.size()));
     if (fresh) {
@@ -357,12 +198,12 @@ private:
     s.object = it->second;
   }
 
-  Made& made_of(const ScheduledKernel& s) { return made_[static_cast<size_t>(s.object)]; }
+  MadeObject& made_of(const ScheduledKernel& s) { return made_[static_cast<size_t>(s.object)]; }
 
   // Each distinct text. Requests whose code fails are given other schedules.
   Status compile_all() {
     compile_each(made_.size(), options_, [&](size_t i) {
-      Made& m = made_[i];
+      MadeObject& m = made_[i];
       if (auto before = earlier_.find(m.key); before != earlier_.end()) {
         const tile::Kernel* kernel = m.kernel;
         m = before->second;
@@ -372,12 +213,12 @@ private:
       compiler_.make(m);
     });
     bool any = false;
-    for (const Made& m : made_) {
+    for (const MadeObject& m : made_) {
       if (m.error && !may_detour(*m.error)) return *m.error;
       any = any || m.error;
     }
     if (!any) return {};
-    for (const Made& m : made_)
+    for (const MadeObject& m : made_)
       if (!m.error) earlier_[m.key] = m;
     without_code();
     return {};
@@ -385,10 +226,10 @@ private:
 
   // Gives requests whose code failed another schedule, as long as there are some.
   void without_code() {
-    std::set<const Made*> reported; // kernels of one text fail together
+    std::set<const MadeObject*> reported; // kernels of one text fail together
     for (size_t i = 0; i < out_.kernels.size(); ++i)
       for (const ScheduledKernel& s : out_.kernels[i].scheduled) {
-        const Made& m = made_of(s);
+        const MadeObject& m = made_of(s);
         if (!m.error) continue;
         std::vector<Schedule>& without = without_[i];
         without.push_back(s.schedule);
@@ -402,7 +243,7 @@ private:
   }
 
   // The object of a text, and the warnings of it.
-  void take(const Made& m) {
+  void take(const MadeObject& m) {
     constexpr int kFew = 16; // bytes per thread that have no visible cost
     (m.cached ? out_.hits : out_.misses)++;
     if (m.not_assembled)
@@ -426,7 +267,7 @@ private:
     report.extents = last.extents;
     report.from_cache = true;
     for (ScheduledKernel& s : generated.scheduled) {
-      const Made& m = made_of(s);
+      const MadeObject& m = made_of(s);
       s.threads = m.object.threads;
       s.shared_bytes = m.object.shared_bytes;
       s.dependent_launch = m.object.dependent_launch;
@@ -449,7 +290,7 @@ private:
     KernelReport& report = generated.report;
     std::string tiles, llvm, ptx;
     for (const ScheduledKernel& s : generated.scheduled) {
-      const Made& m = made_of(s);
+      const MadeObject& m = made_of(s);
       const std::string head = heading(s, m.object);
       tiles += head + tile::print(s.kernel);
       llvm += m.llvm_ir;
@@ -471,12 +312,11 @@ private:
   std::span<const KernelRequest> requests_;
   const Target& device_;
   const CompileOptions& options_;
-  const Compiler compiler_;
-  const uint64_t seed_; // seed of hashes: the compiler's version
+  const ObjectCompiler compiler_;
   DeviceCode out_;
-  std::vector<Made> made_;                          // one for each object
+  std::vector<MadeObject> made_;                    // one for each object
   std::map<Hash128, int> by_text_;                  // index into made_
-  std::map<Hash128, Made> earlier_;                 // by attempts before this one, without errors
+  std::map<Hash128, MadeObject> earlier_;           // by attempts before this one, without errors
   std::map<size_t, std::vector<Schedule>> without_; // by request: schedules that gave no code
   bool again_ = false;                              // a request has another schedule now
 };
