@@ -2,6 +2,7 @@
 #include "base/limits.h"
 #include "base/stopwatch.h"
 #include "runtime/caller_memory.h"
+#include "runtime/cpu/chunk.h"
 #include "runtime/cpu/plan.h"
 #include "runtime/cpu/red_zones.h"
 #include "runtime/library/onednn.h"
@@ -11,9 +12,6 @@
 
 namespace tessera {
 namespace {
-
-// Elements of pointwise work that are worth handing to another core: some microseconds.
-constexpr int64_t kElementsPerChunk = 8192;
 
 // The memory of the machine, swap included, in bytes.
 int64_t machine_memory() {

@@ -36,10 +36,9 @@ CUtensorMapSwizzle mode_of(Swizzle swizzle) {
 
 } // namespace
 
-CUresult Launcher::encode(const Driver& driver, const TensorMapOf<int64_t>& map, std::byte* buffer,
-                          EncodedMap& encoded) {
+CUresult EncodedMap::encode(const Driver& driver, const TensorMapOf<int64_t>& map, std::byte* buffer) {
   std::byte* const address = buffer + map.offset;
-  if (is_empty(map) || (encoded.address == address && encoded.sizes == map)) return CUDA_SUCCESS;
+  if (is_empty(map) || (address_ == address && sizes_ == map)) return CUDA_SUCCESS;
   const std::vector<cuuint64_t> dims(map.dims.begin(), map.dims.end()), strides(map.strides.begin(), map.strides.end());
   std::vector<cuuint32_t> box, steps; // the driver counts the elements of a box before it leaves some out
   for (size_t i = 0; i < map.box.size(); ++i) {
@@ -47,11 +46,11 @@ CUresult Launcher::encode(const Driver& driver, const TensorMapOf<int64_t>& map,
     box.push_back(static_cast<cuuint32_t>(map.box[i]) * steps.back());
   }
   const auto result = driver.cuTensorMapEncodeTiled(
-      &encoded.map, type_of(map.dtype), static_cast<cuuint32_t>(map.rank()), address, dims.data(), strides.data(),
-      box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, mode_of(map.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      &map_, type_of(map.dtype), static_cast<cuuint32_t>(map.rank()), address, dims.data(), strides.data(), box.data(),
+      steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, mode_of(map.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  encoded.address = result == CUDA_SUCCESS ? address : nullptr;
-  encoded.sizes = map;
+  address_ = result == CUDA_SUCCESS ? address : nullptr;
+  sizes_ = map;
   return result;
 }
 
@@ -71,9 +70,9 @@ Started Launcher::start(const Driver& driver, const PreparedLaunch& launch, cons
     encoded.resize(launch.tensor_maps.size());
     for (size_t i = 0; i < encoded.size(); ++i) {
       const auto& map = launch.tensor_maps[i];
-      const auto result = encode(driver, map, static_cast<std::byte*>(memory.buffers[map.buffer]), encoded[i]);
+      const auto result = encoded[i].encode(driver, map, static_cast<std::byte*>(memory.buffers[map.buffer]));
       if (result != CUDA_SUCCESS) return {result, "cuTensorMapEncodeTiled"};
-      parameters_[arguments + i] = &encoded[i].map;
+      parameters_[arguments + i] = encoded[i].data();
     }
   }
   const auto threads = static_cast<unsigned>(launch.kernel->threads);

@@ -45,6 +45,19 @@ struct PreparedLaunch {
   const KernelLaunch* kernel = nullptr;
 };
 
+// A tensor map as the driver has encoded it, valid while sizes and address stay the same.
+class EncodedMap {
+public:
+  // Nothing is done for a map of no elements, which no kernel reads.
+  [[nodiscard]] CUresult encode(const Driver& driver, const TensorMapOf<int64_t>& map, std::byte* buffer);
+  [[nodiscard]] CUtensorMap* data() { return &map_; }
+
+private:
+  TensorMapOf<int64_t> sizes_;
+  const void* address_ = nullptr;
+  CUtensorMap map_;
+};
+
 struct Started {
   CUresult result;
   const char* function; // of the driver
@@ -59,14 +72,6 @@ public:
                               CUstream stream, bool dependent);
 
 private:
-  // A tensor map as the driver has encoded it, valid while sizes and address stay the same.
-  struct EncodedMap {
-    TensorMapOf<int64_t> sizes;
-    const void* address = nullptr;
-    CUtensorMap map;
-  };
-  CUresult encode(const Driver& driver, const TensorMapOf<int64_t>& map, std::byte* buffer, EncodedMap& encoded);
-
   std::vector<uint64_t> values_;  // of the arguments
   std::vector<void*> parameters_; // their addresses, which the driver takes, and those of tensor maps
   std::unordered_map<const PreparedLaunch*, std::vector<EncodedMap>> maps_; // a launch may have gone since

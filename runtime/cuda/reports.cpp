@@ -19,6 +19,14 @@ bool checks(const KernelLaunch& kernel) {
 
 } // namespace
 
+bool is_complete(const IndexReport& report) {
+  const auto* words = reinterpret_cast<const volatile uint64_t*>(&report);
+  const uint64_t key = words[0] >> IndexReport::kValueBits;
+  for (int w = 1; w < IndexReport::kWords; ++w)
+    if (words[w] >> IndexReport::kValueBits != key) return false;
+  return key != 0;
+}
+
 Reports::Reports(const Variant& variant) : variant_(variant), steps_{-1} {
   for (size_t s = 0; s < variant.exe->steps.size(); ++s) {
     const auto* kernel = kernel_of(variant.exe->steps[s]);
@@ -43,11 +51,8 @@ bool Reports::any() const {
 bool Reports::complete() const {
   bool some = false;
   for (size_t r = 1; r < count(); ++r) {
-    const auto* words = reinterpret_cast<const volatile uint64_t*>(memory_ + r);
-    const uint64_t key = words[0] >> IndexReport::kValueBits; // until all are of one bad index, their keys differ
-    if (key == 0) continue;
-    for (int w = 1; w < IndexReport::kWords; ++w)
-      if (words[w] >> IndexReport::kValueBits != key) return false;
+    if (*reinterpret_cast<const volatile uint64_t*>(memory_ + r) == 0) continue;
+    if (!is_complete(memory_[r])) return false;
     some = true;
   }
   return some;

@@ -7,6 +7,9 @@
 
 namespace tessera::cuda {
 
+// A report whose words have all come, while kernels may run. Until all words are of one bad index, their keys differ.
+[[nodiscard]] bool is_complete(const IndexReport& report);
+
 class Reports {
 public:
   explicit Reports(const Variant& variant);

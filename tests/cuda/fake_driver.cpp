@@ -639,23 +639,24 @@ struct FakeCalls {
     *value = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? gpu->max_threads : 0;
     return CUDA_SUCCESS;
   }
-  static CUresult LaunchKernel(CUfunction f, unsigned grid, unsigned, unsigned, unsigned threads, unsigned, unsigned,
+  static CUresult LaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
                                unsigned shared, CUstream s, void** params, void**) {
     ENTER(cuLaunchKernel);
-    return launch(f, grid, threads, shared, s, params, false);
+    return launch(f, {x, y, z}, threads, shared, s, params, false);
   }
   static CUresult LaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void** params, void**) {
     ENTER(cuLaunchKernelEx);
     EXPECT_EQ(c->numAttrs, 1u);
     EXPECT_EQ(c->attrs[0].id, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
     EXPECT_EQ(c->attrs[0].value.programmaticStreamSerializationAllowed, 1);
-    return launch(f, c->gridDimX, c->blockDimX, c->sharedMemBytes, c->hStream, params, false, true);
+    return launch(f, {c->gridDimX, c->gridDimY, c->gridDimZ}, c->blockDimX, c->sharedMemBytes, c->hStream, params,
+                  false, true);
   }
-  static CUresult LaunchCooperativeKernel(CUfunction f, unsigned grid, unsigned, unsigned, unsigned threads, unsigned,
+  static CUresult LaunchCooperativeKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned,
                                           unsigned, unsigned shared, CUstream s, void** params) {
     ENTER(cuLaunchCooperativeKernel);
-    if (grid > 132u * static_cast<unsigned>(gpu->resident_blocks)) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    return launch(f, grid, threads, shared, s, params, true);
+    if (x * y * z > 132u * static_cast<unsigned>(gpu->resident_blocks)) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    return launch(f, {x, y, z}, threads, shared, s, params, true);
   }
   static CUresult TensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
                                        const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
@@ -687,13 +688,16 @@ struct FakeCalls {
     *blocks = gpu->resident_blocks;
     return CUDA_SUCCESS;
   }
-  static CUresult launch(CUfunction f, unsigned grid, unsigned threads, unsigned shared, CUstream s, void** params,
-                         bool cooperative, bool dependent = false) {
+  static CUresult launch(CUfunction f, std::array<unsigned, 3> grid, unsigned threads, unsigned shared, CUstream s,
+                         void** params, bool cooperative, bool dependent = false) {
     auto* kernel = reinterpret_cast<FakeGpu::Kernel*>(f);
     int allowed = std::max(48 << 10, gpu->dynamic_shared[kernel->name]);
-    if (grid == 0 || threads == 0 || static_cast<int>(shared) > allowed) return CUDA_ERROR_INVALID_VALUE;
+    if (grid[0] * grid[1] * grid[2] == 0 || threads == 0 || static_cast<int>(shared) > allowed)
+      return CUDA_ERROR_INVALID_VALUE;
     FakeGpu::Launch launch;
-    launch.grid = grid;
+    launch.grid = grid[0];
+    launch.grid_y = grid[1];
+    launch.grid_z = grid[2];
     launch.threads = threads;
     launch.shared_bytes = shared;
     launch.cooperative = cooperative;

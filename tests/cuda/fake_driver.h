@@ -39,7 +39,8 @@ public:
   struct Launch {
     std::vector<uint64_t> args;
     std::vector<TensorMap> maps;
-    unsigned grid = 0, threads = 0, shared_bytes = 0;
+    unsigned grid = 0, threads = 0, shared_bytes = 0; // grid: along the first axis
+    unsigned grid_y = 1, grid_z = 1;
     bool cooperative = false;
     bool dependent = false; // programmatic dependent launch
   };

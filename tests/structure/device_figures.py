@@ -50,7 +50,7 @@ ALLOWED = {  # "path name": reason; name: of the constant, or the literal itself
     "codegen/schedule/own_tile.cpp is_gpu": "the same",
     "tools/command/calibrate.cpp is_gpu": "says which device was measured",
     "tools/command/command.cpp is_gpu": "--target names a kind of device where --device does not",
-    "runtime/cpu/device.cpp kElementsPerChunk": "what one task of a pool takes of a pointwise kernel",
+    "runtime/cpu/chunk.h kElementsPerChunk": "what one task of a pool takes of a pointwise kernel",
     "runtime/library/conv.cpp 1.5e5": "a core's share of work, roughly: tasks are not made smaller than some microseconds",
     "runtime/library/conv.cpp 1e4": "the same, of memory",
     "runtime/library/conv.cpp kBlock": "what starting a primitive costs, roughly: blocks are not made smaller than pays",
