@@ -376,6 +376,70 @@ const char* tessera_memory_wait(tessera_memory* memory, void* stream);
 /* Gives it back after what was put on all of its streams before. Null is allowed. */
 void tessera_memory_free(tessera_memory* memory);
 
+/* A tile kernel (docs/tile-ir.md): a text that is compiled for a device and launched on memory of the caller's, without a
+ * model. Any thread may launch it at any time; it is closed when no launch runs. */
+typedef struct tessera_kernel tessera_kernel;
+typedef struct {
+  size_t struct_size;    /* sizeof(tessera_kernel_options) */
+  const char* device;    /* as in tessera_options; null: "auto" */
+  int32_t threads;       /* of the host, as in tessera_options */
+  const char* name;      /* of the text, for messages: its file; null: "<text>" */
+  const char* cache_dir; /* as in tessera_options */
+} tessera_kernel_options;
+/* `text` ends with a zero byte. `options` may be null. A text that cannot be read is an error with line and column
+ * (TES-3010). Machine code lies in the cache folder by its text, the device and the compiler's version. */
+const char* tessera_kernel_create(const char* text, const tessera_kernel_options* options, tessera_kernel** kernel);
+/* null is allowed. On a GPU it waits until the launches have ended. */
+void tessera_kernel_destroy(tessera_kernel* kernel);
+
+typedef struct {
+  const char* name;
+  int32_t is_pointer; /* 1: the address of elements in the device's memory; 0: a scalar */
+  int32_t dtype;      /* a tessera_dtype, of the scalar or of the elements */
+  int32_t written;    /* 1: the kernel writes the elements */
+  /* Promises that a launch keeps. An address is a multiple of `alignment` bytes (on the host, of an element's bytes), an i64
+   * of `multiple`; each is 1 for other parameters. */
+  int64_t alignment, multiple;
+} tessera_kernel_parameter;
+/* In the order of the text; they are the kernel's, good until it is destroyed. */
+const char* tessera_kernel_parameters(const tessera_kernel* kernel, const tessera_kernel_parameter** parameters,
+                                      int32_t* count);
+
+typedef struct {
+  size_t struct_size; /* sizeof(tessera_kernel_info) */
+  const char* name;   /* in the text; good until the kernel is destroyed, as `device` is */
+  const char* device; /* "cpu", or the GPU's architecture: "sm_90a" */
+  int32_t threads;    /* of a block of a GPU, which runs one program; 0 on the host */
+  int32_t registers;  /* of a thread of a GPU, and bytes of them that do not fit; -1: unknown */
+  int32_t spill_bytes;
+  int32_t cached;       /* 1: the cache folder had the machine code */
+  int64_t shared_bytes; /* shared memory of a block of a GPU */
+  double create_ms;     /* reading, compiling and loading */
+} tessera_kernel_info;
+const char* tessera_kernel_get_info(const tessera_kernel* kernel, tessera_kernel_info* info);
+
+/* An argument of a launch: of the fields behind `kind`, the one that it names counts. An integer is taken for a float, too,
+ * and for an address; a float for a float alone. */
+typedef enum {
+  TESSERA_ARGUMENT_POINTER = 0,
+  TESSERA_ARGUMENT_INTEGER = 1,
+  TESSERA_ARGUMENT_UNSIGNED = 2, /* `integer`, as an uint64_t of the same bits */
+  TESSERA_ARGUMENT_FLOAT = 3     /* `number`, which is rounded to the parameter's dtype */
+} tessera_argument_kind;
+typedef struct {
+  int32_t kind; /* a tessera_argument_kind */
+  const void* pointer;
+  int64_t integer;
+  double number;
+} tessera_kernel_argument;
+/* Runs x * y * z programs, whose indices the kernel knows as program_id 0, 1 and 2; 0 of them is no error. `arguments`: one
+ * for each parameter, in their order; the address of a tensor without elements may be null. On the host the programs have
+ * ended when this returns, and `stream` is null. On a GPU it puts them on `stream` (a CUstream of the primary context, null
+ * for the default one), which may be captured. A bad index that a program reports is an error of the launch on the host,
+ * and on a GPU of a later launch that finds it. */
+const char* tessera_kernel_launch(tessera_kernel* kernel, int64_t x, int64_t y, int64_t z,
+                                  const tessera_kernel_argument* arguments, int32_t count, void* stream);
+
 /* The log of the process: what TESSERA_LOG writes to standard error, to a function instead. */
 typedef enum {
   TESSERA_LOG_WARNING = 1, /* of models, caches and files */

@@ -29,6 +29,8 @@ struct DeviceChoice {
 // an unknown arch.
 [[nodiscard]] Result<DeviceChoice> choose_device(const std::string& requested, const std::string& arch = "");
 // The same without an arch: a device of this machine.
-[[nodiscard]] Result<DeviceChoice> choose_device_here(const std::string& requested);
+// `use`: models need libraries of a GPU, which are opened in the background.
+enum class DeviceUse : uint8_t { Models, Kernels };
+[[nodiscard]] Result<DeviceChoice> choose_device_here(const std::string& requested, DeviceUse use = DeviceUse::Models);
 
 } // namespace tessera

@@ -12,6 +12,7 @@
 // says by its name which one of c.h it calls, and holds what that says: sizes, memory, threads.
 #pragma once
 #include "api/c.h"
+#include <array>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -292,6 +293,85 @@ private:
   };
   std::unique_ptr<tessera_memory, Free> memory_;
   void* data_ = nullptr;
+};
+
+// The options of a kernel: tessera_kernel_options. Empty and 0 are the defaults.
+struct KernelOptions {
+  std::string device, name, cache_dir;
+  int32_t threads = 0;
+};
+// The programs of a launch along each axis.
+struct Grid {
+  int64_t x = 1, y = 1, z = 1;
+};
+// An argument of a launch: an address, an integer or a float.
+struct Argument : tessera_kernel_argument {
+  template <class T>
+  Argument(T* address) : tessera_kernel_argument{TESSERA_ARGUMENT_POINTER, address, 0, 0} {}
+  Argument(std::nullptr_t) : tessera_kernel_argument{TESSERA_ARGUMENT_POINTER, nullptr, 0, 0} {}
+  template <class T>
+  requires std::is_arithmetic_v<T> Argument(T value) : tessera_kernel_argument{kind_of<T>(), nullptr, 0, 0} {
+    if constexpr (std::is_floating_point_v<T>)
+      number = value;
+    else
+      integer = static_cast<int64_t>(value);
+  }
+
+private:
+  template <class T>
+  static constexpr int32_t kind_of() {
+    if constexpr (std::is_floating_point_v<T>) return TESSERA_ARGUMENT_FLOAT;
+    return std::is_signed_v<T> ? TESSERA_ARGUMENT_INTEGER : TESSERA_ARGUMENT_UNSIGNED;
+  }
+};
+static_assert(sizeof(Argument) == sizeof(tessera_kernel_argument)); // an array of one is an array of the other
+
+// A tile kernel by itself: tessera_kernel_create(). Any thread may launch it.
+//   tessera::stable::Kernel kernel(text, {.device = "cpu"});
+//   kernel.launch({.x = (n + 63) / 64}, x, y, n);
+class Kernel {
+public:
+  explicit Kernel(const std::string& text, const KernelOptions& options = {}) {
+    const auto given = [](const std::string& s) { return s.empty() ? nullptr : s.c_str(); };
+    tessera_kernel_options o{};
+    o.struct_size = sizeof o;
+    o.device = given(options.device);
+    o.threads = options.threads;
+    o.name = given(options.name);
+    o.cache_dir = given(options.cache_dir);
+    tessera_kernel* kernel = nullptr;
+    check(tessera_kernel_create(text.c_str(), &o, &kernel));
+    kernel_.reset(kernel);
+  }
+  [[nodiscard]] tessera_kernel* get() const { return kernel_.get(); }
+  [[nodiscard]] std::span<const tessera_kernel_parameter> parameters() const {
+    const tessera_kernel_parameter* all = nullptr;
+    int32_t count = 0;
+    check(tessera_kernel_parameters(get(), &all, &count));
+    return {all, static_cast<size_t>(count)};
+  }
+  [[nodiscard]] tessera_kernel_info info() const {
+    tessera_kernel_info i{};
+    i.struct_size = sizeof i;
+    check(tessera_kernel_get_info(get(), &i));
+    return i;
+  }
+  void launch_on(void* stream, const Grid& grid, std::span<const Argument> arguments) {
+    check(tessera_kernel_launch(get(), grid.x, grid.y, grid.z, arguments.data(), static_cast<int32_t>(arguments.size()),
+                                stream));
+  }
+  // On the host, or on the default stream.
+  template <class... Values>
+  void launch(const Grid& grid, const Values&... values) {
+    const std::array<Argument, sizeof...(Values)> arguments{Argument(values)...};
+    launch_on(nullptr, grid, arguments);
+  }
+
+private:
+  struct Destroy {
+    void operator()(tessera_kernel* k) const { tessera_kernel_destroy(k); }
+  };
+  std::unique_ptr<tessera_kernel, Destroy> kernel_;
 };
 
 // The log of the process to a function (level, channel, text), which must neither throw nor call Tessera; an empty one: as

@@ -4,6 +4,7 @@
 #pragma once
 #include "base/result.h"
 #include "codegen/compilation/options.h"
+#include "codegen/kernels/tile_kernel.h"
 #include "frontend/options.h"
 
 namespace tessera {
@@ -18,5 +19,13 @@ struct CompileTexts {
 [[nodiscard]] Result<std::string> survey_text(const ProgramSource& program);
 // The answer of tessera_known_sizes(), which lives as long as the process.
 [[nodiscard]] Result<const std::string*> known_sizes_text();
+
+// A tile kernel to be compiled: the arguments of tessera_kernel_create().
+struct KernelOpening {
+  std::string text, file = "<text>", device = "auto", cache_dir;
+  int threads = 0;
+};
+// Errors: those of choose_device_here() and of TileKernel::create().
+[[nodiscard]] Result<std::unique_ptr<TileKernel>> open_kernel(const KernelOpening& opening);
 
 } // namespace tessera

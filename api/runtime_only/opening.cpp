@@ -20,4 +20,8 @@ Result<std::string> survey_text(const ProgramSource&) { return no_compiler("surv
 
 Result<const std::string*> known_sizes_text() { return no_compiler("knows which sizes code has as constants"); }
 
+Result<std::unique_ptr<TileKernel>> open_kernel(const KernelOpening&) {
+  return no_compiler("makes code of a kernel's text");
+}
+
 } // namespace tessera

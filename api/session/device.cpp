@@ -27,9 +27,12 @@ namespace {
 
 // Code for a GPU that is here, with its own instructions where this build has a target for them; else PTX that newer ones
 // run as well, and machine code for this one.
-Result<DeviceChoice> open_gpu(int gpu) {
-  auto libraries = std::make_shared<cuda::LibraryStart>();
-  libraries->begin(gpu, {.products = true}); // nearly all models have some
+Result<DeviceChoice> open_gpu(int gpu, DeviceUse use) {
+  std::shared_ptr<cuda::LibraryStart> libraries;
+  if (use == DeviceUse::Models) {
+    libraries = std::make_shared<cuda::LibraryStart>();
+    libraries->begin(gpu, {.products = true}); // nearly all models have some
+  }
   TESSERA_ASSIGN(auto context, cuda::Context::open(gpu));
   const auto& p = context->properties();
   if (p.major < 8)
@@ -47,7 +50,7 @@ Result<DeviceChoice> open_gpu(int gpu) {
   c.l2_bytes = p.l2_bytes;
   c.memory_peak_bytes_per_us = p.memory_peak_bytes_per_us;
   c.driver = cuda::version_text(context->driver().version);
-  c.find_libraries = true;
+  c.find_libraries = use == DeviceUse::Models;
   c.libraries = std::move(libraries);
   c.why = p.name + " (" + p.arch() + ")";
   return c;
@@ -75,12 +78,12 @@ DeviceChoice cpu(std::string why) {
 
 } // namespace
 
-Result<DeviceChoice> choose_device_here(const std::string& requested) {
+Result<DeviceChoice> choose_device_here(const std::string& requested, DeviceUse use) {
   if (requested == "cpu") return cpu("requested");
   const auto number = requested == "auto" ? 0 : gpu_number(requested);
   if (!number)
     return Diagnostic(ErrorCode::Usage, "there is no device '" + requested + "': it is auto, cpu, cuda or cuda:N");
-  auto gpu = open_gpu(*number);
+  auto gpu = open_gpu(*number, use);
   if (gpu.ok() || requested != "auto") return gpu;
   return cpu(gpu.error().message);
 }

@@ -580,6 +580,6 @@ PyMODINIT_FUNC PyInit__native() {
   if (PyModule_AddObject(module.get(), "Session", type.get()) != 0) return nullptr;
   Py_INCREF(type.get()); // session_type
   (void)type.release();
-  if (!add_tensor_type(module.get())) return nullptr;
+  if (!add_tensor_type(module.get()) || !add_kernel_type(module.get())) return nullptr;
   return module.release();
 }

@@ -10,6 +10,8 @@ PyObject* run(Model& model, PyObject* args, PyObject* stream, bool recorded);
 
 // tessera._native.Tensor, memory with __dlpack__: tensor.cpp
 bool add_tensor_type(PyObject* module);
+// tessera._native.TileKernel: kernel.cpp
+bool add_kernel_type(PyObject* module);
 // A new one, row-major; `data`: where its elements go.
 Ref new_tensor(int32_t dtype, const std::vector<int64_t>& dims, void*& data);
 // The same in the memory of the GPU that `session` runs on, to be written on `stream`. Null with a Python error.

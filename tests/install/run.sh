@@ -23,6 +23,9 @@ export LD_LIBRARY_PATH=$library
 "$work/build/embed" "$3"
 "$work/build/embed_c" "$3"
 "$work/build/embed_hpp" "$3"
+# A tile kernel launched from C.
+project tile "$2" examples/tile
+"$work/tile/launch" "$2/examples/tile/add.tile"
 # A server's core: C by find_package() and by pkg-config, C++, Python.
 project serving_c "$2" examples/serving/c
 "$work/serving_c/serve" "$3" cpu

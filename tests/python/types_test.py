@@ -37,15 +37,18 @@ class Types(unittest.TestCase):
                 names.add(item.name)
             if not isinstance(item, ast.FunctionDef):
                 continue
-            names.add(item.name)
+            constructor = item.name == "__new__"  # whose parameters are those of the class
+            if not constructor:
+                names.add(item.name)
             if any(isinstance(d, ast.Name) and d.id == "property" for d in item.decorator_list):
                 self.assertTrue(inspect.isgetsetdescriptor(getattr(real, item.name)), item.name)
                 continue
             a = item.args
-            written = [p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs) if p.arg != "self"]
-            parameters = [p for p in inspect.signature(getattr(real, item.name)).parameters if p != "self"]
+            written = [p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs) if p.arg not in ("self", "cls")]
+            described = real if constructor else getattr(real, item.name)
+            parameters = [p for p in inspect.signature(described).parameters if p != "self"]
             self.assertEqual(written, parameters, item.name)
-            self.assertTrue(getattr(real, item.name).__doc__, item.name)
+            self.assertTrue(described.__doc__, item.name)
         return names
 
 

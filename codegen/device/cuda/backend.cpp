@@ -1,4 +1,5 @@
 #include "codegen/device/cuda/backend.h"
+#include "base/log.h"
 #include "codegen/compilation/requests.h"
 #include "codegen/schedule/schedule_records.h"
 #include "codegen/target/select.h"
@@ -43,6 +44,20 @@ Result<DeviceCode> CudaBackend::compile(const Graph& graph, std::span<const Kern
   return made;
 }
 
+Result<MadeObject> CudaBackend::compile_kernel(const tile::Kernel& kernel, Cache& cache) const {
+  const std::function<bool()> never;
+  const ObjectCompiler compiler(target_, kernels_, cache, false, never, device_.registers, device_.thread_registers);
+  MadeObject made;
+  made.key = hash128(kernel.name + "\n" + anonymous_text(kernel), compiler.seed());
+  made.first_user = kernel.name;
+  made.kernel = &kernel;
+  compiler.make(made);
+  if (made.error) return std::move(*made.error);
+  if (made.not_assembled) TESSERA_LOGF(LogChannel::Warnings, made.not_assembled->str());
+  made.kernel = nullptr;
+  return made;
+}
+
 void CudaBackend::find_libraries(const Graph& graph) {
   if (!find_libraries_) return;
   bool products = false, windows = false;
@@ -81,7 +96,7 @@ private:
 
 } // namespace
 
-Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options) {
+Result<std::unique_ptr<CudaBackend>> CudaBackend::create(const CompileOptions& options) {
   TESSERA_ASSIGN(auto target, GpuTarget::parse(options.arch.empty() ? "sm_90" : options.arch));
   DeviceFacts here;
   here.kind = Target::Kind::Cuda;
@@ -106,8 +121,13 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options
   else
     warnings.push_back("no assembler of PTX, the driver compiles it when it is loaded: " + assembler.error().message);
   kernels.whole_programs = [found = std::make_shared<WholePrograms>()] { return found->get(); };
-  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(options, std::move(target), std::move(chosen),
-                                                                std::move(kernels), std::move(warnings)));
+  return std::make_unique<CudaBackend>(options, std::move(target), std::move(chosen), std::move(kernels),
+                                       std::move(warnings));
+}
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options) {
+  TESSERA_ASSIGN(auto backend, CudaBackend::create(options));
+  return std::unique_ptr<Backend>(std::move(backend));
 }
 
 } // namespace tessera
