@@ -1,6 +1,7 @@
 // Arguments: every dtype of a scalar parameter, and what each refuses; texts and grids that are errors.
 #include "base/tensor.h"
 #include "harness.h"
+#include <cstring>
 
 namespace tessera {
 namespace {

@@ -1,6 +1,9 @@
 // Launches on the host: what kernels compute, over sizes, grids and threads.
 #include "harness.h"
+#include <algorithm>
+#include <atomic>
 #include <random>
+#include <thread>
 
 namespace tessera {
 namespace {
