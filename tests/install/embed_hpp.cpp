@@ -20,6 +20,20 @@ void expect_error(const char* name, const Body& body) {
     expect(e.name() == name && !e.message().empty() && e.code().starts_with("TES-"), e.what());
   }
 }
+
+void launch_a_kernel() {
+  Kernel kernel(
+      "tile.kernel @add(%x: ptr<f32> align=4, %y: ptr<f32> written align=4, %by: f32) {\n  %p = program_id 0 : "
+      "i64\n  %v = load %x[%p] : f32\n  %s = add(%v, %by) : f32\n  store %y[%p] = %s\n}\n",
+      {.device = "cpu", .threads = 1});
+  const std::vector<float> x = {1, 2, 3};
+  std::vector<float> y(3);
+  kernel.launch({.x = 3}, x.data(), y.data(), 0.5);
+  expect(y == std::vector<float>{1.5F, 2.5F, 3.5F}, "a kernel's launch");
+  expect(kernel.parameters().size() == 3 && std::string(kernel.info().name) == "add", "a kernel's description");
+  expect_error("bad-input", [&] { kernel.launch({.x = 3}, x.data(), y.data()); });
+  expect_error("parse-error", [] { Kernel none("tile.kernel"); });
+}
 } // namespace
 
 int main(int argc, char** argv) {
@@ -36,6 +50,7 @@ int main(int argc, char** argv) {
     set_logger(
         TESSERA_LOG_DEBUG, [](auto...) {}, "no_channel");
   });
+  launch_a_kernel();
   Session session(argv[1], options);
   expect(session.device() == "cpu" && session.sizes_known(), "the device");
   expect(!session.report().empty(), "the report");
