@@ -3,6 +3,16 @@
 #include "codegen/llvm/host_compiler.h"
 
 namespace tessera {
+namespace {
+
+// The error with the kernel's own name in the place of its symbol.
+Diagnostic with_name(Diagnostic error, const std::string& symbol, const std::string& name) {
+  if (const size_t at = error.message.find(symbol); at != std::string::npos)
+    error.message.replace(at, symbol.size(), "'" + name + "'");
+  return error;
+}
+
+} // namespace
 
 Result<LinkedKernel> linked_kernel(const tile::Kernel& kernel, Cache& cache) {
   const HostTarget target = HostTarget::detect();
@@ -25,10 +35,11 @@ Result<LinkedKernel> linked_kernel(const tile::Kernel& kernel, Cache& cache) {
     }
     cache.report_damaged(EntryKind::Kernel, key, linked.error().message);
   }
-  TESSERA_ASSIGN(CompiledObject compiled, compile_host_kernel(named, target, false));
+  auto compiled = compile_host_kernel(named, target, false);
+  if (!compiled.ok()) return with_name(std::move(compiled).take_error(), named.name, kernel.name);
   cache.store(EntryKind::Kernel, key, kernel_origin(version, kernel.name),
-              {compiled.object.data(), compiled.object.size()});
-  return link(std::move(compiled.object));
+              {compiled->object.data(), compiled->object.size()});
+  return link(std::move(compiled->object));
 }
 
 } // namespace tessera

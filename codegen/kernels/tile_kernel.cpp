@@ -30,9 +30,12 @@ Result<std::unique_ptr<TileKernel>> TileKernel::create(const std::string& text, 
     if (!options.pool) options.pool = ThreadPool::create();
     const auto make = options.compile.device == "cuda" ? make_gpu_kernel : make_host_kernel;
     Cache cache(options.compile.cache_dir, options.compile.cache);
-    TESSERA_ASSIGN(auto made, make(std::move(kernel), options, cache));
+    auto made = make(std::move(kernel), options, cache);
+    if (!made.ok() && made.error().code == ErrorCode::CodegenError)
+      return std::move(made).take_error().at({.file = options.file});
+    if (!made.ok()) return made;
     for (const std::string& warning : cache.warnings()) TESSERA_LOGF(LogChannel::Warnings, warning);
-    made->info_.create_ms = watch.ms();
+    (*made)->info_.create_ms = watch.ms();
     return made;
   });
 }

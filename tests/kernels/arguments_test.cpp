@@ -151,8 +151,12 @@ TEST(KernelTexts, WhatTheHostHasNoCodeFor) {
     EXPECT_FALSE(made.ok());
     if (made.ok()) return std::string();
     EXPECT_EQ(made.error().code, ErrorCode::CodegenError);
+    EXPECT_EQ(made.error().location.file, "test.tile");
     return made.error().message;
   };
+  EXPECT_EQ(said("tile.kernel @odd() {\n  %r = range 17 : tile<[17], i64>\n}")
+                .find("kernel 'odd': tile tile<[17], i64> is not a multiple of"),
+            0U);
   EXPECT_NE(said("tile.kernel @k(%c: ptr<i32> written, %n: i64) {\n  %p = program_id 0 : i64\n"
                  "  grid_barrier %c[0] rank=%p of=%n\n}")
                 .find("wait for each other"),
