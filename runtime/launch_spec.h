@@ -102,6 +102,7 @@ struct LaunchField {
   X(std::string, symbol, "symbol", "", Any)   /* in the object */                                                      \
   X(int, threads, "threads", "", Any)         /* per block; 0 on the host */                                           \
   X(int64_t, shared_bytes, "shared", "", Any) /* dynamic shared memory of a block */                                   \
+  X(int, cluster, "cluster", "", Any)         /* blocks that are launched as a cluster; 0: each alone */               \
   /* its code waits until the kernel before it is complete: it may be launched before that */                          \
   X(bool, dependent_launch, "dependent_launch", "", Any)
 

@@ -95,6 +95,8 @@ Contract contract(const JsonValue& j, size_t objects) {
   each_launch_field(c.launch, [&](const LaunchField& field, auto& value) {
     if constexpr (std::is_same_v<decltype(value), bool&>)
       value = j.has(field.key) && j.at(field.key).flag();
+    else if constexpr (std::is_same_v<decltype(value), int&>)
+      value = j.has(field.key) ? j.at(field.key).integer(0, INT32_MAX) : 0;
     else if (!std::is_same_v<decltype(value), std::vector<TensorMapOf<SymExpr>>&> || j.has(field.key))
       reader.read(j.at(field.key), value);
   });

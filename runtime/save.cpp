@@ -199,7 +199,7 @@ private:
     auto text = [&](const SymExpr& e) { return e.substitute(parameter).str(); };
     Json contract = Json::object({{"object", file_object(k.object)}, {"parameters", arguments.size()}});
     each_launch_field(k, [&](const LaunchField& field, const auto& value) {
-      if constexpr (std::is_same_v<decltype(value), const bool&>)
+      if constexpr (std::is_same_v<decltype(value), const bool&> || std::is_same_v<decltype(value), const int&>)
         if (!value) return;
       if constexpr (std::is_same_v<decltype(value), const std::vector<TensorMapOf<SymExpr>>&>)
         if (value.empty()) return;

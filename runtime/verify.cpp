@@ -155,6 +155,9 @@ Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alterna
   if (k.shared_bytes < 0 || k.shared_bytes > INT32_MAX) return bad("its shared memory has no valid size");
   if (k.threads == 0 && has(k, LaunchUse::Waits))
     return bad("its programs wait for each other, which they do on a GPU alone");
+  if (k.cluster != 0 && (k.threads == 0 || k.cluster < 0 || has(k, LaunchUse::Waits)))
+    return bad("a cluster of " + std::to_string(k.cluster) +
+               " blocks is one of a GPU, whose programs do not wait for all others");
   if (k.threads == 0 && !k.tensor_maps.empty()) return bad("has tensor maps, which a GPU has alone");
   for (const auto& m : k.tensor_maps) {
     const auto buffer = static_cast<size_t>(m.buffer);

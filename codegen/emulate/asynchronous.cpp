@@ -1,6 +1,6 @@
 // The functions of emulated_warpgroup_abi.h.
 #include "codegen/emulate/asynchronous.h"
-#include "codegen/emulate/block.h"
+#include "codegen/emulate/cluster.h"
 
 using tessera::emu::Asynchronous;
 using tessera::emu::Block;
@@ -24,6 +24,15 @@ void tessera_emu_async_fence_barrier_init(void* thread) {
 void tessera_emu_async_arrive_barrier(void* thread, int32_t offset, int32_t expected_bytes) {
   of_thread(thread, [&](Asynchronous& a, Thread& t) { a.mbarriers.arrive(t, offset, expected_bytes); });
 }
+void tessera_emu_async_arrive_at_block(void* thread, int32_t offset, int32_t rank) {
+  of_thread(thread, [&](Asynchronous&, Thread& t) {
+    if (auto* block = t.block->cluster().find(t, rank)) block->asynchronous()->mbarriers.arrive(t, offset, 0);
+  });
+}
+void tessera_emu_async_cluster_barrier(void* thread, int32_t site) {
+  auto& t = Block::self(thread);
+  t.block->cluster().barrier(t, site);
+}
 void tessera_emu_async_arrive_after_copies(void* thread, int32_t offset) {
   of_thread(thread, [&](Asynchronous& a, Thread& t) { a.copies.arrive_after_copies(t, offset); });
 }
@@ -35,7 +44,15 @@ void tessera_emu_async_wait_barrier(void* thread, int32_t offset, int32_t parity
 void tessera_emu_async_copy_tensor(void* thread, int32_t offset, const void* map, const int32_t* coordinates,
                                    int32_t barrier) {
   of_thread(thread, [&](Asynchronous& a, Thread& t) {
-    a.copies.copy(t, offset, *static_cast<const tessera::emu::TensorMap*>(map), coordinates, barrier);
+    a.copies.copy(t, offset, *static_cast<const tessera::emu::TensorMap*>(map), coordinates, barrier,
+                  uint32_t{1} << t.block->rank());
+  });
+}
+void tessera_emu_async_multicast_tensor(void* thread, int32_t offset, const void* map, const int32_t* coordinates,
+                                        int32_t barrier, int32_t blocks) {
+  of_thread(thread, [&](Asynchronous& a, Thread& t) {
+    a.copies.copy(t, offset, *static_cast<const tessera::emu::TensorMap*>(map), coordinates, barrier,
+                  static_cast<uint32_t>(blocks));
   });
 }
 void tessera_emu_async_store_tensor(void* thread, const void* map, const int32_t* coordinates, int32_t offset) {
@@ -50,7 +67,7 @@ void tessera_emu_async_wait_for_stores(void* thread, int32_t later, int32_t) {
   of_thread(thread, [&](Asynchronous& a, Thread& t) { a.copies.wait(t, later); });
 }
 void tessera_emu_async_fence(void* thread) {
-  of_thread(thread, [&](Asynchronous& a, Thread& t) { a.order.fence(t.index); });
+  of_thread(thread, [&](Asynchronous& a, Thread& t) { a.order.fence(t.agent); });
 }
 
 void tessera_emu_async_begin_products(void* thread, int32_t site) {

@@ -8,11 +8,9 @@
 namespace tessera::emu {
 
 struct Asynchronous {
-  Asynchronous(Block& block, int threads, int64_t shared_bytes, bool detect_races)
-      : order(threads, shared_bytes, detect_races), mbarriers(block, order), copies(block, order, mbarriers),
-        products(block, order) {}
+  Asynchronous(Block& block, Order& of_cluster)
+      : order(of_cluster), mbarriers(block, order), copies(block, order), products(block, order) {}
   void begin() {
-    order.begin();
     mbarriers.begin();
     copies.begin();
     products.begin();
@@ -22,7 +20,7 @@ struct Asynchronous {
     products.end(t);
   }
 
-  Order order;
+  Order& order; // of the cluster
   Mbarriers mbarriers;
   TensorCopies copies;
   Products products;

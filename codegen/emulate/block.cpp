@@ -1,55 +1,25 @@
 #include "codegen/emulate/block.h"
-#include "base/hash.h"
+#include "codegen/emulate/cluster.h"
 #include "codegen/tile/cooperation.h"
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace tessera::emu {
-
-std::string_view name(Collective kind) {
-  switch (kind) {
-  case Collective::Barrier: return "barrier";
-  case Collective::BarrierOr: return "barrier with vote";
-  case Collective::Shuffle: return "shuffle";
-  case Collective::Ballot: return "ballot";
-  case Collective::WarpBarrier: return "warp barrier";
-  case Collective::LoadMatrices: return "load of matrices";
-  case Collective::StoreMatrices: return "store of matrices";
-  case Collective::Multiply: return "product of matrices";
-  case Collective::MbarrierWait: return "wait for an mbarrier";
-  case Collective::NumberedBarrier: return "numbered barrier";
-  case Collective::SetRegisters: return "change of registers";
-  case Collective::BeginProducts: return "fence of products";
-  case Collective::MultiplyWarpgroup: return "product of a warpgroup";
-  case Collective::CommitProducts: return "commit of products";
-  case Collective::WaitForProducts: return "wait for products";
-  }
-  return "collective";
-}
 
 static std::string_view name(Access access) {
   return access == Access::Read ? "read" : access == Access::Write ? "write" : "atomic update";
 }
 
-static std::string at_site(Collective kind, int32_t site) {
-  return "the " + std::string(name(kind)) + " at site " + std::to_string(site);
-}
-
-Result<std::unique_ptr<Block>> Block::make(const Launch& launch) {
+Result<std::unique_ptr<Block>> Block::make(const Launch& launch, Cluster& cluster, int rank) {
   TESSERA_CHECK(launch.threads > 0 && launch.threads % kWarp == 0 && launch.threads <= 1024,
                 "threads of a block: " + std::to_string(launch.threads));
-  std::unique_ptr<Block> b(new Block(launch));
-  TESSERA_ASSIGN(b->stacks_, Stacks::take(launch.threads));
+  std::unique_ptr<Block> b(new Block(launch, cluster, rank));
+  TESSERA_TRY(b->reserve());
   auto count = static_cast<size_t>(launch.threads);
-  b->threads_.resize(count);
   b->warps_.resize(count / kWarp);
   b->warpgroups_.resize(count / kWarpgroup);
-  b->ready_.resize(std::bit_ceil(count));
-  b->ready_mask_ = b->ready_.size() - 1;
   TESSERA_ASSIGN(b->shared_, Pages::reserve(static_cast<size_t>(launch.shared_bytes)));
-  if (launch.asynchronous)
-    b->async_ = std::make_unique<Asynchronous>(*b, launch.threads, launch.shared_bytes, launch.detect_races);
+  if (launch.asynchronous) b->async_ = std::make_unique<Asynchronous>(*b, cluster.order());
   if (launch.detect_races) {
     if (!b->async_) {
       TESSERA_ASSIGN(b->shared_history_, Histories::make(launch.shared_bytes));
@@ -59,169 +29,24 @@ Result<std::unique_ptr<Block>> Block::make(const Launch& launch) {
   return b;
 }
 
-uint64_t Block::random() {
-  random_ += 0x9e3779b97f4a7c15ull;
-  return hash_combine(random_, launch_.seed);
-}
-
-Status Block::run(int64_t index) {
-  index_ = index;
+void Block::begin(int64_t index) {
   ++epoch; // accesses of an earlier block are ordered before this one's
-  ended_ = arrived_ = 0;
-  random_ = static_cast<uint64_t>(index) * 2 + 1;
-  order_ = static_cast<Order>((launch_.seed + static_cast<uint64_t>(index)) % 3);
+  arrived_ = 0;
   for (auto& w : warps_) w.arrived = 0;
   for (auto& g : warpgroups_) g.arrived = 0;
   copies_.begin(launch_.shared_bytes);
   if (async_) async_->begin();
   if (launch_.poison_shared && launch_.shared_bytes > 0) // NaN as f32, f16, bf16 and f64
     std::memset(shared_.data(), 0xff, static_cast<size_t>(launch_.shared_bytes));
-  ready_begin_ = ready_count_ = 0;
-  for (int i = 0; i < launch_.threads; ++i) {
-    auto& t = threads_[static_cast<size_t>(i)];
-    t.block = this;
-    t.index = i;
-    t.calls = 0;
-    t.epoch = epoch;
-    t.copies.clear();
-    t.ends.clear();
-    // Stacks start at different cache lines of a page, else all would map to the same few cache sets.
-    size_t skip = static_cast<size_t>(i % 61) * 64;
-    t.least = stacks_->least(i);
-    t.fiber.start(stacks_->bottom(i), Stacks::kBytes - skip, &Block::enter, &t);
-  }
-  make_ready(0, launch_.threads, nullptr);
-  auto* first = next();
-  Fiber::switch_from_to(caller_, first->fiber);
-  if (!error_ && ended_ < launch_.threads) error_ = Diagnostic(ErrorCode::CodegenError, deadlock_text());
-  if (!error_) return {};
-  auto error = std::move(*error_);
-  error_.reset();
-  return error;
+  start(index, *this, epoch);
 }
 
-void Block::enter(void* thread) {
-  Fiber::entered();
-  auto& t = *static_cast<Thread*>(thread);
-  auto& b = *t.block;
-  b.launch_.function(&t, b.launch_.args);
-  if (b.async_) b.async_->end(t);
-  if (b.error_) b.abort_block(t);
-  t.state = Thread::State::Ended;
-  ++b.ended_;
-  b.leave(t);
+void Block::begin_epoch() {
+  ++epoch;
+  for (auto& t : threads_) t.epoch = epoch;
 }
 
-// ---- order
-
-void Block::make_ready(int first, int count, const Thread* except) {
-  auto n = static_cast<unsigned>(count);
-  unsigned at = 0, stride = 1;
-  if (launch_.seed != 0) {
-    auto r = random();
-    at = static_cast<unsigned>(r) % n;
-    bool power_of_two = (n & (n - 1)) == 0; // then an odd stride visits all threads
-    if (power_of_two && n > 1) stride = (static_cast<unsigned>(r >> 32) | 1) & (n - 1);
-  }
-  for (unsigned i = 0; i < n; ++i) {
-    auto& t = threads_[static_cast<unsigned>(first) + at];
-    t.state = Thread::State::Ready;
-    if (&t != except) ready_[(ready_begin_ + ready_count_++) & ready_mask_] = static_cast<uint16_t>(t.index);
-    at += stride;
-    if (at >= n) at -= n;
-  }
-}
-
-void Block::wake(const std::vector<int>& threads) {
-  for (size_t i = 0; i < threads.size(); ++i) {
-    auto& t = thread(threads[launch_.seed % 2 ? threads.size() - 1 - i : i]);
-    t.state = Thread::State::Ready;
-    ready_[(ready_begin_ + ready_count_++) & ready_mask_] = static_cast<uint16_t>(t.index);
-  }
-}
-
-void Block::suspend(Thread& t, Collective kind, int32_t site) {
-  t.kind = kind;
-  t.site = site;
-  t.state = Thread::State::Waiting;
-  leave(t);
-}
-
-// Copies complete when nothing else can happen, at once, or at any time.
-Thread* Block::next() {
-  while (async_ && !error_ && async_->copies.pending() &&
-         (ready_count_ == 0 || order_ == Order::Last || (order_ == Order::Any && random() % 4 == 0)))
-    async_->copies.complete_one();
-  if (ready_count_ == 0 || error_) return nullptr;
-  auto& front = ready_[ready_begin_];
-  auto& back = ready_[(ready_begin_ + ready_count_ - 1) & ready_mask_];
-  if (order_ == Order::Any) {
-    size_t other = ((random() & 0xffffffff) * ready_count_) >> 32; // below the count
-    std::swap(front, ready_[(ready_begin_ + other) & ready_mask_]);
-  }
-  --ready_count_;
-  if (order_ == Order::Last) return &threads_[back];
-  ready_begin_ = (ready_begin_ + 1) & ready_mask_;
-  return &threads_[front];
-}
-
-void Block::leave(Thread& t) {
-  auto* n = next();
-  if (n == &t) return; // a copy's completion has made it ready
-  Fiber::switch_from_to(t.fiber, n ? n->fiber : caller_);
-}
-
-void Block::fail(const Thread& t, const std::string& what) {
-  if (!error_)
-    error_ = Diagnostic(ErrorCode::CodegenError, "kernel '" + launch_.kernel + "', block " + std::to_string(index_) +
-                                                     ", thread " + std::to_string(t.index) + ": " + what);
-}
-
-// Aborts the block: its fibers do not run again. No object with a destructor may be alive on the thread's stack.
-void Block::abort_block(Thread& t) {
-  Fiber::switch_from_to(t.fiber, caller_);
-  TESSERA_UNREACHABLE("an aborted block");
-}
-
-void Block::count_call(Thread& t) {
-  constexpr int64_t kMax = int64_t{1} << 28;
-  if (++t.calls > kMax) fail(t, "it does not terminate");
-}
-
-void Block::stack_overflow(Thread& t) {
-  fail(t, "its frame does not fit an emulated thread's stack of " + std::to_string(Stacks::kBytes >> 10) + " KB");
-  abort_block(t);
-}
-
-// Text of a deadlock, in which no thread is ready and some have not ended: where each waits.
-std::string Block::deadlock_text() const {
-  std::string text = "kernel '" + launch_.kernel + "', block " + std::to_string(index_) +
-                     ": deadlock: its threads wait in different places";
-  const char* separator = ": ";
-  for (size_t i = 0; i < threads_.size();) {
-    const auto& t = threads_[i];
-    size_t end = i + 1;
-    auto same = [&](const Thread& other) {
-      return other.state == t.state && (t.state == Thread::State::Ended ||
-                                        (other.kind == t.kind && other.site == t.site &&
-                                         (t.kind != Collective::MbarrierWait || other.waits_at == t.waits_at)));
-    };
-    while (end < threads_.size() && same(threads_[end])) ++end;
-    text += separator;
-    text += end == i + 1 ? "thread " + std::to_string(i)
-                         : "threads " + std::to_string(i) + " to " + std::to_string(end - 1);
-    bool one = end == i + 1;
-    if (t.state == Thread::State::Ended)
-      text += one ? " has ended" : " have ended";
-    else
-      text += (one ? " is in " : " are in ") + at_site(t.kind, t.site);
-    if (t.state != Thread::State::Ended && t.kind == Collective::MbarrierWait)
-      text += " " + async_->mbarriers.state(t.waits_at);
-    separator = ", ";
-    i = end;
-  }
-  return text;
-}
+int64_t Block::order_place(int64_t offset) const { return rank_ * cluster_.shared_stride() + offset; }
 
 // ---- collectives
 
@@ -242,7 +67,7 @@ uint32_t Block::in_block(Thread& t, Collective kind, int32_t site, uint32_t valu
     fail(t, "it reaches " + at_site(kind, site) + " while others of the block are in " +
                 at_site(barrier_kind_, barrier_site_));
   }
-  if (error_) abort_block(t);
+  abort_if_failed(t);
   barrier_or_ |= value != 0 ? 1u : 0u;
   t.state = Thread::State::Waiting;
   if (++arrived_ < launch_.threads) {
@@ -251,9 +76,8 @@ uint32_t Block::in_block(Thread& t, Collective kind, int32_t site, uint32_t valu
   }
   arrived_ = 0;
   if (site != launch_.ignored_barrier) {
-    ++epoch;
-    for (auto& other : threads_) other.epoch = epoch;
-    if (async_) async_->order.barrier(0, launch_.threads);
+    begin_epoch();
+    if (async_) async_->order.barrier(agent(0), launch_.threads);
   }
   ++barriers;
   barrier_sites.insert(site);
@@ -269,7 +93,7 @@ bool Block::gather(Thread& t, Gathering& g, int count, Collective kind, int32_t 
   } else if (g.kind != kind || g.site != site) {
     fail(t, "it reaches " + at_site(kind, site) + " while others of " + of + " are in " + at_site(g.kind, g.site));
   }
-  if (error_) abort_block(t);
+  abort_if_failed(t);
   if (++g.arrived < count) {
     suspend(t, kind, site); // returns when all have arrived
     return false;
@@ -292,7 +116,7 @@ bool Block::gather_warpgroup(Thread& t, Collective kind, int32_t site) {
   count_call(t);
   const auto group = static_cast<size_t>(t.index / kWarpgroup);
   if (group >= warpgroups_.size()) fail(t, "it is in no whole warpgroup and reaches " + at_site(kind, site));
-  if (error_) abort_block(t);
+  abort_if_failed(t);
   return gather(t, warpgroups_[group], kWarpgroup, kind, site, "its warpgroup");
 }
 
@@ -302,7 +126,7 @@ uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value
   auto& w = warps_[static_cast<size_t>(t.index / kWarp)];
   if (kind == Collective::Shuffle && (source < 0 || source >= kWarp))
     fail(t, "it reads from lane " + std::to_string(source) + " in " + at_site(kind, site));
-  if (error_) abort_block(t);
+  abort_if_failed(t);
   w.value[lane] = value;
   w.source[lane] = source;
   if (!gather(t, w, kWarp, kind, site, "its warp")) return t.result;
@@ -317,7 +141,7 @@ uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value
   }
   if (kind == Collective::WarpBarrier) {
     ++w.epoch;
-    if (async_) async_->order.barrier(first, kWarp);
+    if (async_) async_->order.barrier(agent(first), kWarp);
   }
   scatter_warp(t);
   return t.result;
@@ -348,10 +172,10 @@ void* Block::shared(Thread& t, int64_t offset, int bytes, Access access) {
     fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
                 " is not aligned");
   else if (async_)
-    touch(t, offset, bytes, async_->order.now(t.index), async_->order.of(t.index), access, Proxy::Generic);
+    touch(t, offset, bytes, async_->order.now(t.agent), async_->order.of(t.agent), access, Proxy::Generic);
   else if (!copies_.refuse(t, offset, bytes) && launch_.detect_races)
     check_races(t, shared_history_, offset, bytes, access, false, where);
-  if (error_) abort_block(t);
+  abort_if_failed(t);
   return shared_.data() + offset;
 }
 
@@ -359,13 +183,13 @@ void Block::touch(const Thread& t, int64_t offset, int64_t bytes, const Stamp& s
                   Proxy proxy) {
   auto what = [&] {
     return "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at offset " +
-           std::to_string(offset) + " of shared memory";
+           std::to_string(offset) + " of shared memory" + (t.block == this ? "" : of_block());
   };
   if (offset < 0 || offset + bytes > launch_.shared_bytes)
     return fail(t, what() + " is outside of the block's " + std::to_string(launch_.shared_bytes) + " bytes");
   if (async_->mbarriers.overlaps(offset, bytes)) return fail(t, what() + " touches an mbarrier");
   if (copies_.refuse(t, offset, bytes)) return;
-  const auto conflict = async_->order.touch(offset, bytes, stamp, known, access, proxy);
+  const auto conflict = async_->order.touch(order_place(offset), bytes, stamp, known, access, proxy);
   if (!conflict) return;
   const auto& other = async_->order.name(conflict->other.agent);
   if (conflict->lacks_fence)
@@ -395,7 +219,7 @@ void Block::check_global(Thread& t, const std::byte* address, int bytes, Access 
 
 void Block::access_global(Thread& t, std::byte* address, int bytes, Access access) {
   check_global(t, address, bytes, access);
-  if (launch_.cooperation && !error_)
+  if (launch_.cooperation && !failed())
     if (const auto* r = launch_.memory->find(address); r->written) {
       auto other = launch_.cooperation->touch(index_, r->history_start + (address - r->begin), bytes, access);
       if (other >= 0)
@@ -409,7 +233,7 @@ void Block::access_global(Thread& t, std::byte* address, int bytes, Access acces
 void* Block::global(Thread& t, std::byte* address, int bytes, Access access) {
   count_call(t);
   access_global(t, address, bytes, access);
-  if (error_) abort_block(t);
+  abort_if_failed(t);
   return address;
 }
 
@@ -420,13 +244,13 @@ uint32_t Block::arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait
   if (!r || !r->written || counter + sizeof(uint32_t) > r->begin + r->bytes ||
       reinterpret_cast<uintptr_t>(counter) % sizeof(uint32_t) != 0)
     fail(t, "its arrival counter is not 4 bytes of written memory, aligned to 4: " + launch_.memory->describe(counter));
-  if (error_) abort_block(t);
+  abort_if_failed(t);
   uint32_t sum = 0;
   if (auto arrived = launch_.cooperation->arrive(index_, counter, amount, wait))
     sum = *arrived;
   else
     fail(t, arrived.error().message);
-  if (error_) abort_block(t);
+  abort_if_failed(t);
   return sum;
 }
 

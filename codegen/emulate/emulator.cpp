@@ -37,9 +37,12 @@ static std::vector<HostSymbol> emulator_functions() {
           TESSERA_EMULATED(tessera_emu_async_init_barrier),
           TESSERA_EMULATED(tessera_emu_async_fence_barrier_init),
           TESSERA_EMULATED(tessera_emu_async_arrive_barrier),
+          TESSERA_EMULATED(tessera_emu_async_arrive_at_block),
           TESSERA_EMULATED(tessera_emu_async_arrive_after_copies),
+          TESSERA_EMULATED(tessera_emu_async_cluster_barrier),
           TESSERA_EMULATED(tessera_emu_async_wait_barrier),
           TESSERA_EMULATED(tessera_emu_async_copy_tensor),
+          TESSERA_EMULATED(tessera_emu_async_multicast_tensor),
           TESSERA_EMULATED(tessera_emu_async_store_tensor),
           TESSERA_EMULATED(tessera_emu_async_commit_stores),
           TESSERA_EMULATED(tessera_emu_async_wait_for_stores),
@@ -86,6 +89,7 @@ static int registers_at_launch(int64_t registers, int threads, int64_t blocks) {
 }
 
 int EmulatedProgram::threads() const { return code_->compiled.threads; }
+int EmulatedProgram::cluster() const { return code_->compiled.cluster; }
 int64_t EmulatedProgram::shared_bytes() const { return code_->compiled.shared_bytes; }
 
 Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args, Grid grid,
@@ -106,6 +110,7 @@ Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args,
   launch.grid = grid;
   launch.args = arguments.data();
   launch.threads = code_->compiled.threads;
+  launch.cluster = code_->compiled.cluster;
   launch.shared_bytes = code_->compiled.shared_bytes;
   launch.asynchronous = code_->compiled.asynchronous;
   if (auto blocks = code_->kernel.config.find("min_blocks"); blocks != code_->kernel.config.end())

@@ -35,12 +35,14 @@ public:
   // A program of code that has been compiled for the parameters of `kernel`.
   [[nodiscard]] static Result<EmulatedProgram> link(const tile::Kernel& kernel, EmulatedKernel compiled);
   // Runs the blocks of the grid. Arguments as for tile::interpret; written arguments are updated if all blocks end without an
-  // error. Errors: BadInput for arguments that do not fit the parameters; CodegenError, with kernel, block and threads,
+  // error. Errors: BadInput for arguments that do not fit the parameters, and for a grid that is no multiple of the cluster
+  // along x; CodegenError, with kernel, block and threads,
   // for a race, a barrier that not all threads of a block reach, a shuffle that the lanes of a warp reach at different
   // sites, an access out of bounds or not aligned to its size, and a write to a parameter that is not marked written.
   [[nodiscard]] Result<EmulateResult> run(std::span<const tile::Argument> args, Grid grid,
                                           const EmulateOptions& options = {}) const;
   [[nodiscard]] int threads() const;
+  [[nodiscard]] int cluster() const; // blocks
   [[nodiscard]] int64_t shared_bytes() const;
 
 private:

@@ -6,10 +6,14 @@ namespace tessera::emu {
 
 constexpr int kMaxArrivals = (1 << 20) - 1;
 
-static std::string named(int64_t offset) { return "the mbarrier at offset " + std::to_string(offset); }
+// As the thread sees it.
+std::string Mbarriers::named(int64_t offset, const Thread& t) const {
+  return "the mbarrier at offset " + std::to_string(offset) + (t.block == &block_ ? "" : block_.of_block());
+}
 
 void Mbarriers::begin() {
   mbarriers_.clear();
+  from_others_.clear();
   for (auto& n : numbered_) n = {};
   const int threads = block_.launch().threads;
   const int at_launch = block_.launch().launch_registers;
@@ -20,27 +24,27 @@ void Mbarriers::begin() {
 Mbarriers::Mbarrier* Mbarriers::find(const Thread& t, int64_t offset, const char* what) {
   auto it = mbarriers_.find(offset);
   if (it == mbarriers_.end()) {
-    block_.fail(t, std::string("it ") + what + " " + named(offset) + ", which is not initialised");
+    block_.fail(t, std::string("it ") + what + " " + named(offset, t) + ", which is not initialised");
     return nullptr;
   }
   auto& m = it->second;
-  if (order_.of(t.index).events[m.initialised.agent] >= m.initialised.time) return &m;
-  block_.fail(t, std::string("it ") + what + " " + named(offset) + ", whose initialisation by " +
+  if (order_.of(t.agent).events[m.initialised.agent] >= m.initialised.time) return &m;
+  block_.fail(t, std::string("it ") + what + " " + named(offset, t) + ", whose initialisation by " +
                      order_.name(m.initialised.agent) + " is not ordered before: no barrier lies between them");
   return nullptr;
 }
 
 void Mbarriers::init(Thread& t, int64_t offset, int arrivals) {
   if (arrivals < 1 || arrivals > kMaxArrivals)
-    return block_.fail(t, "it initialises " + named(offset) + " for " + std::to_string(arrivals) + " arrivals");
-  if (offset % kBytes != 0) return block_.fail(t, "it initialises " + named(offset) + ", which is not aligned");
-  if (overlaps(offset, kBytes)) return block_.fail(t, "it initialises " + named(offset) + " a second time");
-  block_.touch(t, offset, kBytes, order_.now(t.index), order_.of(t.index), Access::Write, Proxy::Generic);
+    return block_.fail(t, "it initialises " + named(offset, t) + " for " + std::to_string(arrivals) + " arrivals");
+  if (offset % kBytes != 0) return block_.fail(t, "it initialises " + named(offset, t) + ", which is not aligned");
+  if (overlaps(offset, kBytes)) return block_.fail(t, "it initialises " + named(offset, t) + " a second time");
+  block_.touch(t, offset, kBytes, order_.now(t.agent), order_.of(t.agent), Access::Write, Proxy::Generic);
   auto& m = mbarriers_[offset];
-  m.agent = order_.add_agent("a copy for " + named(offset));
+  m.agent = order_.add_agent("a copy for " + named(offset, t) + block_.of_block());
   m.initialiser = t.index;
   m.arrivals = m.pending = arrivals;
-  m.initialised = order_.now(t.index);
+  m.initialised = order_.now(t.agent);
 }
 
 void Mbarriers::fence_init(const Thread& t) {
@@ -49,7 +53,7 @@ void Mbarriers::fence_init(const Thread& t) {
 
 void Mbarriers::take_arrival(const Thread& t, int64_t offset, Mbarrier& m) {
   if (m.pending == 0)
-    return block_.fail(t, "it arrives at " + named(offset) + " more than " + std::to_string(m.arrivals) +
+    return block_.fail(t, "it arrives at " + named(offset, t) + " more than " + std::to_string(m.arrivals) +
                               " times in phase " + std::to_string(m.phase));
   --m.pending;
   complete_if_done(m);
@@ -58,7 +62,8 @@ void Mbarriers::take_arrival(const Thread& t, int64_t offset, Mbarrier& m) {
 void Mbarriers::arrive(Thread& t, int64_t offset, int64_t expected_bytes) {
   auto* m = find(t, offset, "arrives at");
   if (!m) return;
-  order_.release(t.index, m->arriving);
+  if (t.block != &block_) from_others_[t.agent] = order_.now(t.agent).time;
+  order_.release(t.agent, m->arriving);
   m->bytes += expected_bytes;
   take_arrival(t, offset, *m);
 }
@@ -76,30 +81,31 @@ void Mbarriers::complete_if_done(Mbarrier& m) {
 
 void Mbarriers::wait(Thread& t, int64_t offset, uint32_t parity, int32_t site) {
   auto* m = find(t, offset, "waits for");
-  if (m && parity > 1) block_.fail(t, "it waits for parity " + std::to_string(parity) + " of " + named(offset));
+  if (m && parity > 1) block_.fail(t, "it waits for parity " + std::to_string(parity) + " of " + named(offset, t));
   if (block_.failed()) return;
   while (m->phase % 2 == parity) {
     m->waiting.push_back(t.index);
     t.waits_at = offset;
     block_.suspend(t, Collective::MbarrierWait, site);
   }
-  order_.acquire(t.index, m->released);
+  order_.acquire(t.agent, m->released);
 }
 
 std::optional<Stamp> Mbarriers::begin_copy(const Thread& t, int64_t offset, bool of_tensor) {
   auto* m = find(t, offset, "copies for");
   if (!m) return {};
   if (of_tensor && !m->fenced) {
-    block_.fail(t, "it copies for " + named(offset) + ", whose initialisation no fence followed");
+    block_.fail(t, "it copies for " + named(offset, t) + ", whose initialisation no fence followed");
     return {};
   }
+  if (t.block != &block_) from_others_[m->agent] = m->phase + 1;
   return Stamp{m->agent, m->phase + 1};
 }
 
 void Mbarriers::complete_copy(const Thread& t, int64_t offset, const Stamp& stamp, int64_t bytes) {
   auto& m = mbarriers_.at(offset);
   if (m.phase + 1 != stamp.time)
-    return block_.fail(t, "its copy for phase " + std::to_string(stamp.time - 1) + " of " + named(offset) +
+    return block_.fail(t, "its copy for phase " + std::to_string(stamp.time - 1) + " of " + named(offset, t) +
                               " completes in phase " + std::to_string(m.phase) +
                               ": the phase expected fewer bytes than are copied");
   m.bytes -= bytes;
@@ -132,7 +138,7 @@ void Mbarriers::join(Thread& t, int id, int threads, bool wait, int32_t site) {
   if (n.arrived > 0 && n.threads != threads)
     return block_.fail(t, "it joins " + text() + " while others join one of " + std::to_string(n.threads));
   n.threads = threads;
-  order_.release(t.index, n.arriving);
+  order_.release(t.agent, n.arriving);
   if (++n.arrived < threads) {
     if (!wait) return;
     n.waiting.push_back(t.index);
@@ -143,7 +149,7 @@ void Mbarriers::join(Thread& t, int id, int threads, bool wait, int32_t site) {
   if (wait) joined.push_back(t.index);
   ++block_.epoch;
   for (const int i : joined) {
-    order_.acquire(i, n.arriving);
+    order_.acquire(block_.agent(i), n.arriving);
     block_.thread(i).epoch = block_.epoch;
   }
   block_.wake(n.waiting);

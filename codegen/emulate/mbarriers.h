@@ -17,7 +17,8 @@ public:
   Mbarriers(Block& block, Order& order) : block_(block), order_(order) {}
   void begin(); // of a block
 
-  // Called by threads; after an error the block is aborted by the caller.
+  // Called by threads; arrive(), and what copies call, also by threads of other blocks of the cluster. After an error the
+  // caller aborts the cluster.
   void init(Thread& t, int64_t offset, int arrivals);
   void fence_init(const Thread& t);
   void arrive(Thread& t, int64_t offset, int64_t expected_bytes);
@@ -35,6 +36,8 @@ public:
   [[nodiscard]] bool overlaps(int64_t at, int64_t bytes) const;
   // Text on the mbarrier at this offset: "2 of 3 arrivals and 512 bytes of phase 7 are missing".
   [[nodiscard]] std::string state(int64_t offset) const;
+  // The time of the last arrival or copy that comes from another block, by its agent.
+  [[nodiscard]] const std::map<int, uint32_t>& from_others() const { return from_others_; }
   static constexpr int64_t kBytes = 8;
 
 private:
@@ -58,6 +61,7 @@ private:
     bool waits = false;
     int wanted = 0;
   };
+  [[nodiscard]] std::string named(int64_t offset, const Thread& t) const;
   [[nodiscard]] Mbarrier* find(const Thread& t, int64_t offset, const char* what);
   void take_arrival(const Thread& t, int64_t offset, Mbarrier& m);
   void complete_if_done(Mbarrier& m);
@@ -66,6 +70,7 @@ private:
   Block& block_;
   Order& order_;
   std::map<int64_t, Mbarrier> mbarriers_; // by offset
+  std::map<int, uint32_t> from_others_;
   std::array<Numbered, 16> numbered_;
   std::vector<Registers> registers_; // by warpgroup
   int64_t free_registers_ = 0;

@@ -29,15 +29,16 @@ void Known::clear() {
   fenced.clear();
 }
 
-Order::Order(int threads, int64_t shared_bytes, bool detect)
-    : threads_(threads), detect_(detect), known_(static_cast<size_t>(threads)),
+Order::Order(int blocks, int threads, int64_t shared_bytes, bool detect)
+    : blocks_(blocks), threads_(threads), detect_(detect), known_(static_cast<size_t>(blocks * threads)),
       units_(detect ? static_cast<size_t>((shared_bytes + kUnit - 1) / kUnit) : 0) {}
 
 void Order::begin() {
   for (auto& u : units_) u = {};
   names_.clear();
-  for (int i = 0; i < threads_; ++i) {
-    names_.push_back("thread " + std::to_string(i));
+  for (int i = 0; i < blocks_ * threads_; ++i) {
+    names_.push_back("thread " + std::to_string(i % threads_));
+    if (blocks_ > 1) names_.back() += " of block " + std::to_string(i / threads_) + " of the cluster";
     of(i).clear();
     of(i).events.advance(i, 1);
   }

@@ -56,8 +56,9 @@ struct Conflict {
 
 class Order {
 public:
-  // A block has `threads` threads, which are the first agents. Without `detect`, accesses are not recorded.
-  Order(int threads, int64_t shared_bytes, bool detect);
+  // Each block of a cluster has `threads` threads, which are the first agents; `shared_bytes` is the shared memory of all.
+  // Without `detect`, accesses are not recorded.
+  Order(int blocks, int threads, int64_t shared_bytes, bool detect);
   // Forgets all accesses; agents are the threads alone.
   void begin();
   [[nodiscard]] int add_agent(std::string name);
@@ -76,8 +77,9 @@ public:
   // Makes the stamp the last writer, which has been ordered before.
   void set_writer(int64_t at, int64_t bytes, const Stamp& stamp);
 
-private:
   static constexpr int64_t kUnit = 16; // bytes with one history, until a part of them is accessed
+
+private:
   struct History {
     Stamp writer;
     Proxy writer_proxy = Proxy::Generic;
@@ -92,9 +94,9 @@ private:
   template <class F>
   std::optional<Conflict> each(int64_t at, int64_t bytes, F f);
 
-  const int threads_;
+  const int blocks_, threads_; // threads of a block
   const bool detect_;
-  std::vector<Known> known_; // by thread
+  std::vector<Known> known_; // by thread of the cluster
   std::vector<Unit> units_;
   std::vector<std::string> names_;
 };

@@ -46,7 +46,8 @@ void Products::begin() { groups_.assign(static_cast<size_t>(block_.launch().thre
 
 Products::Group& Products::group_of(const Thread& t) {
   auto& g = groups_[static_cast<size_t>(t.index / kWarpgroup)];
-  if (g.agent < 0) g.agent = order_.add_agent("a product of warpgroup " + std::to_string(t.index / kWarpgroup));
+  if (g.agent < 0)
+    g.agent = order_.add_agent("a product of warpgroup " + std::to_string(t.index / kWarpgroup) + block_.of_block());
   return g;
 }
 
@@ -76,7 +77,7 @@ bool Products::check_form(const Thread& t, const Group&) {
     const bool same_a = form.a_in_registers || std::memcmp(p.a, t.product.a, sizeof(uint64_t)) == 0;
     if (std::memcmp(p.form, &form, sizeof form) != 0 || p.b != t.product.b || !same_a ||
         p.accumulates != t.product.accumulates)
-      block_.fail(t, "its descriptors differ from those of " + order_.name(i) + " of its warpgroup");
+      block_.fail(t, "its descriptors differ from those of " + order_.name(block_.agent(i)) + " of its warpgroup");
   }
   const DType a = dtype(form.a_dtype), b = dtype(form.b_dtype);
   auto small_float = [](DType d) { return d == DType::F8E4M3FN || d == DType::F8E5M2; };
@@ -151,8 +152,8 @@ void Products::start(Thread& t, Group& g) {
   if (block_.failed()) return;
   if (!g.fenced && (!p.before || form.a_in_registers))
     return block_.fail(t, "its warpgroup's product uses registers that no fence orders with it (wgmma.fence)");
-  Known known = order_.of(first);
-  for (int i = first + 1; i < first + kWarpgroup; ++i) known.intersect(order_.of(i));
+  Known known = order_.of(block_.agent(first));
+  for (int i = first + 1; i < first + kWarpgroup; ++i) known.intersect(order_.of(block_.agent(i)));
   if (!form.a_in_registers) {
     uint64_t descriptor = 0;
     std::memcpy(&descriptor, t.product.a, sizeof descriptor);
@@ -251,7 +252,7 @@ void Products::finish(Thread& t, Group& g, int64_t later) {
   const int first = t.index / kWarpgroup * kWarpgroup, count = static_cast<int>(t.value);
   std::vector<uint32_t> taken;
   for (int i = 0; i < kWarpgroup; ++i) {
-    order_.of(first + i).events.advance(g.agent, last);
+    order_.of(block_.agent(first + i)).events.advance(g.agent, last);
     auto* words = block_.thread(first + i).product.accumulators;
     for (int w = 0; w < count; ++w)
       for (const auto& [id, values] : g.computed) {

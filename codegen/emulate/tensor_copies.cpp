@@ -1,6 +1,5 @@
 #include "codegen/emulate/tensor_copies.h"
-#include "codegen/emulate/block.h"
-#include "codegen/emulate/mbarriers.h"
+#include "codegen/emulate/cluster.h"
 #include "runtime/empty_tensor_map.h"
 #include <cstring>
 
@@ -66,30 +65,35 @@ TensorCopies::Box TensorCopies::box(const Thread& t, const TensorMap& map, const
   return b;
 }
 
-void TensorCopies::copy(Thread& t, int64_t offset, const TensorMap& map, const int32_t* coordinates, int64_t barrier) {
+void TensorCopies::copy(Thread& t, int64_t offset, const TensorMap& map, const int32_t* coordinates, int64_t barrier,
+                        uint32_t blocks) {
   const Box b = box(t, map, coordinates, offset);
-  if (block_.failed()) return;
-  const auto stamp = mbarriers_.begin_copy(t, barrier, true);
-  if (!stamp) return;
   const int64_t bytes = map.sizes.box_bytes();
-  block_.touch(t, offset, bytes, *stamp, order_.of(t.index), Access::Write, Proxy::Async);
-  if (block_.failed()) return;
-  std::memset(block_.shared_data() + offset, 0xff, static_cast<size_t>(bytes));
-  if (map.written)
+  for (int rank = 0; blocks >> rank != 0 && !block_.failed(); ++rank) {
+    if ((blocks >> rank & 1) == 0) continue;
+    Block* to = block_.cluster().find(t, rank);
+    if (!to) return;
+    const auto stamp = to->asynchronous()->mbarriers.begin_copy(t, barrier, true);
+    if (!stamp) return;
+    to->touch(t, offset, bytes, *stamp, order_.of(t.agent), Access::Write, Proxy::Async);
+    if (block_.failed()) return;
+    std::memset(to->shared_data() + offset, 0xff, static_cast<size_t>(bytes));
+    copies_.push_back({t.index, to, barrier, *stamp, b, {}});
+  }
+  if (map.written && !block_.failed())
     each_element(map, b.at, offset, [&](int64_t, std::byte* from) {
       if (from && !block_.failed()) block_.access_global(t, from, info(map.sizes.dtype).bits / 8, Access::Read);
     });
-  copies_.push_back({t.index, barrier, *stamp, b, {}});
 }
 
 void TensorCopies::arrive_after_copies(Thread& t, int64_t barrier) {
-  const auto stamp = mbarriers_.begin_copy(t, barrier, false);
+  const auto stamp = block_.asynchronous()->mbarriers.begin_copy(t, barrier, false);
   if (!stamp) return;
   for (const auto& c : t.copies) {
-    order_.set_writer(c.offset, c.bytes, *stamp);
+    order_.set_writer(block_.order_place(c.offset), c.bytes, *stamp);
     block_.copies().hand_over(c);
   }
-  copies_.push_back({t.index, barrier, *stamp, {}, std::move(t.copies)});
+  copies_.push_back({t.index, &block_, barrier, *stamp, {}, std::move(t.copies)});
   t.copies.clear();
   for (size_t& end : t.ends) end = 0;
 }
@@ -99,27 +103,29 @@ void TensorCopies::complete_one() {
   const Copy c = std::move(copies_[i]);
   copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(i));
   const auto& t = block_.thread(c.thread);
+  auto& mbarriers = c.to->asynchronous()->mbarriers;
   if (!c.box.map) {
     for (const auto& m : c.moved) block_.copies().complete(m);
-    return mbarriers_.complete_arrival(t, c.barrier);
+    return mbarriers.complete_arrival(t, c.barrier);
   }
   const auto bytes = static_cast<size_t>(info(c.box.map->sizes.dtype).bits / 8);
   each_element(*c.box.map, c.box.at, c.box.offset, [&](int64_t to, const std::byte* from) {
     if (from)
-      std::memcpy(block_.shared_data() + to, from, bytes);
+      std::memcpy(c.to->shared_data() + to, from, bytes);
     else
-      std::memset(block_.shared_data() + to, 0, bytes);
+      std::memset(c.to->shared_data() + to, 0, bytes);
   });
-  mbarriers_.complete_copy(t, c.barrier, c.stamp, c.box.map->sizes.box_bytes());
+  mbarriers.complete_copy(t, c.barrier, c.stamp, c.box.map->sizes.box_bytes());
 }
 
 void TensorCopies::store(Thread& t, const TensorMap& map, const int32_t* coordinates, int64_t offset) {
   const Box b = box(t, map, coordinates, offset);
   if (block_.failed()) return;
   auto& stores = stores_[t.index];
-  if (stores.agent < 0) stores.agent = order_.add_agent("a tensor store of thread " + std::to_string(t.index));
+  if (stores.agent < 0)
+    stores.agent = order_.add_agent("a tensor store of thread " + std::to_string(t.index) + block_.of_block());
   const uint32_t group = stores.committed + 1;
-  block_.touch(t, offset, map.sizes.box_bytes(), {stores.agent, group}, order_.of(t.index), Access::Read, Proxy::Async);
+  block_.touch(t, offset, map.sizes.box_bytes(), {stores.agent, group}, order_.of(t.agent), Access::Read, Proxy::Async);
   stores.open.emplace_back(group, b);
 }
 
@@ -142,7 +148,7 @@ void TensorCopies::wait(Thread& t, int64_t later) {
     });
   }
   std::erase_if(stores.open, [&](const auto& s) { return s.first <= last; });
-  order_.of(t.index).events.advance(stores.agent, last);
+  order_.of(t.agent).events.advance(stores.agent, last);
 }
 
 void TensorCopies::end(const Thread& t) {

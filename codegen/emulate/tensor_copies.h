@@ -13,7 +13,6 @@
 namespace tessera::emu {
 
 class Block;
-class Mbarriers;
 struct Thread;
 
 // A tensor map of a launch.
@@ -28,12 +27,14 @@ struct TensorMap {
 
 class TensorCopies {
 public:
-  TensorCopies(Block& block, Order& order, Mbarriers& mbarriers)
-      : block_(block), order_(order), mbarriers_(mbarriers) {}
+  TensorCopies(Block& block, Order& order) : block_(block), order_(order) {}
   void begin(); // of a block
 
   // Called by threads; after an error the block is aborted by the caller.
-  void copy(Thread& t, int64_t offset, const TensorMap& map, const int32_t* coordinates, int64_t barrier);
+  // `blocks`: a bit for each rank of the cluster. Each of these blocks gets the box at the offset, and its mbarrier the
+  // bytes, each at a time of its own.
+  void copy(Thread& t, int64_t offset, const TensorMap& map, const int32_t* coordinates, int64_t barrier,
+            uint32_t blocks);
   void arrive_after_copies(Thread& t, int64_t barrier);
   void store(Thread& t, const TensorMap& map, const int32_t* coordinates, int64_t offset);
   void commit(const Thread& t);
@@ -51,6 +52,7 @@ private:
   };
   struct Copy {
     int thread = 0;
+    Block* to = nullptr;
     int64_t barrier = 0;
     Stamp stamp;
     Box box;                       // map null: copies of a thread
@@ -65,7 +67,6 @@ private:
 
   Block& block_;
   Order& order_;
-  Mbarriers& mbarriers_;
   std::vector<Copy> copies_; // that are not complete
   std::map<int, Stores> stores_;
 };

@@ -270,6 +270,8 @@ Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel, std::optional<W
   if (auto it = kernel.config.find("width");
       it != kernel.config.end() && (it->second < 1 || !std::has_single_bit(static_cast<uint64_t>(it->second))))
     return refuse(kernel, "config width is a power of two, not " + std::to_string(it->second));
+  if (auto it = kernel.config.find("cluster"); it != kernel.config.end() && !is_cluster(it->second))
+    return refuse(kernel, "config cluster is 1, 2, 4 or 8 programs, not " + std::to_string(it->second));
   KernelLayouts made =
       Rewriter(kernel, classify(kernel, static_cast<int>(warps), warpgroups ? &*warpgroups : nullptr)).run();
   made.warpgroups = std::move(warpgroups);

@@ -71,7 +71,7 @@ struct KernelLayouts {
 
 // Config of the kernel: "warps" per block (default 4), and "width", the most contiguous elements of a thread (default
 // 16; set by a tuner). Errors: CodegenError for tile dimensions that are not powers of two, for more than 1024 elements
-// per thread, and for an invalid number of warps. The kernel must have passed verify.
+// per thread, and for an invalid number of warps or programs of a cluster. The kernel must have passed verify.
 [[nodiscard]] Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel,
                                                    std::optional<WarpgroupPlan> warpgroups = std::nullopt);
 // Checks the table above and tile::verify. Results of assign_layouts pass; an error is a bug.

@@ -1,4 +1,5 @@
 #include "codegen/layout/warpgroup.h"
+#include "codegen/layout/uniform.h"
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -18,6 +19,7 @@ constexpr int kMaxGroups = 2;         // of consumers: more leave a thread too f
 constexpr int kMaxAccumulators = 192; // registers of a thread
 constexpr int64_t kBarrierBytes = 16; // of a stage
 constexpr int64_t kStageAlignment = 1024;
+constexpr int kPatternRows = 8; // of a swizzle, at which shares of a tile begin
 
 int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
 
@@ -30,7 +32,8 @@ int64_t left_registers(int64_t bits, const WarpgroupGrid& grid) {
 
 class Planner {
 public:
-  Planner(const tile::Kernel& kernel, int warps) : k_(kernel), warps_(warps), polynomials_(kernel) {
+  Planner(const tile::Kernel& kernel, int warps, int cluster)
+      : k_(kernel), warps_(warps), cluster_(cluster), polynomials_(kernel), uniform_(kernel, cluster) {
     for (OpId id = 0; id < k_.op_count(); ++id) {
       for (const ValueId v : k_.op(id).operands) uses_[v].push_back(id);
       for (const ValueId v : k_.op(id).results) defined_[v] = id;
@@ -54,13 +57,16 @@ public:
     const int64_t room = shared_bytes / (plan_.stage_bytes + kBarrierBytes);
     plan_.stages = static_cast<int>(std::min<int64_t>(stages, room));
     if (plan_.stages < kLeast) return {std::nullopt, "two stages do not fit into shared memory"};
+    plan_.cluster = cluster_;
+    if (cluster_ > 1) plan_.no_cluster = no_cluster();
     return {std::move(plan_), ""};
   }
 
 private:
   const tile::Kernel& k_;
-  const int warps_;
+  const int warps_, cluster_;
   Polynomials polynomials_;
+  Uniform uniform_; // within a cluster
   std::map<ValueId, std::vector<OpId>> uses_;
   std::map<ValueId, OpId> defined_; // by operations
   std::set<ValueId> inductions_;
@@ -80,6 +86,19 @@ private:
         if (std::string wrong = collectives(region); !wrong.empty()) return wrong;
     }
     return "";
+  }
+
+  // Why blocks of a cluster would not fill each other's stages, or not alike; empty if they do.
+  [[nodiscard]] std::string no_cluster() const {
+    const auto is_shared = [](const RingTile& t) { return t.is_shared; };
+    if (std::none_of(plan_.loops.begin(), plan_.loops.end(),
+                     [&](const RingLoop& l) { return std::any_of(l.tiles.begin(), l.tiles.end(), is_shared); }))
+      return "its programs share no tile of a factor";
+    const bool alike =
+        std::all_of(plan_.loops.begin(), plan_.loops.end(),
+                    [&](const RingLoop& l) { return uniform_.iterates(k_.op(l.loop)); }) &&
+        std::all_of(plan_.around.begin(), plan_.around.end(), [&](OpId id) { return uniform_.iterates(k_.op(id)); });
+    return alike ? "" : "its programs may do different numbers of iterations";
   }
 
   [[nodiscard]] bool writes(const std::vector<OpId>& ops) const {
@@ -336,11 +355,30 @@ private:
     // Rows of one dimension may take several copies.
     for (size_t d = 1; d < dimensions.size(); ++d)
       if (t.map.box[d] < dimensions[d].box && dimensions[d].box != t.rows) return "its box is too long";
+    share(access, t);
     t.access = std::move(access);
     t.at = to.bytes;
     to.bytes += (t.bytes() + kStageAlignment - 1) / kStageAlignment * kStageAlignment;
     to.tiles.push_back(std::move(t));
     return "";
+  }
+
+  // Divides a tile that all blocks of the cluster load between them, if it has a share for each.
+  void share(const TensorAccess& access, RingTile& t) const {
+    const auto is_uniform = [&](const TensorAccess::Dimension& d) {
+      return std::all_of(d.start.terms().begin(), d.start.terms().end(), [&](const auto& term) {
+        return std::all_of(term.first.begin(), term.first.end(), [&](ValueId v) { return uniform_.is_uniform(v); });
+      });
+    };
+    const auto& dimensions = access.dimensions;
+    if (cluster_ == 1 || !std::all_of(dimensions.begin(), dimensions.end(), is_uniform)) return;
+    t.is_shared = t.chunks % cluster_ == 0;
+    for (size_t d = 1; d < dimensions.size() && !t.is_shared; ++d) {
+      const int share = t.rows / cluster_;
+      if (dimensions[d].box != t.rows || share < kPatternRows) continue;
+      t.map.box[d] = std::min(t.map.box[d], share);
+      t.is_shared = true;
+    }
   }
 
   [[nodiscard]] bool is_read_only(ValueId pointer) const {
@@ -428,7 +466,21 @@ bool WarpgroupPlan::is_read(OpId load) const {
 }
 
 WarpgroupChoice plan_warpgroups(const tile::Kernel& kernel, int warps, int64_t shared_bytes) {
-  return Planner(kernel, warps).run(shared_bytes);
+  const auto config = kernel.config.find("cluster");
+  const bool clusters = config != kernel.config.end() && is_cluster(config->second);
+  WarpgroupChoice choice = Planner(kernel, warps, clusters ? static_cast<int>(config->second) : 1).run(shared_bytes);
+  if (!choice.plan || choice.plan->no_cluster.empty()) return choice;
+  const std::string why = choice.plan->no_cluster;
+  choice = Planner(kernel, warps, 1).run(shared_bytes);
+  choice.plan->no_cluster = why;
+  return choice;
+}
+
+std::string WarpgroupPlan::str() const {
+  std::string text = "by warpgroups, " + std::to_string(stages) + " stages";
+  if (cluster > 1) text += ", clusters of " + std::to_string(cluster);
+  if (!no_cluster.empty()) text += ", no cluster: " + no_cluster;
+  return text;
 }
 
 bool fits_warpgroups(const std::vector<int>& shape, int warps, int sums, int left_bits) {

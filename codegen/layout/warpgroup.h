@@ -27,6 +27,14 @@
 //
 //   t = dot(a, b, 0), u = dot(a, c, carried)    both run on; the wait for t leaves u running
 //   next = add(other carried, t)
+//
+// Blocks of a cluster. Config "cluster": c says that programs c q to c q + c - 1 may run as a cluster. They do where all of
+// them do the same iterations, and some tiles are the same box in all of them (uniform.h): each block copies its share of
+// such a tile to the shared memory of all, so that the tile is read from memory once for the cluster. A share is some of the
+// tile's chunks, or of its rows.
+//
+//   c = 2, programs q 2 and q 2 + 1:    rows of the left factor from program * 128 on      each block copies its own
+//                                       columns of the right factor from f(program / 2)    block r copies half r to both
 #pragma once
 #include "codegen/layout/linear_layout.h"
 #include "codegen/layout/tensor_access.h"
@@ -47,6 +55,7 @@ struct RingTile {
   int chunk_elements = 0; // along the contiguous dimension
   int64_t at = 0;         // byte offset in the stage
   bool k_major = false;   // the contiguous dimension is that which the product sums over
+  bool is_shared = false; // by the blocks of a cluster, each of which copies a share to all
   bool is_read = false;   // by consumers, who compute a left factor from it; otherwise by products
 
   // Offsets in elements, from the tile's begin, of the elements of the loaded tile of this shape.
@@ -75,7 +84,11 @@ struct WarpgroupPlan {
   std::set<tile::OpId> producer; // scalar operations that copies need
   int stages = 0;
   int64_t stage_bytes = 0;
+  int cluster = 1;        // blocks
+  std::string no_cluster; // why the kernel's config "cluster" is not followed: a text for people
 
+  // "by warpgroups, 4 stages, clusters of 2".
+  [[nodiscard]] std::string str() const;
   [[nodiscard]] const RingLoop* loop(tile::OpId id) const; // null: no loop of the ring
   [[nodiscard]] bool has_product(tile::OpId dot) const;
   [[nodiscard]] bool has_load(tile::OpId load) const;
@@ -89,6 +102,10 @@ struct WarpgroupChoice {
   std::optional<WarpgroupPlan> plan;
   std::string refusal;
 };
+// A number of blocks of a cluster that every GPU with clusters has, and shares of tiles.
+[[nodiscard]] constexpr bool is_cluster(int64_t blocks) {
+  return blocks == 1 || blocks == 2 || blocks == 4 || blocks == 8;
+}
 // The kernel must have passed verify. `shared_bytes`: that a block may use for stages; `warps`: of the consumers.
 [[nodiscard]] WarpgroupChoice plan_warpgroups(const tile::Kernel& kernel, int warps, int64_t shared_bytes);
 

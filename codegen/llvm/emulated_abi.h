@@ -17,6 +17,7 @@ using EmulatedKernelFn = void (*)(void* thread, void* const* args);
 struct EmulatedKernel {
   CompiledObject object;     // defines object.symbol as an EmulatedKernelFn
   int threads = 0;           // of a block, a multiple of 32; lane = thread % 32, warp = thread / 32
+  int cluster = 1;           // blocks of a cluster
   int64_t shared_bytes = 0;  // dynamic shared memory of a block: offsets are in [0, shared_bytes)
   bool asynchronous = false; // calls the functions tessera_emu_async_ (emulated_warpgroup_abi.h)
   std::vector<KernelTensorMap> tensor_maps;

@@ -9,6 +9,10 @@ extern "C" {
 void tessera_emu_async_init_barrier(void* thread, int32_t offset, int32_t arrivals);
 void tessera_emu_async_fence_barrier_init(void* thread);
 void tessera_emu_async_arrive_barrier(void* thread, int32_t offset, int32_t expected_bytes);
+// At the mbarrier of the block of this rank in the cluster; then the barrier of all threads of the cluster, which is at any
+// of its places in the code.
+void tessera_emu_async_arrive_at_block(void* thread, int32_t offset, int32_t rank);
+void tessera_emu_async_cluster_barrier(void* thread, int32_t site);
 void tessera_emu_async_arrive_after_copies(void* thread, int32_t offset);
 void tessera_emu_async_wait_barrier(void* thread, int32_t offset, int32_t parity, int32_t site);
 
@@ -16,6 +20,9 @@ void tessera_emu_async_wait_barrier(void* thread, int32_t offset, int32_t parity
 // read shared memory when they are waited for. `coordinates`: one per dimension of the map.
 void tessera_emu_async_copy_tensor(void* thread, int32_t offset, const void* map, const int32_t* coordinates,
                                    int32_t barrier);
+// To each block of the cluster whose bit is set in `blocks`.
+void tessera_emu_async_multicast_tensor(void* thread, int32_t offset, const void* map, const int32_t* coordinates,
+                                        int32_t barrier, int32_t blocks);
 void tessera_emu_async_store_tensor(void* thread, const void* map, const int32_t* coordinates, int32_t offset);
 void tessera_emu_async_commit_stores(void* thread);
 void tessera_emu_async_wait_for_stores(void* thread, int32_t later, int32_t until_read);

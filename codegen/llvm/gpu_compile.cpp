@@ -107,7 +107,7 @@ bool GpuTarget::small_floats() const {
 }
 
 std::string gpu_compiler_version(const GpuTarget& target) {
-  return "tessera-gpu-24 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline +
+  return "tessera-gpu-25 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline +
          (target.shared_bytes > 0 ? " shared " + std::to_string(target.shared_bytes) : "");
 }
 
@@ -127,6 +127,7 @@ Result<GpuKernelCode> gpu::compile_ptx(const std::string& name, const GpuTarget&
   GpuKernelCode out;
   out.symbol = name;
   out.threads = emitted.threads;
+  out.cluster = emitted.cluster;
   out.shared_bytes = emitted.shared_bytes;
   out.dependent_launch = target.dependent_launch();
   out.tensor_maps = std::move(emitted.tensor_maps);
@@ -150,6 +151,7 @@ Result<EmulatedKernel> gpu::compile_emulated(const std::string& name, const Emit
   EmulatedKernel out;
   out.object.symbol = name;
   out.threads = emitted.threads;
+  out.cluster = emitted.cluster;
   out.shared_bytes = emitted.shared_bytes;
   out.tensor_maps = std::move(emitted.tensor_maps);
   for (const auto& f : *module) out.asynchronous = out.asynchronous || f.getName().starts_with("tessera_emu_async_");
@@ -162,7 +164,7 @@ static gpu::EmitKernel emission(const layout::KernelLayouts& layouts, const GpuT
   return [&](llvm::Module& module, gpu::Code code) -> Result<gpu::EmittedKernel> {
     irgen::LeakedOnException<gpu::Emitter> emitter(module, layouts, code, target);
     TESSERA_TRY(emitter->emit());
-    return gpu::EmittedKernel{emitter->threads(), emitter->shared_bytes(), emitter->tensor_maps()};
+    return gpu::EmittedKernel{emitter->threads(), emitter->shared_bytes(), emitter->tensor_maps(), emitter->cluster()};
   };
 }
 
@@ -201,7 +203,7 @@ static Result<Code> compile_with_layouts(tile::Kernel kernel, const GpuTarget& t
     }
     Result<Code> code = compile(emission(layouts, target));
     if (code.ok() || !plan || code.error().code != ErrorCode::CodegenError) {
-      products = plan ? "by warpgroups, " + std::to_string(plan->stages) + " stages" : refusal;
+      products = plan ? plan->str() : refusal;
       return code;
     }
     constexpr int kLeastStages = 2;

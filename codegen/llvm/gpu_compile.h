@@ -9,6 +9,7 @@ struct EmittedKernel {
   int threads = 0;
   int64_t shared_bytes = 0; // of a block
   std::vector<KernelTensorMap> tensor_maps;
+  int cluster = 1; // blocks
 };
 // Defines the kernel's function in the module, for this kind of code.
 using EmitKernel = std::function<Result<EmittedKernel>(llvm::Module&, Code)>;

@@ -36,6 +36,7 @@ struct GpuKernelCode {
   std::string ptx;
   std::string llvm_ir;           // if `keep_ir`
   int threads = 0;               // of a block
+  int cluster = 1;               // blocks that are launched as a cluster: the grid must be a multiple of it
   int64_t shared_bytes = 0;      // dynamic shared memory of a block; above 48 KB the launch must request it
   bool dependent_launch = false; // as the target has it
   std::vector<KernelTensorMap> tensor_maps;
@@ -45,7 +46,8 @@ struct GpuKernelCode {
 };
 
 // Config of the kernel: "warps" per block (default 4); "min_blocks": resident blocks per multiprocessor, which bounds
-// the registers of a thread; "inline_division": 64-bit divisions are inlined. Tile shapes are powers of two.
+// the registers of a thread; "inline_division": 64-bit divisions are inlined; "cluster": programs, from a multiple of it on, that may run
+// as a cluster where warpgroups compute products (codegen/layout/warpgroup.h). Tile shapes are powers of two.
 // Thread-safe. Errors: CodegenError for operations without GPU code, with the operation.
 [[nodiscard]] Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target,
                                                        bool keep_ir = false);

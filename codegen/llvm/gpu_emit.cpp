@@ -19,6 +19,7 @@ Status Emitter::emit() {
   TESSERA_TRY(accesses_.reserve_scratch());
   windows_.load_tails();
   TESSERA_TRY(block(context_.kernel.body));
+  if (ring_.is_used()) ring_.end();
   math.builder().CreateRetVoid();
   return {};
 }

@@ -36,6 +36,7 @@ public:
   // Emits the kernel's function. Error CodegenError for operations and types without GPU code.
   Status emit();
   [[nodiscard]] int threads() const { return context_.block_threads(); } // of a block
+  [[nodiscard]] int cluster() const { return ring_.cluster(); }          // blocks
   [[nodiscard]] int64_t shared_bytes() const { return context_.hazards.shared_bytes(); }
   [[nodiscard]] const std::vector<KernelTensorMap>& tensor_maps() const { return context_.tensor_maps; }
 

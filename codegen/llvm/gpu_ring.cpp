@@ -85,12 +85,12 @@ Status Ring::divide() {
   for (int s = 0; s < plan_->stages; ++s) {
     auto* stage = b_.getInt32(static_cast<uint32_t>(s));
     w.init_barrier(full(stage), 1);
-    w.init_barrier(empty(stage), arrivals());
+    w.init_barrier(empty(stage), arrivals() * cluster());
   }
   w.fence_barrier_init();
   b_.CreateBr(start);
   b_.SetInsertPoint(start);
-  gpu_.barrier();
+  cluster() > 1 ? w.cluster_barrier() : gpu_.barrier();
   const auto [few, many] = registers_by_role();
   b_.CreateCondBr(b_.CreateICmpUGE(c_.thread, b_.getInt32(consumers)), producer, consumer);
 
@@ -102,21 +102,29 @@ Status Ring::divide() {
   TESSERA_TRY(produce(kernel_.body));
   b_.CreateBr(end);
   b_.SetInsertPoint(end);
+  this->end();
   b_.CreateRetVoid();
 
   b_.SetInsertPoint(consumer);
   if (many > 0) w.raise_registers(many);
   set_state({b_.getInt32(0), b_.getInt32(0)});
   const auto each = static_cast<uint32_t>(c_.threads() / arrivals());
-  leads_ = b_.CreateICmpEQ(b_.CreateAnd(c_.thread, b_.getInt32(each - 1)), b_.getInt32(0));
+  const auto blocks = static_cast<uint32_t>(cluster());
+  there_ = b_.CreateAnd(c_.thread, b_.getInt32(blocks - 1));
+  leads_ = b_.CreateICmpULT(b_.CreateAnd(c_.thread, b_.getInt32(each - 1)), b_.getInt32(blocks));
   // The same in all lanes of a warp, which the shuffle lets the assembler know.
   group_ = gpu_.shuffle_word(b_.CreateUDiv(c_.thread, b_.getInt32(kGroupThreads)), b_.getInt32(0));
   c_.divided = true;
   return {};
 }
 
-// Consumers of an empty stage that say so: one thread of a warpgroup, as its products end together; of each warp, where
-// they read the stage themselves.
+// A block whose memory others of the cluster write to, or at whose barriers they arrive, has not ended.
+void Ring::end() {
+  if (cluster() > 1) c_.warpgroups->cluster_barrier();
+}
+
+// Consumers of a block that say that a stage is empty: one thread of a warpgroup, as its products end together; of each
+// warp, where they read the stage themselves. In a cluster there are as many for each block.
 int Ring::arrivals() const {
   const bool reads = std::any_of(plan_->loops.begin(), plan_->loops.end(), [](const RingLoop& loop) {
     return std::any_of(loop.tiles.begin(), loop.tiles.end(), [](const RingTile& t) { return t.is_read; });
@@ -179,27 +187,46 @@ void Ring::fill(const RingLoop& loop) {
   auto* barrier = full(stage_);
   w.arrive_expecting(barrier, b_.getInt32(static_cast<uint32_t>(bytes)), nullptr);
   auto* base = b_.CreateMul(stage_, b_.getInt32(static_cast<uint32_t>(plan_->stage_bytes)));
-  for (const RingTile& t : loop.tiles) {
-    std::vector<Value*> starts;
-    for (const auto& dimension : t.access.dimensions) starts.push_back(evaluate(dimension.start));
-    const int row_bytes = swizzle_bytes(t.map.swizzle), rows = static_cast<int>(t.map.box_bytes() / row_bytes);
-    for (int c = 0; c < t.chunks; ++c)
-      for (int row = 0; row < t.rows; row += rows) { // several only along the rows' one dimension
-        const int64_t at = stages_ + t.at + c * t.chunk_bytes() + int64_t{row} * row_bytes;
-        auto coordinates = starts;
-        const auto shift = [&](size_t d, int by) {
-          if (by > 0) coordinates[d] = b_.CreateAdd(coordinates[d], b_.getInt32(static_cast<uint32_t>(by)));
-        };
-        shift(0, c * t.chunk_elements);
-        const auto& dimensions = t.access.dimensions;
-        const auto split =
-            std::find_if(dimensions.begin() + 1, dimensions.end(), [&](const auto& d) { return d.box == t.rows; });
-        if (row > 0) shift(static_cast<size_t>(split - dimensions.begin()), row * split->step);
-        w.copy_tensor(b_.CreateAdd(base, b_.getInt32(static_cast<uint32_t>(at))), c_.map_values[map_of_.at(t.load)],
-                      coordinates, barrier, nullptr);
-      }
-  }
+  for (const RingTile& t : loop.tiles) copy(t, base, barrier);
   advance();
+}
+
+// Copies a tile to the stage at offset `stage`, which arrives at `barrier`: of a tile that the cluster shares the block's
+// share, to all blocks.
+void Ring::copy(const RingTile& t, Value* stage, Value* barrier) {
+  const auto& dimensions = t.access.dimensions;
+  const int row_bytes = swizzle_bytes(t.map.swizzle), rows = static_cast<int>(t.map.box_bytes() / row_bytes);
+  // Several copies of a chunk's rows are along the rows' one dimension.
+  const auto split =
+      std::find_if(dimensions.begin() + 1, dimensions.end(), [&](const auto& d) { return d.box == t.rows; });
+  std::vector<Value*> starts;
+  for (const auto& dimension : dimensions) starts.push_back(evaluate(dimension.start));
+  const auto shift = [&](std::vector<Value*>& coordinates, size_t d, Value* by) {
+    coordinates[d] = b_.CreateAdd(coordinates[d], by);
+  };
+  auto number = [&](int64_t n) { return b_.getInt32(static_cast<uint32_t>(n)); };
+  int chunks = t.chunks, all_rows = t.rows; // that the block copies
+  if (t.is_shared) {
+    auto* rank = b_.CreateURem(b_.CreateTrunc(c_.program, b_.getInt32Ty()), number(cluster()));
+    const bool by_chunks = t.chunks % cluster() == 0;
+    by_chunks ? chunks /= cluster() : all_rows /= cluster();
+    const int64_t bytes = by_chunks ? chunks * t.chunk_bytes() : int64_t{all_rows} * row_bytes;
+    stage = b_.CreateAdd(stage, b_.CreateMul(rank, number(bytes)));
+    by_chunks ? shift(starts, 0, b_.CreateMul(rank, number(int64_t{chunks} * t.chunk_elements)))
+              : shift(starts, static_cast<size_t>(split - dimensions.begin()),
+                      b_.CreateMul(rank, number(int64_t{all_rows} * split->step)));
+  }
+  for (int c = 0; c < chunks; ++c)
+    for (int row = 0; row < all_rows; row += rows) {
+      auto* to = b_.CreateAdd(stage, number(stages_ + t.at + c * t.chunk_bytes() + int64_t{row} * row_bytes));
+      auto coordinates = starts;
+      if (c > 0) shift(coordinates, 0, number(int64_t{c} * t.chunk_elements));
+      if (row > 0)
+        shift(coordinates, static_cast<size_t>(split - dimensions.begin()), number(int64_t{row} * split->step));
+      auto* map = c_.map_values[map_of_.at(t.load)];
+      t.is_shared ? c_.warpgroups->multicast_tensor(to, map, coordinates, barrier, (1 << cluster()) - 1)
+                  : c_.warpgroups->copy_tensor(to, map, coordinates, barrier, nullptr);
+    }
 }
 
 // i32.
@@ -369,7 +396,8 @@ void Ring::release_previous(Value* predicate) {
   auto* previous = b_.CreateSelect(b_.CreateICmpEQ(stage_, b_.getInt32(0)), last, b_.CreateSub(stage_, b_.getInt32(1)));
   // Its threads have read the stage.
   if (arrivals() > c_.threads() / kGroupThreads) c_.warpgroups->warp_barrier();
-  c_.warpgroups->arrive(empty(previous), both(b_, leads_, predicate));
+  cluster() > 1 ? c_.warpgroups->arrive_at_block(empty(previous), there_, both(b_, leads_, predicate))
+                : c_.warpgroups->arrive(empty(previous), both(b_, leads_, predicate));
 }
 
 void Ring::release_iteration_before() { release_previous(b_.CreateICmpNE(i_, from_)); }

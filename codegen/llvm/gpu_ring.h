@@ -4,6 +4,10 @@
 // scalars that these need; one of its threads runs them. The consumers' branch has everything but the copied loads.
 // Consumers are the first threads of the block, so their index is that of a block without producers, and all layouts
 // stay as they are; their barriers are those of a part of the block.
+//
+// In a cluster (WarpgroupPlan::cluster) the producer of each block copies its share of a shared tile to all blocks. So a
+// stage is empty when the consumers of all blocks have read theirs: they arrive at each block's barrier. All threads of the
+// cluster meet behind the initialisation of the barriers and at the kernel's end.
 #pragma once
 #include "codegen/llvm/gpu_convert.h"
 #include "codegen/llvm/gpu_shared.h"
@@ -16,10 +20,13 @@ public:
       : Part(context), words_(words), conversions_(conversions), operations_(operations) {}
 
   [[nodiscard]] bool is_used() const { return plan_ != nullptr; }
+  [[nodiscard]] int cluster() const { return plan_ ? plan_->cluster : 1; } // blocks
   // Before begin(): shared memory of the stages, and tensor maps. Error CodegenError if the stages do not fit.
   Status reserve();
   // Behind begin(): initialises the barriers and emits the producer. The consumers' code follows.
   Status divide();
+  // Behind the consumers' code.
+  void end();
   // True for operations that only copies need: they have no code in the consumers' branch.
   [[nodiscard]] bool is_dropped(tile::OpId id) const { return dropped_.contains(id); }
 
@@ -51,6 +58,7 @@ private:
   Status produce(const std::vector<tile::OpId>& ops);
   Status produce_loop(tile::OpId id);
   void fill(const layout::RingLoop& loop);
+  void copy(const layout::RingTile& tile, Value* stage, Value* barrier);
   [[nodiscard]] Value* evaluate(const layout::Polynomial& polynomial);
   [[nodiscard]] Value* full(Value* stage);
   [[nodiscard]] Value* empty(Value* stage);
@@ -72,6 +80,7 @@ private:
   int64_t stages_ = 0, barriers_ = 0;   // byte offsets of shared memory
   Value *stage_ = nullptr, *parity_ = nullptr;
   Value *leads_ = nullptr, *group_ = nullptr; // consumers: i1, a thread that arrives at empty stages; i32
+  Value* there_ = nullptr;                    // of a cluster: i32, the rank of the block at whose stages it arrives
   const layout::RingLoop* current_ = nullptr;
   Value *i_ = nullptr, *from_ = nullptr; // induction values of the current iteration and of the loop's first one
   tile::ValueId left_ = -1;              // the computed left factor whose words the current iteration has

@@ -20,12 +20,19 @@ public:
   void arrive_expecting(Value* offset, Value* bytes, Value* predicate) override {
     guarded(predicate, [&] { call("tessera_emu_async_arrive_barrier", {offset, bytes}); });
   }
+  void arrive_at_block(Value* offset, Value* rank, Value* predicate) override {
+    guarded(predicate, [&] { call("tessera_emu_async_arrive_at_block", {offset, rank}); });
+  }
   void arrive_after_copies(Value* offset) override { call("tessera_emu_async_arrive_after_copies", {offset}); }
   void wait(Value* offset, Value* parity) override { call("tessera_emu_async_wait_barrier", {offset, parity, site()}); }
 
   void copy_tensor(Value* offset, Value* map, std::span<Value* const> coordinates, Value* barrier,
                    Value* predicate) override {
     guarded(predicate, [&] { call("tessera_emu_async_copy_tensor", {offset, map, on_stack(coordinates), barrier}); });
+  }
+  void multicast_tensor(Value* offset, Value* map, std::span<Value* const> coordinates, Value* barrier,
+                        int blocks) override {
+    call("tessera_emu_async_multicast_tensor", {offset, map, on_stack(coordinates), barrier, constant(blocks)});
   }
   void store_tensor(Value* map, std::span<Value* const> coordinates, Value* offset, Value* predicate) override {
     guarded(predicate, [&] { call("tessera_emu_async_store_tensor", {map, on_stack(coordinates), offset}); });
@@ -82,6 +89,7 @@ public:
   void announce(Value* id, int threads) override {
     call("tessera_emu_async_join", {id, constant(threads), constant(0), site()});
   }
+  void cluster_barrier() override { call("tessera_emu_async_cluster_barrier", {site()}); }
   void warp_barrier() override { call("tessera_emu_warp_barrier", {site()}); }
   Value* elect() override { return b_.CreateICmpNE(call("tessera_emu_elect", b_.getInt32Ty(), {site()}), constant(0)); }
   void store_matrices(Value* offset, std::span<Value* const> words, bool transposed) override {

@@ -15,6 +15,10 @@
 //   consumer (warpgroup):   wait(full, parity); begin_products(); multiply(...) ...; commit_products();
 //                           wait_for_products(1, {}); arrive(empty of the previous stage, one thread of the warpgroup)
 //   at the end              wait_for_products(0, accumulators)
+//
+// Clusters. The blocks of a cluster have neighbouring indices, from a multiple of their number on, and run together. A
+// block may write to the shared memory of another one, by copies, and arrive at its mbarriers: behind a barrier of the
+// cluster that follows all initialisations, and before one that precedes the other block's end.
 #pragma once
 #include "codegen/llvm/gpu_intrinsics.h"
 #include "runtime/tensor_map.h"
@@ -63,6 +67,9 @@ public:
   // Arrives, with release order. arrive_expecting first adds i32 `bytes` to the bytes of the current phase.
   virtual void arrive(Value* offset, Value* predicate) = 0;
   virtual void arrive_expecting(Value* offset, Value* bytes, Value* predicate) = 0;
+  // The same at the mbarrier at this offset of block i32 `rank` of the cluster. What the thread wrote is not made visible
+  // to the other block: an arrival says that the thread has read.
+  virtual void arrive_at_block(Value* offset, Value* rank, Value* predicate) = 0;
   // Arrives when all copies of Intrinsics::copy_async that the thread has started are complete. It is one of the
   // arrivals for which the barrier was initialised.
   virtual void arrive_after_copies(Value* offset) = 0;
@@ -77,6 +84,10 @@ public:
   // Global to shared memory; all bytes of the box count, zeros included, when the copy completes at the mbarrier.
   virtual void copy_tensor(Value* offset, Value* map, std::span<Value* const> coordinates, Value* barrier,
                            Value* predicate) = 0;
+  // To the same offset of each block of the cluster whose bit is set in `blocks`; each one's mbarrier at `barrier` counts the
+  // bytes.
+  virtual void multicast_tensor(Value* offset, Value* map, std::span<Value* const> coordinates, Value* barrier,
+                                int blocks) = 0;
   // Shared to global memory, in the thread's current group. commit_stores ends the group; wait_for_stores waits for all
   // groups of the thread but the last `later` ones: until shared memory has been read and may be overwritten by whoever
   // is ordered after the thread, or until the stores are complete.
@@ -124,6 +135,9 @@ public:
   virtual void join(Value* id, int threads) = 0;
   virtual void announce(Value* id, int threads) = 0;
   virtual void warp_barrier() = 0;
+  // Barrier of all threads of the cluster, collective over each warp, which may be at any of its places in the code; memory
+  // written before it is visible after it.
+  virtual void cluster_barrier() = 0;
   // i1: true in one lane of the warp, the same one at each call; collective over the warp.
   [[nodiscard]] virtual Value* elect() = 0;
   // Stores 1, 2 or 4 matrices of 8 rows of 16 bytes: the inverse of Intrinsics::load_matrices. Collective over the warp.

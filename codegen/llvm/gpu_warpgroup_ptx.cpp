@@ -29,6 +29,11 @@ public:
   void arrive_expecting(Value* offset, Value* bytes, Value* predicate) override {
     emit("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", {shared_address(offset), bytes}, predicate);
   }
+  void arrive_at_block(Value* offset, Value* rank, Value* predicate) override {
+    auto* there = ptx::assembly(b_, "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", b_.getInt32Ty(),
+                                {shared_address(offset), rank}, false);
+    emit("mbarrier.arrive.shared::cluster.b64 _, [$0];", {there}, predicate);
+  }
   void arrive_after_copies(Value* offset) override {
     emit("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$0];", {shared_address(offset)});
   }
@@ -40,11 +45,11 @@ public:
 
   void copy_tensor(Value* offset, Value* map, std::span<Value* const> coordinates, Value* barrier,
                    Value* predicate) override {
-    std::vector<Value*> args{shared_address(offset), map, shared_address(barrier)};
-    args.insert(args.end(), coordinates.begin(), coordinates.end());
-    emit("cp.async.bulk.tensor." + std::to_string(coordinates.size()) +
-             "d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, " + place(coordinates, 3) + "], [$2];",
-         std::move(args), predicate);
+    load_tensor(offset, map, coordinates, barrier, "", predicate);
+  }
+  void multicast_tensor(Value* offset, Value* map, std::span<Value* const> coordinates, Value* barrier,
+                        int blocks) override {
+    load_tensor(offset, map, coordinates, barrier, std::to_string(blocks), nullptr);
   }
   void store_tensor(Value* map, std::span<Value* const> coordinates, Value* offset, Value* predicate) override {
     std::vector<Value*> args{map, shared_address(offset)};
@@ -129,6 +134,10 @@ public:
   }
   void join(Value* id, int threads) override { named("bar.sync ", id, threads); }
   void announce(Value* id, int threads) override { named("bar.arrive ", id, threads); }
+  // One lane of a warp may come later: the others must not keep it from running, as the barrier of the cluster would.
+  void cluster_barrier() override {
+    emit("bar.warp.sync 0xffffffff; barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;", {});
+  }
   void warp_barrier() override { emit("bar.warp.sync 0xffffffff;", {}); }
   Value* elect() override {
     auto* elected =
@@ -152,6 +161,18 @@ protected:
   }
 
 private:
+  // `blocks`: of a multicast, as bits; else empty.
+  void load_tensor(Value* offset, Value* map, std::span<Value* const> coordinates, Value* barrier,
+                   const std::string& blocks, Value* predicate) {
+    std::vector<Value*> args{shared_address(offset), map, shared_address(barrier)};
+    args.insert(args.end(), coordinates.begin(), coordinates.end());
+    const std::string copy = "cp.async.bulk.tensor." + std::to_string(coordinates.size()) +
+                             "d.shared::cluster.global.mbarrier::complete_tx::bytes";
+    const std::string from = " [$0], [$1, " + place(coordinates, 3) + "], [$2]";
+    if (blocks.empty()) return emit(copy + from + ";", std::move(args), predicate);
+    emit("{ .reg .b16 blocks; mov.b16 blocks, " + blocks + "; " + copy + ".multicast::cluster" + from + ", blocks; }",
+         std::move(args), predicate);
+  }
   // Assembly without results, under a predicate. What threads do together stays together.
   void emit(std::string text, std::vector<Value*> args, Value* predicate = nullptr) {
     std::string constraints;

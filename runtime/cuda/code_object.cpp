@@ -15,9 +15,10 @@ struct Header {
   int32_t registers, spill_bytes, stack_bytes;
   uint32_t sizes[7];         // of the parts, in the order of encode()
   uint32_t dependent_launch; // 0 or 1
+  int32_t cluster, reserved;
 };
 constexpr char kMagic[8] = {'T', 'S', 'R', 'C', 'U', 'D', 'A', '1'};
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 
 } // namespace
 
@@ -34,6 +35,7 @@ std::vector<char> encode(const CodeObject& o) {
   h.spill_bytes = o.spill_bytes;
   h.stack_bytes = o.stack_bytes;
   h.dependent_launch = o.dependent_launch ? 1 : 0;
+  h.cluster = o.cluster;
   std::vector<char> out(sizeof h);
   for (size_t i = 0; i < std::size(parts); ++i) {
     h.sizes[i] = static_cast<uint32_t>(parts[i].size());
@@ -90,6 +92,7 @@ Result<CodeObject> decode(std::span<const char> bytes) {
   o.spill_bytes = h.spill_bytes;
   o.stack_bytes = h.stack_bytes;
   o.dependent_launch = h.dependent_launch != 0;
+  o.cluster = h.cluster;
   return o;
 }
 

@@ -18,6 +18,7 @@ struct CodeObject {
   std::vector<char> cubin;  // an ELF image
   int32_t threads = 0;      // of a block
   int64_t shared_bytes = 0; // dynamic shared memory of a block
+  int32_t cluster = 1;      // blocks that are launched as a cluster
   // True if the kernel itself waits until the one before it in the stream is complete (griddepcontrol.wait), so that it
   // may be launched before: programmatic dependent launch.
   bool dependent_launch = false;

@@ -82,13 +82,25 @@ Started Launcher::start(const Driver& driver, const PreparedLaunch& launch, cons
     return {driver.cuLaunchCooperativeKernel(launch.function, launch.grid, 1, 1, threads, 1, 1, shared_bytes, stream,
                                              parameters),
             "cuLaunchCooperativeKernel"};
+  CUlaunchAttribute attributes[2] = {};
+  unsigned required = 0;
+  if (const auto blocks = static_cast<unsigned>(launch.kernel->cluster); blocks > 1) {
+    attributes[required].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attributes[required].value.clusterDim.x = blocks;
+    attributes[required].value.clusterDim.y = attributes[required].value.clusterDim.z = 1;
+    ++required;
+  }
+  unsigned used = required;
   if (launch.dependent && dependent) {
-    CUlaunchAttribute attribute{};
-    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attribute.value.programmaticStreamSerializationAllowed = 1;
-    const CUlaunchConfig config{launch.grid, 1, 1, threads, 1, 1, shared_bytes, stream, &attribute, 1};
+    attributes[used].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attributes[used].value.programmaticStreamSerializationAllowed = 1;
+    ++used;
+  }
+  for (; used > 0; --used) { // without the last one where the driver refuses it
+    const CUlaunchConfig config{launch.grid, 1, 1, threads, 1, 1, shared_bytes, stream, attributes, used};
     const auto result = driver.cuLaunchKernelEx(&config, launch.function, parameters, nullptr);
-    if (result != CUDA_ERROR_NOT_SUPPORTED && result != CUDA_ERROR_INVALID_VALUE) return {result, "cuLaunchKernelEx"};
+    const bool refused = result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE;
+    if (used == required || !refused) return {result, "cuLaunchKernelEx"};
   }
   return {driver.cuLaunchKernel(launch.function, launch.grid, 1, 1, threads, 1, 1, shared_bytes, stream, parameters,
                                 nullptr),

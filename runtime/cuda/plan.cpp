@@ -132,6 +132,10 @@ private:
     if (grid > INT32_MAX)
       return Diagnostic(ErrorCode::SizeOverflow, "kernel '" + k.name + "' would have " + std::to_string(grid) +
                                                      " blocks, a GPU launches at most " + std::to_string(INT32_MAX));
+    if (k.cluster > 1 && grid % k.cluster != 0)
+      return Diagnostic(ErrorCode::Internal, "kernel '" + k.name + "' would have " + std::to_string(grid) +
+                                                 " blocks, which is no multiple of its clusters of " +
+                                                 std::to_string(k.cluster));
     TESSERA_ASSIGN(out.function, place_.code->function(k));
     out.kernel = &k;
     out.grid = static_cast<unsigned>(std::max<int64_t>(grid, 0));

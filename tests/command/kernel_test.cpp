@@ -33,6 +33,7 @@ TEST_F(Command, KernelSaysWhatALaunchNeeds) {
   EXPECT_EQ(launch["symbol"], "product");
   EXPECT_EQ(launch["threads"], 256);
   EXPECT_EQ(launch["dependent_launch"], false);
+  EXPECT_EQ(launch["cluster"], 1);
   EXPECT_GT(launch["shared_bytes"], 0);
   std::vector<std::string> names;
   for (const auto& p : launch["params"]) names.push_back(p["name"]);

@@ -54,6 +54,7 @@ protected:
   // Steps by letter, y = x + their number without the pooling and copies:
   //   m  a kernel that waits itself      o  one that does not       p  pooling by the library
   //   c  a copy                          h  a host step             g  blocks that wait for each other
+  //   l  as m, in clusters of blocks
   std::unique_ptr<Executor> executor(const std::string& steps) {
     auto b = builder();
     auto s = b.symbol("s");
@@ -84,7 +85,12 @@ protected:
         };
         b.exe->steps.emplace_back(h);
       } else {
-        auto k = kernel(b, steps[i] == 'm' ? "more" : steps[i] == 'o' ? "older" : "alone", from, to, s);
+        auto k = kernel(b,
+                        steps[i] == 'm' || steps[i] == 'l' ? "more"
+                        : steps[i] == 'o'                  ? "older"
+                                                           : "alone",
+                        from, to, s);
+        if (steps[i] == 'l') k.cluster = 2;
         if (steps[i] == 'g') {
           auto gang = kernel(b, "gang", from, to, s);
           gang.counters = 1;
@@ -169,6 +175,36 @@ TEST_F(DependentLaunch, PlainLaunchesWhereTheDriverHasNone) {
     for (int round = 0; round < 3; ++round) EXPECT_EQ(run(*e, 64, 7), "-------") << round;
     EXPECT_EQ(gpu.calls["cuGraphLaunch"], 2);
   }
+}
+
+// Blocks in clusters, with a dependent launch and without, launched and replayed; a cluster is not given up.
+TEST_F(DependentLaunch, ClustersOfBlocks) {
+  const auto clusters = [&] {
+    std::string letters;
+    for (const auto& l : gpu.launches) letters += l.cluster == 1 ? '-' : static_cast<char>('0' + l.cluster);
+    return letters;
+  };
+  for (const bool refused : {false, true}) {
+    if (refused) gpu.fail("cuLaunchKernelEx", 1, CUDA_ERROR_NOT_SUPPORTED); // the dependent launch of the second one
+    auto e = executor("llmml");
+    for (int round = 0; round < 3; ++round) {
+      EXPECT_EQ(run(*e, 128, 5), refused && round == 0 ? "--ddd" : "-dddd") << round;
+      EXPECT_EQ(clusters(), "22--2") << round;
+    }
+  }
+}
+
+TEST_F(DependentLaunch, GridsThatAreNoWholeClusters) {
+  auto e = executor("l");
+  auto r = e->run({{"x", ramp(129)}});
+  ASSERT_FALSE(r.ok());
+  EXPECT_NE(r.error().message.find("3 blocks, which is no multiple of its clusters of 2"), std::string::npos)
+      << r.error().message;
+  gpu.fail("cuLaunchKernelEx", 0, CUDA_ERROR_INVALID_VALUE);
+  r = e->run({{"x", ramp(128)}});
+  ASSERT_FALSE(r.ok());
+  EXPECT_NE(r.error().message.find("cuLaunchKernelEx failed with CUDA_ERROR_INVALID_VALUE"), std::string::npos)
+      << r.error().message;
 }
 
 TEST_F(DependentLaunch, AnotherErrorIsTold) {

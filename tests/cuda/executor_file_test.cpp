@@ -50,6 +50,7 @@ TEST_F(OnGpu, FilesKeepEverything) {
   wide.counters = s;
   wide.mailboxes = s * 2;
   wide.cooperative_blocks = 4;
+  k.cluster = 2;
   wide.workspaces = {{DType::F16, s * 3}};
   k.alternatives = {wide};
   b.exe->steps.emplace_back(k);
@@ -81,6 +82,8 @@ TEST_F(OnGpu, FilesKeepEverything) {
   EXPECT_EQ(got.alternatives[0].conditions[0].min, 16);
   EXPECT_EQ(got.alternatives[0].conditions[0].max, INT64_MAX);
   EXPECT_FALSE(got.dependent_launch);
+  EXPECT_EQ(got.cluster, 2);
+  EXPECT_EQ(got.alternatives[0].cluster, 0);
   EXPECT_TRUE(got.alternatives[0].dependent_launch);
   EXPECT_EQ(print(got.alternatives[0]), print(wide));
   const auto& epilogue = std::get<MatmulCall>(std::get<LibraryStep>((*loaded)->steps[1]).call).fused;

@@ -646,11 +646,23 @@ struct FakeCalls {
   }
   static CUresult LaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void** params, void**) {
     ENTER(cuLaunchKernelEx);
-    EXPECT_EQ(c->numAttrs, 1u);
-    EXPECT_EQ(c->attrs[0].id, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
-    EXPECT_EQ(c->attrs[0].value.programmaticStreamSerializationAllowed, 1);
+    EXPECT_GE(c->numAttrs, 1u);
+    bool dependent = false;
+    unsigned cluster = 1;
+    for (unsigned i = 0; i < c->numAttrs; ++i) {
+      const CUlaunchAttribute& a = c->attrs[i];
+      if (a.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+        cluster = a.value.clusterDim.x;
+        EXPECT_EQ(a.value.clusterDim.y * a.value.clusterDim.z, 1u);
+        if (cluster == 0 || cluster > 8 || c->gridDimX % cluster != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        continue;
+      }
+      EXPECT_EQ(a.id, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+      EXPECT_EQ(a.value.programmaticStreamSerializationAllowed, 1);
+      dependent = true;
+    }
     return launch(f, {c->gridDimX, c->gridDimY, c->gridDimZ}, c->blockDimX, c->sharedMemBytes, c->hStream, params,
-                  false, true);
+                  false, dependent, cluster);
   }
   static CUresult LaunchCooperativeKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned,
                                           unsigned, unsigned shared, CUstream s, void** params) {
@@ -689,7 +701,7 @@ struct FakeCalls {
     return CUDA_SUCCESS;
   }
   static CUresult launch(CUfunction f, std::array<unsigned, 3> grid, unsigned threads, unsigned shared, CUstream s,
-                         void** params, bool cooperative, bool dependent = false) {
+                         void** params, bool cooperative, bool dependent = false, unsigned cluster = 1) {
     auto* kernel = reinterpret_cast<FakeGpu::Kernel*>(f);
     int allowed = std::max(48 << 10, gpu->dynamic_shared[kernel->name]);
     if (grid[0] * grid[1] * grid[2] == 0 || threads == 0 || static_cast<int>(shared) > allowed)
@@ -702,6 +714,7 @@ struct FakeCalls {
     launch.shared_bytes = shared;
     launch.cooperative = cooperative;
     launch.dependent = dependent;
+    launch.cluster = cluster;
     for (size_t i = 0; i < kernel->params; ++i) launch.args.push_back(*static_cast<const uint64_t*>(params[i]));
     for (size_t i = 0; i < kernel->maps; ++i) {
       EXPECT_EQ(reinterpret_cast<uintptr_t>(params[kernel->params + i]) % alignof(CUtensorMap), 0u);

@@ -43,6 +43,7 @@ public:
     unsigned grid_y = 1, grid_z = 1;
     bool cooperative = false;
     bool dependent = false; // programmatic dependent launch
+    unsigned cluster = 1;   // blocks
   };
   // A kernel of `params` arguments and `maps` tensor maps behind them. It may return an error, which breaks the context.
   using Body = std::function<CUresult(const Launch&)>;

@@ -4,8 +4,17 @@ namespace tessera::test {
 
 using tile::ValueId;
 
+int64_t programs_of(const ProductForm& f, int64_t m, int64_t n) {
+  auto tiles = [&](int64_t size, int tile, bool of_cluster) {
+    const int64_t count = (size + tile - 1) / tile, cluster = of_cluster ? f.cluster : 1;
+    return (count + cluster - 1) / cluster * cluster;
+  };
+  return tiles(m, f.m, !f.along_columns) * tiles(n, f.n, f.along_columns) * f.split;
+}
+
 tile::Kernel masked_product(const ProductForm& f) {
   KernelMaker w("product");
+  if (f.cluster > 1) w.k.config["cluster"] = f.cluster;
   auto a = w.in("a", f.loaded), b = w.in("b", f.right);
   auto bias = w.in("bias", f.stored()), residual = w.in("residual", f.stored());
   auto c = w.out("c", f.stored()), sums = w.out("sums", f.sum());
@@ -25,7 +34,16 @@ tile::Kernel masked_product(const ProductForm& f) {
   auto m = w.size("m", f.a_columns ? aligned : 1), n = w.size("n", f.b_columns ? 8 : aligned), k = w.size("k", aligned),
        programs = w.size("programs");
   auto up = [&](ValueId v, int by) { return w.op(ScalarOp::Div, {w.add(v, w.i(by - 1)), w.i(by)}); };
-  auto tile_columns = up(n, f.n), tiles = w.mul(up(m, f.m), tile_columns);
+  // Tiles along m or n are counted by clusters.
+  auto tile_columns = up(n, f.n), tile_rows = up(m, f.m), columns_of_tiles = tile_columns;
+  auto rank = -1, program = w.b.program_id(0);
+  if (f.cluster > 1) {
+    (f.along_columns ? tile_columns : tile_rows) = up(f.along_columns ? tile_columns : tile_rows, f.cluster);
+    rank = w.op(ScalarOp::Mod, {program, w.i(f.cluster)});
+    program = w.op(ScalarOp::Div, {program, w.i(f.cluster)});
+    programs = w.op(ScalarOp::Div, {programs, w.i(f.cluster)});
+  }
+  auto tiles = w.mul(tile_rows, tile_columns);
   // A tile of a matrix: its offsets and mask, from the indices along both dimensions.
   auto access = [&](const std::vector<int>& shape, ValueId row0, ValueId column0, ValueId rows, ValueId columns,
                     bool by_columns) {
@@ -63,8 +81,12 @@ tile::Kernel masked_product(const ProductForm& f) {
   auto one = [&](ValueId t) {
     auto segment = w.op(ScalarOp::Div, {t, tiles});
     if (f.split > 1) t = w.op(ScalarOp::Mod, {t, tiles});
-    auto row0 = w.mul(w.op(ScalarOp::Div, {t, tile_columns}), w.i(f.m)),
-         column0 = w.mul(w.op(ScalarOp::Mod, {t, tile_columns}), w.i(f.n));
+    auto row_tile = w.op(ScalarOp::Div, {t, tile_columns}), column_tile = w.op(ScalarOp::Mod, {t, tile_columns});
+    if (f.cluster > 1) {
+      auto& along = f.along_columns ? column_tile : row_tile;
+      along = w.add(w.mul(along, w.i(f.cluster)), rank);
+    }
+    auto row0 = w.mul(row_tile, w.i(f.m)), column0 = w.mul(column_tile, w.i(f.n));
     const std::vector<int> out = {f.m, f.n};
     auto to = [&](ValueId v, DType d) { return w.k.type(v).dtype == d ? v : w.b.cast(v, d); };
     auto zero = w.b.broadcast(is_integer(f.sum()) ? w.b.const_i(f.sum(), 0) : w.b.const_f(f.sum(), 0), out);
@@ -92,8 +114,10 @@ tile::Kernel masked_product(const ProductForm& f) {
         sum = w.op(ScalarOp::Max, {sum, zero});
         sum = w.add(sum, to(w.b.load(residual, at, in), f.sum()));
         auto row_sums = w.b.reduce(ReduceKind::Sum, w.op(ScalarOp::Select, {in, sum, zero}), 1);
-        w.b.store(sums, w.add(w.mul(row, tile_columns), w.op(ScalarOp::Mod, {t, tile_columns})), row_sums,
-                  w.lt(row, m));
+        auto exists = w.lt(row, m);
+        if (f.along_columns)
+          exists = w.op(ScalarOp::And, {exists, w.b.broadcast(w.lt(column_tile, columns_of_tiles), {f.m})});
+        w.b.store(sums, w.add(w.mul(row, columns_of_tiles), column_tile), row_sums, exists);
       }
       w.b.store(c, at, to(sum, f.stored()), in);
     };
@@ -117,10 +141,10 @@ tile::Kernel masked_product(const ProductForm& f) {
   };
   if (f.persistent)
     w.b.for_loop(
-        w.b.program_id(0), w.mul(tiles, w.i(f.split)), programs, {},
+        program, w.mul(tiles, w.i(f.split)), programs, {},
         [&](ValueId t, std::span<const ValueId>) -> std::vector<ValueId> { return one(t), std::vector<ValueId>{}; });
   else
-    one(w.b.program_id(0));
+    one(program);
   return std::move(w.k);
 }
 

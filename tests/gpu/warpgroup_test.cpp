@@ -25,8 +25,9 @@ void run(const ProductForm& f, int64_t m, int64_t n, int64_t k, std::vector<int>
   SCOPED_TRACE(std::string(name(f.dtype)) + " by " + std::string(name(f.right)) + ", " + std::to_string(m) + " x " +
                std::to_string(n) + " x " + std::to_string(k) + " by tiles of " + std::to_string(f.m) + " x " +
                std::to_string(f.n) + " x " + std::to_string(f.k) + (f.a_columns ? ", a by columns" : "") +
-               (f.b_columns ? ", b by columns" : "") + ", stages " + std::to_string(f.num_stages));
-  const int64_t columns = (n + f.n - 1) / f.n, tiles = (m + f.m - 1) / f.m * columns;
+               (f.b_columns ? ", b by columns" : "") + ", stages " + std::to_string(f.num_stages) + ", clusters of " +
+               std::to_string(f.cluster));
+  const int64_t columns = (n + f.n - 1) / f.n, tiles = programs_of(f, m, n) / f.split;
   const double limit = is_integer(f.dtype) ? 127 : 1;
   GpuRun run;
   run.buffers = {random_tensor(f.loaded, m * k, 1, is_integer(f.loaded) ? 127 : limit),
@@ -47,18 +48,22 @@ void run(const ProductForm& f, int64_t m, int64_t n, int64_t k, std::vector<int>
     run.buffers.push_back(filled(DType::F32, tiles * f.split * f.m * f.n, 9));
     run.buffers.push_back(filled(DType::I32, tiles, 0));
   }
-  run.grid = f.persistent ? std::min<int64_t>(2, tiles) : tiles * f.split;
+  run.grid = f.persistent ? std::min<int64_t>(2 * f.cluster, tiles) : tiles * f.split;
   run.scalars = {m, n, k, run.grid};
   run.tolerance = is_integer(f.dtype) ? 0 : f.epilogue ? 3e-2 : 1e-2;
   run.warps = std::move(warps);
   run.seeds = 2;
   run.arch = "sm_90a";
-  EXPECT_NE(compile(f, run.warps.front()).products.find("by warpgroups"), std::string::npos);
+  const std::string products = compile(f, run.warps.front()).products;
+  EXPECT_NE(products.find("by warpgroups"), std::string::npos) << products;
+  const std::string clusters = "clusters of " + std::to_string(f.cluster);
+  EXPECT_EQ(products.find(clusters) != std::string::npos, f.cluster > 1) << products;
   tile::Kernel kernel = masked_product(f);
   kernel.config["warps"] = run.warps.front();
   const auto emulated = EmulatedProgram::compile(kernel, *GpuTarget::parse(run.arch));
   ASSERT_TRUE(emulated.ok()) << emulated.error().str();
   EXPECT_EQ(emulated->threads(), 32 * (run.warps.front() + 4)) << "a producer, here too";
+  EXPECT_EQ(emulated->cluster(), f.cluster);
   expect_as_interpreted(masked_product(f), run);
 }
 
@@ -189,6 +194,113 @@ TEST(Warpgroups, ComputedLeftFactorsOfSeveralTilesAndProducts) {
         72, 200, {4, 8});
 }
 
+// Blocks of a cluster share tiles of the right factor: as chunks, or as rows; the last cluster may have a block without
+// rows.
+TEST(Warpgroups, ClustersShareTheRightFactor) {
+  for (const bool a_columns : {false, true})
+    for (const bool b_columns : {false, true})
+      for (const int64_t rows : {1, 64, 65, 128, 136, 200})
+        run({.m = 64, .n = 64, .a_columns = a_columns, .b_columns = b_columns, .epilogue = true, .cluster = 2},
+            a_columns ? (rows + 7) / 8 * 8 : rows, 72, 200, {4});
+  for (auto [m, n, k] : {std::array{64, 16, 16}, {64, 256, 32}, {128, 128, 64}, {128, 32, 128}})
+    run({.dtype = DType::F16, .m = m, .n = n, .k = k, .b_columns = true, .cluster = 2}, m + 8, n + 8, k + 8, {4, 8});
+  run({.m = 64, .n = 256, .k = 32, .cluster = 2}, 136, 264, 72, {8});
+}
+
+TEST(Warpgroups, ClustersTakeTilesInTurn) {
+  for (const int num_stages : {2, 3, 4})
+    for (const int64_t k : {0, 64, 200})
+      run({.m = 64, .n = 64, .num_stages = num_stages, .persistent = true, .epilogue = true, .cluster = 2}, 330, 136, k,
+          {4, 8});
+  run({.m = 64, .n = 64, .b_columns = true, .num_stages = 3, .persistent = true, .several = true, .cluster = 2}, 190,
+      136, 200, {8});
+}
+
+TEST(Warpgroups, ClustersOfOtherSizesAndFactors) {
+  using enum DType;
+  run({.m = 64, .n = 64, .b_columns = true, .persistent = true, .cluster = 4}, 330, 136, 200, {4});
+  run({.m = 64, .n = 64, .k = 32, .b_columns = true, .cluster = 8}, 64 * 5, 64, 72, {4});
+  for (const bool columns : {false, true}) // the left factor
+    run({.m = 128,
+         .n = 64,
+         .a_columns = columns,
+         .persistent = true,
+         .epilogue = true,
+         .cluster = 2,
+         .along_columns = true},
+        136, 200, 200, {8});
+  run({.dtype = U8, .right = I8, .m = 64, .n = 64, .k = 128, .b_columns = true, .persistent = true, .cluster = 2}, 190,
+      72, 272, {4, 8});
+  run({.dtype = F8E4M3FN, .m = 64, .n = 64, .k = 128, .b_columns = true, .cluster = 2}, 190, 72, 272, {4});
+  for (const Left left : {Left::Normalised, Left::Gated})
+    run({.m = 64, .n = 64, .persistent = true, .epilogue = true, .left = left, .cluster = 2}, 190, 136, 200, {4, 8});
+  run({.m = 64, .n = 64, .left = Left::Normalised, .loaded = F32, .cluster = 2, .along_columns = true}, 72, 136, 136,
+      {8});
+}
+
+// The hint is not followed where blocks have nothing in common, or may not go the same way.
+TEST(Warpgroups, ClustersAreRefused) {
+  const ProductForm plain{.m = 64, .n = 64, .persistent = true};
+  auto products = [](tile::Kernel k, int64_t cluster) {
+    k.config["warps"] = 4;
+    k.config["cluster"] = cluster;
+    const auto code = compile_gpu_kernel(k, *GpuTarget::parse("sm_90a"));
+    if (!code.ok()) return code.error().message;
+    EXPECT_EQ(code->cluster, 1);
+    EXPECT_EQ(occurrences(code->ptx, "cluster_|barrier.cluster|multicast|mapa"), 0);
+    return code->products;
+  };
+  EXPECT_EQ(products(masked_product(plain), 2),
+            "by warpgroups, 3 stages, no cluster: its programs share no tile of a factor");
+  ProductForm form = plain;
+  form.persistent = false;
+  form.cluster = 2;
+  EXPECT_EQ(products(masked_product(form), 4),
+            "by warpgroups, 3 stages, no cluster: its programs share no tile of a factor")
+      << "programs of two clusters have different columns";
+  EXPECT_EQ(products(masked_product({.m = 64, .n = 8, .k = 64, .b_columns = true, .cluster = 2}), 2),
+            "by warpgroups, 3 stages, no cluster: its programs share no tile of a factor")
+      << "4 rows are no share";
+  for (const int cluster : {0, -2, 3, 16})
+    EXPECT_EQ(products(masked_product(plain), cluster),
+              "kernel product: config cluster is 1, 2, 4 or 8 programs, not " + std::to_string(cluster));
+  auto on_other = masked_product(form);
+  on_other.config["warps"] = 4;
+  const auto code = compile_gpu_kernel(on_other, *GpuTarget::parse("sm_80"));
+  ASSERT_TRUE(code.ok()) << code.error().str();
+  EXPECT_EQ(code->cluster, 1);
+}
+
+TEST(Warpgroups, GridsAreWholeClusters) {
+  const ProductForm form{.m = 64, .n = 64, .cluster = 2};
+  auto kernel = masked_product(form);
+  kernel.config["warps"] = 4;
+  const auto program = EmulatedProgram::compile(kernel, *GpuTarget::parse("sm_90a"));
+  ASSERT_TRUE(program.ok()) << program.error().str();
+  std::vector<Tensor> buffers;
+  for (int i = 0; i < 6; ++i) buffers.push_back(filled(i == 5 ? DType::F32 : DType::BF16, 64 * 64, 0));
+  std::vector<tile::Argument> args;
+  for (auto& t : buffers) args.push_back({{t.mutable_data(), t.bytes()}, {}});
+  for (const int64_t v : {64, 64, 64, 3}) args.push_back({{}, {static_cast<double>(v), v}});
+  const auto done = program->run(args, 3);
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().message, "kernel 'product': a grid of 3 programs is no multiple of its clusters of 2");
+}
+
+TEST(Warpgroups, ClustersAreMadeOfTheirInstructions) {
+  const auto code = compile({.m = 128, .n = 256, .num_stages = 4, .persistent = true, .cluster = 2}, 8);
+  EXPECT_EQ(code.products, "by warpgroups, 4 stages, clusters of 2");
+  EXPECT_EQ(code.cluster, 2);
+  EXPECT_EQ(occurrences(code.ptx, "cp.async.bulk.tensor.2d"), 1 + 2) << "one box of a, half of four of b";
+  EXPECT_EQ(occurrences(code.ptx, "multicast::cluster"), 2);
+  EXPECT_EQ(occurrences(code.ptx, "mapa.shared::cluster"), occurrences(code.ptx, "mbarrier.arrive.shared::cluster"));
+  EXPECT_GT(occurrences(code.ptx, "mapa.shared::cluster"), 0);
+  EXPECT_EQ(occurrences(code.ptx, "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned"), 3)
+      << "behind the initialisation, and at the end of each role";
+  EXPECT_EQ(occurrences(code.ptx, "fence.mbarrier_init.release.cluster"), 1);
+  EXPECT_EQ(occurrences(code.ptx, "bar.sync"), 0);
+}
+
 TEST(Warpgroups, AreMadeOfTheirInstructions) {
   const auto code = compile({.m = 128, .n = 256, .num_stages = 4}, 8);
   EXPECT_EQ(code.products, "by warpgroups, 4 stages");
@@ -253,6 +365,24 @@ TEST(Warpgroups, AssembleWithoutSpills) {
         ASSERT_TRUE(cubin.ok()) << what << cubin.error().str();
         // Partial sums are loaded as early as registers allow: a few words spill behind the products.
         EXPECT_LE(cubin->spill_bytes, split > 1 ? 32 : 0) << what;
+      }
+  for (const bool persistent : {false, true})
+    for (const bool b_columns : {false, true})
+      for (auto [m, n, warps] : {std::array{128, 256, 8}, {256, 128, 8}, {64, 256, 4}, {128, 128, 8}}) {
+        const std::string what = std::to_string(m) + " x " + std::to_string(n) + " of a cluster";
+        const auto code = compile({.m = m,
+                                   .n = n,
+                                   .b_columns = b_columns,
+                                   .num_stages = 4,
+                                   .persistent = persistent,
+                                   .epilogue = persistent,
+                                   .cluster = 2},
+                                  warps);
+        EXPECT_EQ(code.cluster, 2) << what << code.products;
+        auto cubin = (*assembler)->assemble(code.ptx, "sm_90a");
+        ASSERT_TRUE(cubin.ok()) << what << cubin.error().str();
+        EXPECT_EQ(cubin->spill_bytes, 0) << what;
+        EXPECT_EQ(cubin->log.find("serialized"), std::string::npos) << what << cubin->log;
       }
   const auto code =
       compile({.dtype = DType::U8, .right = DType::I8, .n = 256, .k = 128, .b_columns = true, .num_stages = 4}, 8);

@@ -3,6 +3,7 @@
 #include "codegen/llvm/gpu_compile.h"
 #include "tests/gpu/products.h"
 #include <cstring>
+#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/Module.h>
@@ -30,6 +31,19 @@ std::function<void(CallInst*)> add(unsigned operand, int amount) {
     call->setArgOperand(operand, sum);
   };
 }
+std::function<void(CallInst*)> set(unsigned operand, int value) {
+  return [=](CallInst* call) {
+    call->setArgOperand(operand, llvm::ConstantInt::getSigned(call->getArgOperand(operand)->getType(), value));
+  };
+}
+// Where the thread arrives at another block, it arrives at its own one.
+void at_own_block(CallInst* call) {
+  llvm::IRBuilder<> b(call);
+  auto* i32 = b.getInt32Ty();
+  auto index = call->getModule()->getOrInsertFunction("tessera_emu_block_index", b.getInt64Ty(), b.getPtrTy());
+  auto* own = b.CreateURem(b.CreateTrunc(b.CreateCall(index, {call->getArgOperand(0)}), i32), b.getInt32(2));
+  call->setArgOperand(2, own);
+}
 bool expects_bytes(const CallInst* call) {
   const auto* bytes = llvm::dyn_cast<llvm::ConstantInt>(call->getArgOperand(2));
   return !bytes || !bytes->isZero();
@@ -39,12 +53,24 @@ bool only_arrives(const CallInst* call) { return !expects_bytes(call); }
 const std::vector<Fault>& faults() {
   const std::string arrive = "tessera_emu_async_arrive_barrier", wait = "tessera_emu_async_wait_barrier",
                     init = "tessera_emu_async_init_barrier", copy = "tessera_emu_async_copy_tensor",
-                    wait_products = "tessera_emu_async_wait_for_products";
+                    wait_products = "tessera_emu_async_wait_for_products",
+                    arrive_at_block = "tessera_emu_async_arrive_at_block",
+                    multicast = "tessera_emu_async_multicast_tensor";
   static const std::vector<Fault> all = {
       {"no barrier", "tessera_emu_barrier", drop, {}},
       {"no barrier of a warp", "tessera_emu_warp_barrier", drop, {}},
       {"no numbered barrier", "tessera_emu_async_join", drop, {}},
       {"a numbered barrier of one warp more", "tessera_emu_async_join", add(2, 32), {}},
+      {"no barrier of the cluster", "tessera_emu_async_cluster_barrier", drop, {}},
+      {"no arrival at a block", arrive_at_block, drop, {}},
+      {"two arrivals at a block", arrive_at_block, twice, {}},
+      {"arrivals at the block itself alone", arrive_at_block, at_own_block, {}},
+      {"an arrival at the stage behind", arrive_at_block, add(1, 16), {}},
+      {"no multicast", multicast, drop, {}},
+      {"a multicast to the first block alone", multicast, set(5, 1), {}},
+      {"a multicast beyond the cluster", multicast, set(5, 7), {}},
+      {"a multicast for the stage behind", multicast, add(4, 16), {}},
+      {"a multicast before its share", multicast, add(1, -256), {}},
       {"no commit of copies", "tessera_emu_commit_copies", drop, {}},
       {"no wait for copies", "tessera_emu_wait_for_copies", drop, {}},
       {"a wait for one group of copies less", "tessera_emu_wait_for_copies", add(1, 1), {}},
@@ -97,8 +123,8 @@ struct Launch {
 };
 Launch launch_of(const ProductForm& f, const std::string& arch, int warps, std::array<int64_t, 3> sizes) {
   auto [m, n, k] = sizes;
-  const int64_t columns = (n + f.n - 1) / f.n, tiles = (m + f.m - 1) / f.m * columns;
-  Launch l{masked_product(f), arch, {}, {}, f.persistent ? 2 : tiles};
+  const int64_t columns = (n + f.n - 1) / f.n, tiles = programs_of(f, m, n);
+  Launch l{masked_product(f), arch, {}, {}, f.persistent ? 2 * f.cluster : tiles};
   l.kernel.config["warps"] = warps;
   l.buffers = {
       random_tensor(f.loaded, m * k, 1, 1), random_tensor(f.dtype, k * n, 2, 1), random_tensor(f.dtype, n, 3, 1),
@@ -148,6 +174,10 @@ constexpr uint64_t kSeeds = 3;
 
 // Why a fault changes nothing, by its name and the number of its call: "no barrier 2".
 using Harmless = std::map<std::string, std::string>;
+
+// Consumers that compute left factors wait in each iteration.
+const Harmless kHarmlessBehindTheLoop = {
+    {"a wait for one group of products less 0", "behind the loop, whose iterations have waited: it yields the sums"}};
 
 // Plants each fault at each call; the kinds that the kernel has calls for.
 std::set<std::string> expect_found(const Launch& l, const Harmless& harmless) {
@@ -207,9 +237,36 @@ TEST(GeneratedFaults, RingOfComputedFactors) {
                               .loaded = DType::F32},
                              "sm_90a", 8, {136, 24, 56});
   expect_by_warpgroups(l);
-  const Harmless harmless = {
-      {"a wait for one group of products less 0", "behind the loop, whose iterations have waited: it yields the sums"}};
-  EXPECT_GE(expect_found(l, harmless).size(), 12U);
+  EXPECT_GE(expect_found(l, kHarmlessBehindTheLoop).size(), 12U);
+}
+
+// Two clusters of two blocks with three pairs of tiles each: in the last one of a column, one tile has no rows. Shares are
+// rows of the right factor's tile, in either arrangement.
+TEST(GeneratedFaults, RingOfAClusterOfBlocks) {
+  ProductForm form{.m = 64, .n = 16, .k = 16, .num_stages = 3, .persistent = true, .cluster = 2};
+  for (const bool b_columns : {false, true}) {
+    form.b_columns = b_columns;
+    form.n = b_columns ? 16 : 64;
+    form.epilogue = b_columns;
+    const Launch l = launch_of(form, "sm_90a", b_columns ? 8 : 4, {136, b_columns ? 40 : 136, 56});
+    expect_by_warpgroups(l);
+    EXPECT_GE(expect_found(l, {}).size(), 20U);
+  }
+}
+
+TEST(GeneratedFaults, RingOfComputedFactorsInACluster) {
+  const Launch l = launch_of({.m = 64,
+                              .n = 16,
+                              .k = 16,
+                              .b_columns = true,
+                              .num_stages = 3,
+                              .persistent = true,
+                              .left = Left::Normalised,
+                              .loaded = DType::F32,
+                              .cluster = 2},
+                             "sm_90a", 8, {136, 40, 56});
+  expect_by_warpgroups(l);
+  EXPECT_GE(expect_found(l, kHarmlessBehindTheLoop).size(), 18U);
 }
 
 // Copies of two iterations ahead, read by other threads than those that copy.

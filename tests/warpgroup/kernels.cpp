@@ -434,6 +434,8 @@ gpu::EmittedKernel other_instructions(llvm::Module& module, gpu::Code code) {
   w.init_barrier(e.i(0), 7);
   w.arrive(e.i(0), some);
   w.arrive_expecting(e.i(0), e.thread, some);
+  w.cluster_barrier();
+  w.arrive_at_block(e.i(0), e.b.CreateAnd(e.thread, e.i(1)), some);
   w.wait_for_stores(2, true);
   w.announce(e.i(2), 64);
   w.join(e.b.CreateAnd(e.thread, e.i(3)), 64);

@@ -70,6 +70,7 @@ Json to_json(const tile::Kernel& kernel, const GpuKernelCode& code, const GpuTar
           {"arch", target.arch},
           {"threads", code.threads},
           {"shared_bytes", code.shared_bytes},
+          {"cluster", code.cluster},
           {"dependent_launch", code.dependent_launch},
           {"products", code.products},
           {"params", params_of(kernel)},
@@ -97,7 +98,7 @@ void add_kernel(CommandLine& line) {
   sub.option("--arch", options->arch, "GPU architecture").show_default();
   sub.option("--emit", options->emit,
              "level: the checked tile kernel, optimised LLVM IR, PTX, or as JSON the entry's symbol, threads, shared "
-             "memory in bytes and parameters in order")
+             "memory in bytes, blocks of a cluster and parameters in order")
       .one_of({"tile", "llvm", "ptx", "json"})
       .show_default();
   sub.option("-o,--output", options->output, "write to this file").writes_file();

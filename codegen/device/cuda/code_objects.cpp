@@ -123,6 +123,7 @@ void ObjectCompiler::compile(const tile::Kernel& kernel, MadeObject& m, const st
   o.ptx_arch = target_.arch;
   o.ptx = std::move(code->ptx);
   o.threads = code->threads;
+  o.cluster = code->cluster;
   o.shared_bytes = code->shared_bytes;
   o.dependent_launch = code->dependent_launch;
   o.tensor_maps = std::move(code->tensor_maps);

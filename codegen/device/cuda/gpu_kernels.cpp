@@ -269,6 +269,7 @@ private:
     for (ScheduledKernel& s : generated.scheduled) {
       const MadeObject& m = made_of(s);
       s.threads = m.object.threads;
+      s.cluster = m.object.cluster > 1 ? m.object.cluster : 0;
       s.shared_bytes = m.object.shared_bytes;
       s.dependent_launch = m.object.dependent_launch;
       s.tensor_maps = launch_maps(m.object.tensor_maps, s);
