@@ -58,7 +58,7 @@ Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& ne
   };
   for_each_schedule(facts, *sized, sizes, true, offer);
   std::stable_sort(all.begin(), all.end(), [](const Offered& a, const Offered& b) { return a.us < b.us; });
-  using Form = std::tuple<ScheduleKind, int, int, int, bool, int, bool, Placement, int, int, int, int64_t, int>;
+  using Form = std::tuple<ScheduleKind, int, int, int, bool, int, bool, Placement, int, int, int, int64_t, int, int>;
   std::map<Form, int> alike;
   std::vector<char> taken(all.size());
   auto take = [&](size_t i) {
@@ -72,7 +72,7 @@ Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& ne
     const Placement along{.axis = s.placement.axis, .cross_axis = s.placement.cross_axis};
     if (++alike[{s.kind, s.tile.rows, s.tile.columns, s.tile.warps, s.traversal.loop, s.residency.cached_tiles,
                  s.cooperation.max_blocks > 0, along, s.tile.vector, s.tile.unroll, s.tile.square,
-                 s.traversal.program_bytes, s.cooperation.programs_per_row}] <= 3)
+                 s.traversal.program_bytes, s.cooperation.programs_per_row, s.cooperation.cluster}] <= 3)
       take(i);
   }
   std::mt19937_64 random(options.seed);

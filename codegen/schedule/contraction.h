@@ -24,6 +24,10 @@
 // the depth and stores its partial sum in a workspace; the last one to arrive adds the partial sums in the order of
 // the segments, so that the result has the same bits in every run, and computes the rest of the nest.
 //
+// Two blocks that are neighbours along the rows may be a cluster, which loads tiles of the right factor once for both
+// (layout/warpgroup.h). Where the number of tiles along the rows is odd, the last one of them has no rows: all of its
+// accesses are masked.
+//
 // Rows along several axes are flattened, or a box: of a tile of 128 pixels, row r is at r / 64 of n, r / 8 % 8 of y and
 // r % 8 of x. Then the pixels under one position t of the filter are a box of the image, shifted, which one bulk copy
 // brings (layout/tensor_access.h); those outside of the image are zeros of the copy.
@@ -72,6 +76,7 @@ struct WarpgroupNeeds {
 struct Contraction {
   static constexpr int kFragmentRows = 16, kFragmentColumns = 8; // least extents of tiles
   static constexpr int kMaxSplit = 64;                           // blocks that share a tile's sum
+  static constexpr int kMaxCluster = 2;                          // blocks that share tiles of a factor
   static constexpr int kPromotedDepth = 128; // products that tensor cores sum of 8-bit floats, at most
 
   ScalarId fold = -1; // the sum

@@ -53,7 +53,12 @@ private:
     const double rate = m_.cache * device_.l2_bytes_per_us / std::max(1, device_.multiprocessors);
     return m_.last + partial_bytes() * (blocks + tiles * s_.cooperation.split_k) / rate;
   }
+  // Tiles along the rows, with those behind the last one that fill its cluster.
   [[nodiscard]] double row_blocks() const {
+    const double cluster = s_.cooperation.cluster;
+    return std::ceil(row_tiles() / cluster) * cluster;
+  }
+  [[nodiscard]] double row_tiles() const {
     const Placement& p = s_.placement;
     if (f_.groups > 0) { // the last tile of a group has half of its rows
       const auto groups = static_cast<double>(f_.groups);
@@ -236,7 +241,8 @@ private:
     double bytes = 0, stored = 0, slots = 0, lines = 0;
     for (const SizedStream& s : f_.streams) {
       if (!s.shared) bytes += s.count * s.bytes;
-      if (s.deps & f_.row_mask) lines += bytes_of_lines(s);
+      if (s.deps & f_.row_mask)
+        lines += bytes_of_lines(s) / ((s.deps & s_.placement.row_axes) ? 1.0 : s_.cooperation.cluster);
       if (s.deps & f_.row_mask) continue;
       slots += elements(s.deps) / kWarp * (s.store ? m_.group_stored : m_.stored);
       if (s.store) stored += elements(s.deps) * s.bytes;
@@ -251,7 +257,8 @@ private:
         computed > 0 && others
             ? std::pow(std::pow(products, m_.overlap) + std::pow(computed, m_.overlap), 1 / m_.overlap)
             : products + computed;
-    const double of_step = std::max({multiplied + m_.group_step * device_.l2_latency_us,
+    const double waits = m_.group_step + (s_.cooperation.cluster > 1 ? m_.group_cluster : 0);
+    const double of_step = std::max({multiplied + waits * device_.l2_latency_us,
                                      m_.group_copy * device_.memory_latency_us / (s_.traversal.num_stages - 1.5),
                                      lines * processors / (m_.group_cache * device_.l2_bytes_per_us)});
     // Blocks of one wave end together and share the memory's bandwidth; those that go on have time for it.

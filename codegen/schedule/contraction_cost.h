@@ -9,6 +9,8 @@
 // products take and the wait for a stage. One block is resident on a multiprocessor, as it has most registers. Programs
 // that take tiles in turn fill the first stages of the next tile while they store one.
 //
+// Blocks of a cluster read the tile of the right factor once. Each of their steps waits for the slower one.
+//
 // A left factor that warpgroups compute takes issue slots of the consumers in each step: for its loads and for its arithmetic,
 // of every warpgroup that shares its rows. They overlap with the products of the step before.
 //
@@ -52,6 +54,7 @@ struct ContractionCostModel {
   X(group_end, 2)        /* memory latencies: from a tile's last products until it is stored */                        \
   X(group_start, 3)      /* memory latencies: until the first stages are there */                                      \
   X(group_window, 6)     /* memory latencies: beyond that, of boxes in which windows lie */                            \
+  X(group_cluster, 0.1)  /* latencies of the level-2 cache: that a step waits longer for a stage of a cluster */       \
   X(group_load, 2)       /* slots of a warp's load from a stage, of which each yields a left factor's word */          \
   X(group_cache, 1.6)    /* of the bandwidth of the level-2 cache that bulk copies reach, in whole lines */
 #define X(name, value) double name = value;

@@ -116,13 +116,23 @@ private:
       for (const int64_t split : splits) {
         p.cooperation.split_k = static_cast<int>(split);
         p.cooperation.max_blocks = 0;
-        visit_(p, 1);
+        clusters(p, tiles);
         const bool all_at_once = split > 1 && tiles * split <= f_.device.multiprocessors;
         if (!by_warpgroups(p) || all_at_once) continue;
         p.cooperation.max_blocks = f_.device.multiprocessors; // which take the tiles in turn
-        visit_(p, 1);
+        clusters(p, tiles);
       }
     }
+  }
+  // Blocks by themselves, and in clusters where they are more than one wave.
+  void clusters(Schedule p, int64_t tiles) {
+    visit_(p, 1);
+    const bool rows = s_.count(p.placement.row_axes) > p.tile.rows;
+    if (!by_warpgroups(p) || p.cooperation.split_k > 1 || !rows || tiles <= f_.device.multiprocessors) return;
+    if (f_.contraction->groups || f_.contraction->range) return;
+    p.cooperation.cluster = Contraction::kMaxCluster;
+    p.cooperation.max_blocks -= p.cooperation.max_blocks % p.cooperation.cluster;
+    visit_(p, 1);
   }
   [[nodiscard]] int64_t tiles(const Schedule& p) const {
     const uint64_t rows = p.placement.row_axes, columns = p.placement.column_axes,

@@ -66,10 +66,12 @@ private:
       return "num_stages is " + text(s_.traversal.num_stages) + ", not 1 to " + text(most_stages);
     if (s_.traversal.group_rows < 1 || s_.traversal.group_rows > 1 << 20) return "group_rows is out of range";
     if (!contracts() && (t.depth > 1 || s_.traversal.group_rows > 1 || s_.placement.depth_axes != 0 ||
-                         s_.placement.row_box != 0 || s_.cooperation.split_k != 1))
-      return "a depth, its segments, a box and groups of rows are a contraction's";
+                         s_.placement.row_box != 0 || s_.cooperation.split_k != 1 || s_.cooperation.cluster != 1))
+      return "a depth, its segments, a box, groups of rows and clusters are a contraction's";
     if (s_.cooperation.split_k < 1 || s_.cooperation.split_k > Contraction::kMaxSplit)
       return "split_k is " + text(s_.cooperation.split_k) + ", not 1 to " + text(Contraction::kMaxSplit);
+    if (s_.cooperation.cluster < 1 || s_.cooperation.cluster > Contraction::kMaxCluster)
+      return "cluster is " + text(s_.cooperation.cluster) + ", not 1 to " + text(Contraction::kMaxCluster);
     if (s_.access.min_blocks < 0 || s_.access.min_blocks > 32)
       return "min_blocks is " + text(s_.access.min_blocks) + ", not 0 to 32";
     if (s_.residency.cached_tiles < 0 || s_.residency.cached_tiles > 1 << 20 || s_.cooperation.max_blocks < 0 ||
@@ -116,6 +118,7 @@ private:
     plain.traversal.num_stages = s_.traversal.num_stages, plain.traversal.group_rows = s_.traversal.group_rows;
     plain.access.min_blocks = s_.access.min_blocks;
     plain.cooperation.max_blocks = s_.cooperation.max_blocks, plain.cooperation.split_k = s_.cooperation.split_k;
+    plain.cooperation.cluster = s_.cooperation.cluster;
     if (plain != s_) return "a contraction has tiles, stages, groups of rows and numbers of blocks, no other field";
     if (s_.tile.rows < Contraction::kFragmentRows || s_.tile.columns < Contraction::kFragmentColumns ||
         s_.tile.depth * info(f_.contraction->dtype).bits / 8 < layout::kMmaDepthBytes)
@@ -127,12 +130,25 @@ private:
       return "the tile has fewer fragments than the block has warps";
     out_.groups = axis_groups(p, f_.d.axes.size(), f_.contiguous_axis, f_.d.row_mask);
     out_.warpgroups = by_warpgroups(s_.tile, f_.contraction->warpgroup_needs(p.row_axes, p.column_axes), f_.device);
+    if (Refusal no = cluster(); !no.empty()) return no;
     int64_t bits = 0;
     for (const int lanes : out_.groups.box) bits += std::countr_zero(static_cast<unsigned>(lanes));
     const size_t of_axes = kBoxBits * out_.groups.rows.size();
     const bool fits = (int64_t{1} << std::min<int64_t>(bits, 62)) == s_.tile.rows;
     if ((!out_.groups.box.empty() && !fits) || (of_axes < 64 && p.row_box >> of_axes != 0))
       return "a box of 2^" + text(bits) + " positions is not the tile's rows";
+    return {};
+  }
+
+  // Blocks of a cluster go through the depth in step, and all blocks of the grid are in clusters.
+  [[nodiscard]] Refusal cluster() const {
+    const int blocks = s_.cooperation.cluster;
+    if (blocks == 1) return {};
+    if (!out_.warpgroups) return "blocks share tiles in the rings of warpgroups alone";
+    if (f_.contraction->groups || f_.contraction->range || s_.cooperation.split_k > 1)
+      return "blocks of a cluster have tiles of neighbouring rows, and the same depth";
+    if (s_.cooperation.max_blocks % blocks != 0)
+      return text(s_.cooperation.max_blocks) + " blocks are no whole clusters of " + text(blocks);
     return {};
   }
 

@@ -79,7 +79,9 @@ enum class ScheduleKind : uint8_t {
                         /* BlockContraction: they take the tiles in turn; 0: one each */                               \
   X(int64_t, max_blocks_per_row, 1) /* GPU, BlockCooperative: bound where the number is not a constant */              \
   X(int, split_k, 1)                /* GPU, BlockContraction: blocks that share a tile, each a segment of the depth */ \
-  X(int, programs_per_row, 1)       /* host: programs that share a row, or columns, a power of two */
+  X(int, cluster, 1)          /* GPU, BlockContraction: blocks of a cluster, neighbours along the tile's rows, */      \
+                              /* which share the tile of the columns' factor */                                        \
+  X(int, programs_per_row, 1) /* host: programs that share a row, or columns, a power of two */
 #define TESSERA_SCHEDULE_ACCESS(X)                                                                                     \
   X(tile::Caching, load_hint, tile::Caching::Normal) /* GPU: of inputs as large as the iteration space */              \
   X(bool, streaming_stores, false)                   /* GPU: results are evicted first */                              \

@@ -211,6 +211,7 @@ std::string form(const Schedule& s) {
                                                            {"split", s.placement.split_axis >= 0},
                                                            {"unmasked", s.traversal.unmasked_branch},
                                                            {"max blocks", s.cooperation.max_blocks > 0},
+                                                           {"cluster", s.cooperation.cluster > 1},
                                                            {"column axes", std::popcount(s.placement.column_axes) > 1},
                                                            {"row axes", s.placement.row_axes != 0},
                                                            {"box", s.placement.row_box != 0},

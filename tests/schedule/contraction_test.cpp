@@ -297,7 +297,9 @@ std::vector<ScheduledKernel> shared(const Case& c, const Target& device, int spl
   if (!sized.ok()) return out;
   const std::vector<ExtentRange> any(domain->axes.size(), {0, INT64_MAX, 1});
   for_each_schedule(facts, *sized, sizes, true, [&](Schedule s, int64_t) {
-    if (s.kind != ScheduleKind::BlockContraction || s.cooperation.split_k != 1 || !take(s)) return;
+    if (s.kind != ScheduleKind::BlockContraction || s.cooperation.split_k != 1 || s.cooperation.cluster != 1 ||
+        !take(s))
+      return;
     s.cooperation.split_k = split;
     const auto read = parse_schedule(print(s));
     EXPECT_TRUE(read.ok() && *read == s) << print(s);
@@ -404,6 +406,54 @@ TEST(Contraction, WhichTilesAreShared) {
   EXPECT_TRUE(legal(facts, other, any)) << legal(facts, other, any).refusal;
   other.cooperation.split_k = 2;
   EXPECT_FALSE(legal(facts, other, any));
+}
+
+// Blocks of a cluster: of warpgroups, in whole clusters, each with a sum of its own.
+TEST(Contraction, WhichBlocksAreClusters) {
+  const Case c{product({}), {{"m", 4096}, {"n", 4096}, {"k", 512}}};
+  auto domain = make_domain(c.problem.graph, c.problem.nest);
+  const std::vector<ExtentRange> any(domain->axes.size(), {0, INT64_MAX, 1});
+  const std::string tile = "block-contraction row_axes=1 column_axes=2 depth_axes=4 rows=128 columns=128 depth=64 "
+                           "warps=8 num_stages=3 cluster=2";
+  Target device = gpu_with();
+  const auto refusal = [&](const std::string& more) {
+    const BlockFacts facts(c.problem.graph, c.problem.nest, *domain, device);
+    return legal(facts, *parse_schedule(tile + more), any).refusal;
+  };
+  EXPECT_EQ(refusal(""), "");
+  EXPECT_EQ(refusal(" max_blocks=132"), "");
+  EXPECT_EQ(refusal(" max_blocks=131"), "131 blocks are no whole clusters of 2");
+  EXPECT_EQ(refusal(" split_k=2"), "blocks of a cluster have tiles of neighbouring rows, and the same depth");
+  for (const char* other : {" cluster=0", " cluster=3"}) EXPECT_NE(refusal(other), "") << other;
+  EXPECT_EQ(refusal(" warps=16"), "blocks share tiles in the rings of warpgroups alone");
+  device.warpgroup_f16_per_cycle = 0;
+  EXPECT_EQ(refusal(""), "blocks share tiles in the rings of warpgroups alone");
+}
+
+// A cluster has its price: it is for products that the level-2 cache bounds, of more than one wave.
+TEST(Contraction, ClustersAreForSharedTilesThatTheCacheBounds) {
+  const Case c{product({}), {{"m", 4096}, {"n", 4096}, {"k", 4096}}};
+  auto domain = make_domain(c.problem.graph, c.problem.nest);
+  const CallSizes sizes = by_id(c.problem, c.sizes);
+  Schedule alone =
+      *parse_schedule("block-contraction row_axes=1 column_axes=2 depth_axes=4 rows=128 columns=256 depth=64 "
+                      "warps=8 num_stages=4 max_blocks=132 group_rows=8");
+  Schedule together = alone;
+  together.cooperation.cluster = 2;
+  for (const double share : {1.0, 0.25}) { // of the cache's bandwidth
+    Target device = gpu_with();
+    device.l2_bytes_per_us *= share;
+    const BlockFacts facts(c.problem.graph, c.problem.nest, *domain, device);
+    const auto sized = sized_facts(facts, sizes);
+    ASSERT_TRUE(sized.ok());
+    const double one = contraction_cost(*sized, alone, device).us, two = contraction_cost(*sized, together, device).us;
+    if (share == 1.0)
+      EXPECT_GT(two, one);
+    else
+      EXPECT_LT(two, one);
+  }
+  for (const Sizes& s : {Sizes{{"m", 512}, {"n", 512}, {"k", 4096}}, {{"m", 64}, {"n", 65536}, {"k", 4096}}})
+    EXPECT_EQ(cheapest(s).cooperation.cluster, 1) << print(cheapest(s));
 }
 
 // Where tiles leave multiprocessors without work, and the depth is worth the exchange.

@@ -13,6 +13,7 @@ Context::Context(const Graph& graph_, const LoopNest& nest_, const BlockSpace& s
       depth(space.depth), step(space.step) {
   out.kernel.config["warps"] = schedule.tile.warps;
   if (schedule.access.min_blocks > 0) out.kernel.config["min_blocks"] = schedule.access.min_blocks;
+  if (schedule.cooperation.cluster > 1) out.kernel.config["cluster"] = schedule.cooperation.cluster;
   if (schedule.access.streaming_stores) out.kernel.config["streaming"] = 1;
   out.schedule = schedule;
   out.conditions = legal.conditions;
@@ -20,6 +21,7 @@ Context::Context(const Graph& graph_, const LoopNest& nest_, const BlockSpace& s
   sides[0].axis = space.row;
   sides[0].lanes = schedule.tile.rows;
   sides[0].box = space.box;
+  sides[0].cluster = schedule.cooperation.cluster;
   sides[1].axis = space.column;
   sides[1].lanes = schedule.tile.columns;
   for (int i : {0, 1})

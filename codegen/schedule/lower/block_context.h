@@ -17,6 +17,7 @@ struct Side {
   int axis = -1, lanes = 1;
   int steps = 1, run = 1; // if > 1, the side has more dimensions: [steps, lanes / steps / run, run]
   int dim = -1;           // dimension of tiles; -1: one lane
+  int cluster = 1;        // programs that have neighbouring tiles along the side, of which the last may not exist
   V base = -1;            // position of the first lane
   V first = -1;           // that of the program's tile where it is no multiple of the lanes
   V end = -1;             // first position behind those that the program has, before the axis' extent; -1: the extent

@@ -19,7 +19,7 @@ namespace tessera::block {
 
 V Product::take_blocks(V number, const SymExpr& row_blocks, const SymExpr& column_blocks, bool points) {
   const V rows = sizes_.number(row_blocks), columns = sizes_.number(column_blocks),
-          group = sizes_.constant(schedule_.traversal.group_rows);
+          group = sizes_.constant(std::max(1, schedule_.traversal.group_rows / schedule_.cooperation.cluster));
   V point = number;
   if (points) {
     const V blocks = sizes_.number(d_.env.simplify(row_blocks * column_blocks));

@@ -10,8 +10,9 @@ class Product final : Part {
 public:
   Product(Context& context, Placement& placement, Scalars& scalars)
       : Part(context), placement_(placement), scalars_(scalars) {}
-  // Takes the blocks of both sides from a program's index: the blocks of `group_rows` tiles of rows follow each other,
-  // column by column, so that they find what they read in the level-2 cache. Returns the index of the point.
+  // Takes the blocks of both sides from a program's index, of the rows those of a cluster: the blocks of `group_rows` tiles of
+  // rows follow each other, column by column, so that they find what they read in the level-2 cache. Returns the index of the
+  // point.
   V take_blocks(V number, const SymExpr& row_blocks, const SymExpr& column_blocks, bool points);
   // The number of groups of rows, 0 without any. Finds the group of the program's tile of rows, and where they begin and
   // end.

@@ -32,9 +32,14 @@ void BlockLowering::parameters() {
 }
 
 // Decomposes the program index, column blocks or row blocks fastest, and places the tile. A contraction's programs may
-// take every grid-th tile, or segment of one.
+// take every grid-th tile, or segment of one; those of a cluster, each grid-th cluster of tiles along the rows.
 void BlockLowering::program() {
-  const V program = b_.program_id(0);
+  const int cluster = schedule_.cooperation.cluster;
+  V program = b_.program_id(0);
+  if (cluster > 1) {
+    rank_ = sizes_.op(ScalarOp::Mod, program, sizes_.constant(cluster));
+    program = sizes_.op(ScalarOp::Div, program, sizes_.constant(cluster));
+  }
   SymExpr point = c_.point >= 0 ? d_.axes[static_cast<size_t>(c_.point)].extent : SymExpr(1);
   std::vector<std::pair<Side*, SymExpr>> parts;
   out_.grid = point;
@@ -46,7 +51,7 @@ void BlockLowering::program() {
     const int64_t turns = i == 0 ? schedule_.traversal.rows_in_flight : 1;
     SymExpr blocks = s.box.empty() ? d_.env.simplify(ceildiv(positions, s.lanes * turns)) : placement_.blocks(s);
     if (i == 0 && schedule_.kind == ScheduleKind::BlockContraction)
-      blocks = d_.env.simplify(blocks + product_.groups());
+      blocks = d_.env.simplify(ceildiv(blocks + product_.groups(), cluster));
     out_.grid *= blocks;
     if (blocks.is_const(1))
       s.blocks = sizes_.constant(0);
@@ -57,12 +62,13 @@ void BlockLowering::program() {
   if (schedule_.cooperation.split_k > 1) out_.grid = product_.share(d_.env.simplify(out_.grid));
   if (schedule_.kind != ScheduleKind::BlockContraction || schedule_.cooperation.max_blocks == 0) {
     tile(program, parts, points);
-    out_.grid = d_.env.simplify(out_.grid);
+    out_.grid = d_.env.simplify(out_.grid * cluster);
     return;
   }
   const SymExpr all = d_.env.simplify(out_.grid);
-  out_.grid = d_.env.simplify(sym_min(all, schedule_.cooperation.max_blocks));
-  const V step = sizes_.number(out_.grid);
+  const SymExpr clusters = d_.env.simplify(sym_min(all, schedule_.cooperation.max_blocks / cluster));
+  out_.grid = d_.env.simplify(clusters * cluster);
+  const V step = sizes_.number(clusters);
   b_.for_loop(program, sizes_.number(all), step, {}, [&](V number, std::span<const V>) {
     memo_.scoped([&] { tile(number, parts, points); });
     return Values{};
@@ -85,6 +91,8 @@ void BlockLowering::tile(V number, const std::vector<std::pair<Side*, SymExpr>>&
     side->blocks = sizes_.op(ScalarOp::Mod, number, n);
     number = sizes_.op(ScalarOp::Div, number, n);
   }
+  if (Side& rows = sides_[0]; rows.cluster > 1)
+    rows.blocks = sizes_.op(ScalarOp::Add, sizes_.op(ScalarOp::Mul, rows.blocks, sizes_.constant(rows.cluster)), rank_);
   if (c_.point >= 0) sizes_.bind(d_.axes[static_cast<size_t>(c_.point)].var, points ? number : sizes_.constant(0));
   if (schedule_.kind == ScheduleKind::BlockContraction) product_.take_group();
 

@@ -60,6 +60,7 @@ private:
   RowLoop row_loop_{c_, shift_, placement_, accumulators_, cooperation_, tile_, share_};
   Window window_{c_, unrolled_, scalars_};
   Product product_{c_, placement_, scalars_};
+  V rank_ = -1; // of the program in its cluster, if there are clusters
 };
 
 } // namespace tessera::block

@@ -31,7 +31,7 @@ bool Placement::always_whole(const Side& s) const {
     return false; // the last tile always exists
   if (shift_.is_shifted(s)) return false;
   bool walked = schedule_.traversal.loop || legal_.blocks_per_row || !folded;
-  return walked ? d_.env.divisor(extent) % s.lanes == 0 : extent.is_const(s.lanes);
+  return walked ? d_.env.divisor(extent) % (int64_t{s.lanes} * s.cluster) == 0 : extent.is_const(s.lanes);
 }
 
 // Places a side of the tile at `base`.
@@ -64,17 +64,19 @@ void Placement::place_box(Side& s, bool masks) {
   std::vector<SizeEmitter::BoxAxis> placed(s.box.size());
   uint64_t partial = 0; // axes along which a tile may be partly within the extent
   V number = s.blocks;
+  const bool beyond =
+      d_.env.divisor(blocks(s)) % s.cluster != 0; // a tile may lie behind the last one, of the first axis
   for (size_t i = s.box.size(); i-- > 0;) {
     const Axis& a = d_.axes[static_cast<size_t>(s.box[i].axis)];
     const SymExpr along = d_.env.simplify(ceildiv(a.extent, s.box[i].lanes));
-    V at = along.is_const(1) ? sizes_.constant(0) : number;
+    V at = along.is_const(1) && !(beyond && i == 0) ? sizes_.constant(0) : number;
     if (i > 0 && !along.is_const(1)) {
       const V blocks = sizes_.number(along);
       at = sizes_.op(ScalarOp::Mod, number, blocks);
       number = sizes_.op(ScalarOp::Div, number, blocks);
     }
     placed[i] = {a.var, sizes_.op(ScalarOp::Mul, at, sizes_.constant(s.box[i].lanes)), s.box[i].lanes};
-    if (d_.env.divisor(a.extent) % s.box[i].lanes != 0) partial |= uint64_t{1} << s.box[i].axis;
+    if (d_.env.divisor(a.extent) % s.box[i].lanes != 0 || (beyond && i == 0)) partial |= uint64_t{1} << s.box[i].axis;
   }
   sizes_.bind_box(placed, s.dim, static_cast<int>(full_shape().size()));
   if (masks) s.mask = bounds(s, partial);
