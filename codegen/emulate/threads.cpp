@@ -21,7 +21,6 @@ std::string_view name(Collective kind) {
   case Collective::NumberedBarrier: return "numbered barrier";
   case Collective::SetRegisters: return "change of registers";
   case Collective::BeginProducts: return "fence of products";
-  case Collective::FillSet: return "change of a product's registers";
   case Collective::MultiplyWarpgroup: return "product of a warpgroup";
   case Collective::CommitProducts: return "commit of products";
   case Collective::WaitForProducts: return "wait for products";

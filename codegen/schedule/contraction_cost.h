@@ -54,7 +54,8 @@ struct ContractionCostModel {
   X(group_end, 2)        /* memory latencies: from a tile's last products until it is stored */                        \
   X(group_start, 3)      /* memory latencies: until the first stages are there */                                      \
   X(group_window, 6)     /* memory latencies: beyond that, of boxes in which windows lie */                            \
-  X(group_cluster, 0.1)  /* latencies of the level-2 cache: that a step waits longer for a stage of a cluster */       \
+  X(group_cluster, 9)    /* latencies of the level-2 cache: that a step waits longer for a stage of a cluster. Not */  \
+                         /* measured: no price chooses one; `tessera tune` measures them */                            \
   X(group_load, 2)       /* slots of a warp's load from a stage, of which each yields a left factor's word */          \
   X(group_cache, 1.6)    /* of the bandwidth of the level-2 cache that bulk copies reach, in whole lines */
 #define X(name, value) double name = value;
