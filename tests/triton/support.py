@@ -22,9 +22,6 @@ import numpy  # noqa: E402
 import tessera  # noqa: E402
 import tessera.triton as triton  # noqa: E402
 import tessera.triton.language as tl  # noqa: E402
-from tessera.triton import _launch  # noqa: E402
-
-LAUNCHES = _launch.available()
 
 
 def text_of(kernel: Any, *arguments: Any, grid: Any = (1,), **constants: Any) -> str:
@@ -44,10 +41,9 @@ def verify(text: str, *, ptx: bool = False) -> str:
 
 
 def run(kernel: Any, *arguments: Any, grid: Any = (1,), **constants: Any) -> None:
-    """Verifies a kernel's text, and launches it where this build launches kernels."""
+    """Verifies a kernel's text, and launches it."""
     verify(text_of(kernel, *arguments, grid=grid, **constants))
-    if LAUNCHES:
-        kernel[grid](*arguments, **constants)
+    kernel[grid](*arguments, **constants)
 
 
 def error(result: Any, expected: Any) -> float:
@@ -62,12 +58,11 @@ def error(result: Any, expected: Any) -> float:
 
 
 class KernelTest(unittest.TestCase):
-    """Checks of values, where this build launches kernels, and of errors."""
+    """Checks of values and of errors."""
 
     def close(self, result: Any, expected: Any, tolerance: float = 1e-6, what: str = "") -> None:
         """Compares by norm; an exact comparison for tolerance 0."""
-        if LAUNCHES:
-            self.assertLessEqual(error(result, expected), tolerance, what)
+        self.assertLessEqual(error(result, expected), tolerance, what)
 
     def refused(self, kernel: Any, *arguments: Any, says: str, at: str, kind: type[tessera.Error] = triton.CompilationError, **keywords: Any) -> None:
         """The kernel is an error that contains `says`, at the line and column where `at` begins in its source."""
@@ -81,4 +76,4 @@ class KernelTest(unittest.TestCase):
         self.assertTrue(source[int(column) - 1 :].startswith(at), f"{e.location} is at {source[int(column) - 1:]!r}, expected {at!r}")
 
 
-__all__ = ["COMMAND", "LAUNCHES", "ROOT", "KernelTest", "error", "numpy", "run", "text_of", "tl", "triton", "verify"]
+__all__ = ["COMMAND", "ROOT", "KernelTest", "error", "numpy", "run", "text_of", "tl", "triton", "verify"]

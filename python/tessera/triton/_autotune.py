@@ -8,7 +8,6 @@ from typing import Any
 
 from .._errors import OutOfMemoryError
 from .._log import log
-from . import _launch
 from ._errors import CompileTimeAssertionFailure, Refusal, UnsupportedKernelError
 from ._jit import JITFunction, Launcher
 
@@ -125,7 +124,7 @@ class Autotuner(Wrapper):
             key = self._key(named)
             if key not in self.cache:
                 candidates = self.prune_configs(keywords)
-                measured = not keywords.get("warmup") and len(candidates) > 1 and _launch.available()
+                measured = not keywords.get("warmup") and len(candidates) > 1
                 self.cache[key] = self._fastest(candidates, args, keywords) if measured else self._first(candidates, args, keywords)
                 if measured:
                     self.pre_hook({**self.nargs, **keywords}, reset_only=True)

@@ -14,7 +14,7 @@ from . import _arguments as arguments
 from . import _launch
 from ._errors import Refusal
 from ._execute import executing
-from ._programs import NAMES, SMALL_GRID, Grid
+from ._programs import SMALL_GRID, Grid
 from ._quick import Quick, picker, supports
 from ._source import Source
 from ._specialise import Compiled, Constant, Descriptor, Group, Kind, compile_text
@@ -38,7 +38,6 @@ class CompiledKernel:
         self._native: dict[str, Any] = {}
         self.asm = {"tile": compiled.text}
         self.name = compiled.name
-        self.hidden = compiled.hidden
         self.n_regs, self.n_spills = 0, 0
         self.num_warps, self.num_stages = options["num_warps"], options["num_stages"]
 
@@ -64,7 +63,6 @@ class CompiledKernel:
     def launch(self, values: dict[str, Any], sizes: tuple[int, int, int]) -> None:
         """Runs the programs of a grid with arguments by name."""
         flat = [x for name, value in values.items() for x in arguments.flattened(value, self.kinds[name])]
-        flat += [sizes[NAMES.index(h)] for h in self.hidden]
         device = launch_device(arguments.arrays_in(values.values()))
         _launch.launch(self.on(device), sizes, tuple(flat), stream_of(device, self._options))
 
@@ -101,7 +99,7 @@ class JITFunction(Launcher):
         self._unspecialised = {self._name(n) for n in do_not_specialize}
         self._unaligned = {self._name(n) for n in do_not_specialize_on_alignment}
         self._kernels: dict[Any, CompiledKernel] = {}
-        self._launches: dict[Any, tuple[CompiledKernel, Callable[..., tuple[Any, ...]], list[int], Any, str]] = {}
+        self._launches: dict[Any, tuple[CompiledKernel, Callable[..., tuple[Any, ...]], Any, str]] = {}
         self._quick = Quick(self.signature, self.source.constants, self._unspecialised, self._unaligned) if supports(self.signature) else None
         self.params = [Parameter(i, p, n in self.source.constants, n in self._unspecialised) for i, (n, p) in enumerate(self.signature.parameters.items())]
 
@@ -175,9 +173,8 @@ class JITFunction(Launcher):
             kernel = self._run(args, keywords, grid, warmup)
             self._remember(kernel, (tokens, x == 1, y == 1, z == 1, max(sizes) <= SMALL_GRID, *options.items()), values)
             return kernel
-        kernel, pick, hidden, native, device = known
-        if min(sizes) > 0:
-            _launch.launch(native, sizes, (*pick(passed), *[sizes[h] for h in hidden]), stream_of(device, options))
+        kernel, pick, native, device = known
+        _launch.launch(native, sizes, pick(passed), stream_of(device, options))
         return kernel
 
     def _remember(self, kernel: CompiledKernel, key: tuple[Any, ...], values: tuple[Any, ...]) -> None:
@@ -186,7 +183,7 @@ class JITFunction(Launcher):
             return
         device = launch_device(arguments.arrays_in(values))
         pick = picker([i for i, k in enumerate(kernel.kinds.values()) if not isinstance(k, Constant)])
-        self._launches[key] = kernel, pick, [NAMES.index(h) for h in kernel.hidden], kernel.on(device), device
+        self._launches[key] = kernel, pick, kernel.on(device), device
 
     def _run(self, args: Sequence[Any], keywords: dict[str, Any], grid: Any, warmup: bool) -> CompiledKernel:
         """A launch with arguments of any kind."""

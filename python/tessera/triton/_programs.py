@@ -1,19 +1,16 @@
-"""The grid of a launch: up to three axes, of which the first runs fastest, also where the tile IR's grid has one axis."""
+"""The grid of a launch: up to three axes, of which the first runs fastest."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from . import _launch
 from . import _types as types
-from ._arithmetic import floordiv, mod
 from ._errors import Refusal
-from ._text import Ir, Parameter, Writer, writer
+from ._text import Writer, writer
 from ._values import constant, kind_of, tensor, unwrapped
 
 SMALL_GRID = 1 << 18  # programs along an axis, up to which indices need no wrapping to 32 bits
 SMALL_NUMBER = 1 << 30  # magnitude of 32-bit arguments, likewise
-NAMES = ("grid_x", "grid_y", "grid_z")
 
 
 class Grid:
@@ -47,33 +44,18 @@ def _axis(axis: Any) -> int:
 
 
 def num_programs(axis: Any) -> tensor:
-    """tl.num_programs: a hidden parameter, except that it is 1 where the grid is known to have one program."""
+    """tl.num_programs: 1 where the grid is known to have one program along the axis."""
     a, w = _axis(axis), writer()
     grid = _grids[id(w)]
     if grid.ones[a]:
         return constant(1, types.int32)
-    if _launch.grid_axes() == 3:
-        return tensor(w.value("num_programs", [], "i64", (), low=1, high=grid.most, form=f"num_programs {a}"), types.int32)
-    if NAMES[a] not in w.hidden:
-        w.hidden[NAMES[a]] = Ir(f"%{NAMES[a]}", "i64", (), 1, grid.most)
-        w.parameter(Parameter(NAMES[a], "i64"))
-    return tensor(w.hidden[NAMES[a]], types.int32)
+    return tensor(w.value("num_programs", [], "i64", (), low=1, high=grid.most, form=f"num_programs {a}"), types.int32)
 
 
 def program_id(axis: Any) -> tensor:
-    """tl.program_id, of the linear index of the program."""
+    """tl.program_id."""
     a, w = _axis(axis), writer()
     grid = _grids[id(w)]
     if grid.ones[a]:
         return constant(0, types.int32)
-    if _launch.grid_axes() == 3:
-        return tensor(w.value("program_id", [], "i64", (), low=0, high=grid.most - 1, form=f"program_id {a}"), types.int32)
-    others = [i for i in range(3) if i != a and not grid.ones[i]]
-    most = grid.most ** (1 + len(others))
-    linear = tensor(w.value("program_id", [], "i64", (), low=0, high=min(most, 2**63) - 1, form="program_id 0"), types.int64)
-    for faster in (i for i in range(a) if not grid.ones[i]):
-        linear = floordiv(linear, tensor(num_programs(faster).base, types.int64))
-    if any(i > a for i in others):
-        linear = mod(linear, tensor(num_programs(a).base, types.int64))
-    return tensor(linear.base.within(0, grid.most - 1), types.int32)
-
+    return tensor(w.value("program_id", [], "i64", (), low=0, high=grid.most - 1, form=f"program_id {a}"), types.int32)

@@ -71,12 +71,11 @@ Kind = Any  # one of the classes above
 
 @dataclasses.dataclass
 class Compiled:
-    """A kernel in tile IR. text; name; hidden: parameters that the launch adds, in order."""
+    """A kernel in tile IR: its text, name and parameters."""
 
     text: str
     name: str
     parameters: list[Parameter]
-    hidden: list[str]
 
 
 def kernel_name(source: Source) -> str:
@@ -95,7 +94,7 @@ def compile_text(source: Source, kinds: dict[str, Kind], grid: Grid, options: di
     finally:
         forget_grid(w)
     config = {"warps": options["num_warps"]} if options.get("num_warps") else {}
-    return Compiled(w.text(kernel_name(source), config), kernel_name(source), w.parameters, list(w.hidden))
+    return Compiled(w.text(kernel_name(source), config), kernel_name(source), w.parameters)
 
 
 def _value(w: Writer, name: str, kind: Kind) -> Any:

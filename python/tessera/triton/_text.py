@@ -109,7 +109,6 @@ class Writer:
     def __init__(self, num_stages: int = 0) -> None:
         self.num_stages = num_stages  # of loops with products that do not say; 0: the compiler decides
         self.parameters: list[Parameter] = []
-        self.hidden: dict[str, Ir] = {}  # scalar parameters that the launch adds, by what they are
         self._blocks: list[list[str]] = [[]]  # lines of the body and of the open regions
         self._levels: dict[str, int] = {}  # how many regions were open where a value was defined
         self._prologue: list[str] = []
