@@ -32,12 +32,13 @@ struct HandLaunch {
     emu::Launch launch;
     launch.kernel = kernel.name;
     launch.function = function;
+    launch.grid = grid;
     launch.args = arguments.data();
     launch.threads = threads;
     launch.shared_bytes = shared_bytes;
     launch.memory = &memory;
     launch.seed = seed;
-    TESSERA_ASSIGN(auto result, emu::run_grid(launch, grid));
+    TESSERA_ASSIGN(auto result, emu::run_grid(launch));
     memory.copy_back();
     return result;
   }
