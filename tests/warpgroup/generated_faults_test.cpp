@@ -40,8 +40,9 @@ std::function<void(CallInst*)> set(unsigned operand, int value) {
 void at_own_block(CallInst* call) {
   llvm::IRBuilder<> b(call);
   auto* i32 = b.getInt32Ty();
-  auto index = call->getModule()->getOrInsertFunction("tessera_emu_block_index", b.getInt64Ty(), b.getPtrTy());
-  auto* own = b.CreateURem(b.CreateTrunc(b.CreateCall(index, {call->getArgOperand(0)}), i32), b.getInt32(2));
+  auto index = call->getModule()->getOrInsertFunction("tessera_emu_block_index", b.getInt64Ty(), b.getPtrTy(), i32);
+  auto* along_x = b.CreateCall(index, {call->getArgOperand(0), b.getInt32(0)});
+  auto* own = b.CreateURem(b.CreateTrunc(along_x, i32), b.getInt32(2));
   call->setArgOperand(2, own);
 }
 bool expects_bytes(const CallInst* call) {
