@@ -14,8 +14,6 @@ namespace {
 // Scratch memory of one launch: a block for each worker.
 class ScratchBlocks {
 public:
-  static constexpr size_t kAlignment = 64; // bytes
-
   [[nodiscard]] Status reserve(int64_t bytes, size_t workers) {
     bytes_ = static_cast<size_t>(bytes);
     size_t all = 0;
@@ -23,7 +21,8 @@ public:
     if (all <= held_) return {};
     memory_.reset();
     held_ = 0;
-    memory_.reset(static_cast<std::byte*>(::operator new(all, std::align_val_t(kAlignment), std::nothrow)));
+    memory_.reset(
+        static_cast<std::byte*>(::operator new(all, std::align_val_t(ScratchSize::kAlignment), std::nothrow)));
     if (!memory_) return missing(workers);
     held_ = all;
     return {};
@@ -32,7 +31,7 @@ public:
 
 private:
   struct Release {
-    void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t(kAlignment)); }
+    void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t(ScratchSize::kAlignment)); }
   };
   [[nodiscard]] Diagnostic missing(size_t workers) const {
     return {ErrorCode::OutOfMemory, "cannot allocate " + std::to_string(bytes_) + " bytes of scratch for each of " +

@@ -9,7 +9,6 @@ namespace {
 using tile::Op;
 using tile::OpKind;
 
-constexpr int64_t kAlignment = 64;              // of each block, in bytes
 constexpr int64_t kMaxBytes = int64_t{1} << 40; // of one program
 
 ScalarValue value_of(DType dtype, uint64_t word) {
@@ -141,7 +140,8 @@ Result<int64_t> ScratchSize::bytes(const Grid& grid, const uint64_t* words) cons
       return Diagnostic(ErrorCode::OutOfMemory, "kernel '" + kernel_ + "' requires scratch of " +
                                                     std::to_string(elements) + " elements in each program, at most " +
                                                     std::to_string(kMaxBytes) + " bytes are possible");
-    bytes += (elements * c.element_bytes + kAlignment - 1) / kAlignment * kAlignment;
+    constexpr auto kUnit = static_cast<int64_t>(kAlignment);
+    bytes += (elements * c.element_bytes + kUnit - 1) / kUnit * kUnit;
   }
   return bytes;
 }

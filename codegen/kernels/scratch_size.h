@@ -6,11 +6,13 @@ namespace tessera {
 
 class ScratchSize {
 public:
+  static constexpr size_t kAlignment = 64; // of each block, in bytes
+
   // Error CodegenError for a size that depends on what a program computes, and for scratch inside a region. `kernel` is
   // verified.
   [[nodiscard]] static Result<ScratchSize> of(const tile::Kernel& kernel);
   [[nodiscard]] bool none() const { return counts_.empty(); }
-  // Bytes that a program takes, each block rounded up to 64. `words` as ArgumentPacker makes them. Errors: BadInput for
+  // Bytes that a program takes, each block rounded up to kAlignment. `words` as ArgumentPacker makes them. Errors: BadInput for
   // a negative size; OutOfMemory for one that no memory has.
   [[nodiscard]] Result<int64_t> bytes(const Grid& grid, const uint64_t* words) const;
 

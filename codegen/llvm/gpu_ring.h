@@ -6,8 +6,8 @@
 // stay as they are; their barriers are those of a part of the block.
 //
 // In a cluster (WarpgroupPlan::cluster) the producer of each block copies its share of a shared tile to all blocks. So a
-// stage is empty when the consumers of all blocks have read theirs: they arrive at each block's barrier. All threads of the
-// cluster meet behind the initialisation of the barriers and at the kernel's end.
+// stage is empty when the consumers of all blocks have read theirs: they arrive at each block's barrier. A cluster barrier
+// of all threads stands behind the initialisation of the mbarriers, and one at the kernel's end.
 #pragma once
 #include "codegen/llvm/gpu_convert.h"
 #include "codegen/llvm/gpu_shared.h"

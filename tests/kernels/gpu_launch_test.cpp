@@ -182,8 +182,8 @@ TEST_F(KernelOnGpu, TensorMapsFollowTheArguments) {
 }
 
 TEST_F(KernelOnGpu, BlocksThatWaitAreLaunchedTogether) {
-  gpu.kernel("meet", 3, [](const FakeGpu::Launch&) { return CUDA_SUCCESS; });
-  auto kernel = make("tile.kernel @meet(%c: ptr<i32> written, %n: i64) {\n  %p = program_id 0 : i64\n"
+  gpu.kernel("synchronise", 3, [](const FakeGpu::Launch&) { return CUDA_SUCCESS; });
+  auto kernel = make("tile.kernel @synchronise(%c: ptr<i32> written, %n: i64) {\n  %p = program_id 0 : i64\n"
                      "  grid_barrier %c[0] rank=%p of=%n\n}\n",
                      options());
   auto* c = floats(16, 0);
